@@ -1,0 +1,59 @@
+# Penstock's targets. Each sets up what it needs; on a fresh machine only python3.11+, pip and make must be there.
+#   make help      what there is
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+UV_VERSION := 0.13.7
+UV := .uv/bin/uv
+BIN := .venv/bin
+PYTEST ?= $(BIN)/pytest
+WORKERS ?= 2
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+.PHONY: setup
+setup: .venv/.installed ## Build .venv from the lock file (the other targets call this)
+
+$(UV):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Penstock needs Python 3.11 or newer; this is $$($(PYTHON) --version). Try: make PYTHON=python3.12 setup" >&2; exit 2; }
+	@echo "setup: uv $(UV_VERSION) into .uv/"
+	@$(PYTHON) -m venv .uv
+	@.uv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+.venv/.installed: requirements.lock pyproject.toml | $(UV)
+	@echo "setup: locked dependencies into .venv/"
+	@test -x $(BIN)/python || $(UV) venv --quiet --python $(PYTHON) .venv
+	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: lock
+lock: | $(UV) ## Resolve the dependencies again into requirements.lock
+	$(UV) pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
+	  --custom-compile-command "make lock" --python-version 3.11 \
+	  --extra bench --group dev pyproject.toml --output-file requirements.lock
+
+.PHONY: check
+check: setup ## Lint, layers, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+.PHONY: format
+format: setup ## Let ruff rewrite what it can
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+.PHONY: test
+test: check ## Everything CI runs
+	$(PYTEST) -n $(WORKERS)
+
+.PHONY: clean
+clean: ## Remove what the other targets made
+	rm -rf .venv .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site

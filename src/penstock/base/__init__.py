@@ -1,0 +1,1 @@
+"""What every layer shares: ids, errors, effects, codecs."""

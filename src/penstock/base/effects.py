@@ -1,0 +1,137 @@
+"""What machines ask of the world, and what the world tells them.
+
+A core never acts: `step(event, now)` returns effects, an interpreter (`runtime`, `sim`) runs them, and their completion
+comes back as an event. The rule of order, which both interpreters keep:
+
+- Effects of one list run in list order, and what stands behind a `Persist`, `TruncateLog` or `SaveState` waits until that
+  is durable. (So a follower's acknowledgement stands behind its `Persist`; a leader's `Send` may stand before it.)
+- Lists of later steps do not wait for earlier ones, except that durable effects take place in the order of their steps.
+- An interpreter may batch (one fdatasync for many lists), never reorder.
+"""
+
+from typing import Any
+
+import msgspec
+
+from penstock.base.ids import Instant, Lsn, NodeId, RequestId
+
+__all__ = [
+    "CancelTimer",
+    "Effect",
+    "Persist",
+    "PersistFailed",
+    "Persisted",
+    "Received",
+    "Reply",
+    "Requested",
+    "SaveState",
+    "Send",
+    "SetTimer",
+    "StateSaved",
+    "Stop",
+    "TimerFired",
+    "TrimLog",
+    "TruncateLog",
+]
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """Base of what happens to a machine."""
+
+
+class Effect(msgspec.Struct, frozen=True, gc=False):
+    """Base of what a machine wants done."""
+
+
+class Send(Effect):
+    """A message to another node. It may be lost, doubled, late and out of order."""
+
+    to: NodeId
+    message: Any
+
+
+class Received(Event):
+    """A message from another node. Who sent it is known from the connection; what it says is not to be trusted."""
+
+    sender: NodeId
+    message: Any
+
+
+class Persist(Effect):
+    """Append records to the machine's log, the first of them as number `first`. Completed by `Persisted`."""
+
+    first: Lsn
+    records: tuple[Any, ...]
+
+
+class Persisted(Event):
+    """Every record up to `lsn` is durable."""
+
+    lsn: Lsn
+
+
+class PersistFailed(Event):
+    """A durable effect failed, and nobody knows how much of it reached the disk. The machine must stop."""
+
+    reason: str
+
+
+class TruncateLog(Effect):
+    """Drop every record behind `lsn`."""
+
+    lsn: Lsn
+
+
+class TrimLog(Effect):
+    """Drop records before `lsn`; more may be kept than asked. Nothing waits for it."""
+
+    lsn: Lsn
+
+
+class SaveState(Effect):
+    """Replace the machine's small durable state, atomically. Completed by `StateSaved`."""
+
+    state: Any
+
+
+class StateSaved(Event):
+    """The state of the oldest `SaveState` not yet answered is durable."""
+
+
+class SetTimer(Effect):
+    """Fire once at `at`, by the machine's own clock. Setting a name again moves it."""
+
+    name: str
+    at: Instant
+
+
+class CancelTimer(Effect):
+    """Forget the timer of that name. One which is not set is no error."""
+
+    name: str
+
+
+class TimerFired(Event):
+    """The timer's time has come, or is past."""
+
+    name: str
+
+
+class Requested(Event):
+    """A client of this process wants something, and waits for the `Reply` with the same id."""
+
+    request: RequestId
+    body: Any
+
+
+class Reply(Effect):
+    """The answer to a `Requested`, exactly one each."""
+
+    request: RequestId
+    result: Any
+
+
+class Stop(Effect):
+    """The machine cannot go on: its process must end, saying why."""
+
+    reason: str

@@ -1,0 +1,378 @@
+"""The error tree. Every error says who is at fault, whether anything was written, whether to retry, and what to do next.
+
+    PenstockError
+    ├── LocalError             the caller is wrong; nothing was done
+    │   ├── InvalidArgument
+    │   ├── ConfigError
+    │   └── AlreadyClosed
+    ├── RemoteError            the peer broke the protocol; its connection is closed, nothing else is harmed
+    │   ├── MalformedFrame
+    │   ├── FrameTooLarge
+    │   ├── ProtocolViolation
+    │   └── VersionMismatch
+    ├── Refused                the service understood, and said no; nothing was written
+    │   ├── Unauthenticated
+    │   ├── NotFound
+    │   ├── PreconditionFailed
+    │   └── LimitExceeded
+    ├── Unavailable            not now; nothing was written; the same request may succeed later
+    │   ├── ConnectFailed
+    │   ├── Overloaded
+    │   └── ShuttingDown
+    ├── Indeterminate          the outcome is unknown; ask before repeating what is not idempotent
+    │   ├── ConnectionLost
+    │   ├── DeadlineExceeded
+    │   └── Cancelled
+    ├── StorageError           the disk or the object store failed
+    │   ├── WalCorrupt
+    │   ├── WalPoisoned
+    │   ├── DiskFull
+    │   └── ObjectStoreFailed
+    └── InternalError          an invariant is broken: a defect of ours
+
+Expected outcomes (a lost race, a conflict) are values, not errors. An error crosses the wire as an `ErrorRecord`.
+"""
+
+from enum import Enum
+from typing import Any, ClassVar
+
+import msgspec
+
+__all__ = [
+    "AlreadyClosed",
+    "Cancelled",
+    "ConfigError",
+    "ConnectFailed",
+    "ConnectionLost",
+    "DeadlineExceeded",
+    "DiskFull",
+    "ErrorRecord",
+    "Fault",
+    "FrameTooLarge",
+    "Indeterminate",
+    "InternalError",
+    "InvalidArgument",
+    "LimitExceeded",
+    "LocalError",
+    "MalformedFrame",
+    "NotFound",
+    "ObjectStoreFailed",
+    "Outcome",
+    "Overloaded",
+    "PenstockError",
+    "PreconditionFailed",
+    "ProtocolViolation",
+    "Refused",
+    "RemoteError",
+    "ShuttingDown",
+    "StorageError",
+    "Unauthenticated",
+    "Unavailable",
+    "VersionMismatch",
+    "WalCorrupt",
+    "WalPoisoned",
+    "Written",
+    "error_from_record",
+]
+
+
+class Fault(Enum):
+    """Who has to change something."""
+
+    CALLER = "caller"
+    PEER = "peer"
+    SERVICE = "service"
+    ENVIRONMENT = "environment"
+
+
+class Written(Enum):
+    """Whether the failed request changed anything."""
+
+    NO = "no"
+    YES = "yes"
+    UNKNOWN = "unknown"
+
+
+class Outcome(Enum):
+    """Definite: we know what happened. Indeterminate: it may have happened, or may still."""
+
+    DEFINITE = "definite"
+    INDETERMINATE = "indeterminate"
+
+
+class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An error as it crosses the wire: the code finds the class again, the rest restores it."""
+
+    code: str
+    message: str
+    fault: Fault
+    written: Written
+    retryable: bool = False
+    next_step: str = ""
+    details: dict[str, Any] = {}
+
+
+_WRITTEN_SENTENCE = {
+    Written.NO: "Nothing was written.",
+    Written.YES: "It was written.",
+    Written.UNKNOWN: "It may have been written.",
+}
+
+
+class PenstockError(Exception):
+    """Base of all errors. Class attributes are the defaults of a kind; an instance may know better.
+
+    >>> error = PreconditionFailed("register owner is b, not a", next_step="penstock journals explain shop/orders", actual="b")
+    >>> error.outcome.value, error.written.value, error.details
+    ('definite', 'no', {'actual': 'b'})
+    """
+
+    code: ClassVar[str] = "error"
+    fault: Fault = Fault.SERVICE
+    written: Written = Written.NO
+    retryable: bool = False
+    next_step: str = ""
+
+    _by_code: ClassVar[dict[str, type["PenstockError"]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        assert "code" in vars(cls), f"{cls.__name__} has no code of its own"
+        assert cls.code not in PenstockError._by_code, f"two errors have the code {cls.code}"
+        PenstockError._by_code[cls.code] = cls
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        written: Written | None = None,
+        retryable: bool | None = None,
+        next_step: str | None = None,
+        **details: Any,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+        if written is not None:
+            self.written = written
+        if retryable is not None:
+            self.retryable = retryable
+        if next_step is not None:
+            self.next_step = next_step
+
+    @property
+    def outcome(self) -> Outcome:
+        return Outcome.INDETERMINATE if self.written is Written.UNKNOWN else Outcome.DEFINITE
+
+    def describe(self) -> str:
+        """What happened, whether anything was written, the next step: the three parts every failure has."""
+        word = "unknown" if self.outcome is Outcome.INDETERMINATE else "refused"
+        lines = [f"{word}: {self.message}", _WRITTEN_SENTENCE[self.written]]
+        if self.retryable:
+            lines[1] += " The same request may succeed later."
+        if self.next_step:
+            lines.append(f"Next: {self.next_step}")
+        return "\n".join(lines)
+
+    def to_record(self) -> ErrorRecord:
+        return ErrorRecord(
+            self.code, self.message, self.fault, self.written, self.retryable, self.next_step, self.details
+        )
+
+
+def error_from_record(record: ErrorRecord) -> PenstockError:
+    """The error a peer sent. A code this version does not know keeps all it said under the base class."""
+    kind = PenstockError._by_code.get(record.code, PenstockError)
+    error = kind.__new__(kind)
+    details = dict(record.details)
+    if kind is PenstockError and record.code != PenstockError.code:
+        details["code"] = record.code
+    PenstockError.__init__(error, record.message)
+    error.details = details
+    error.fault = record.fault
+    error.written = record.written
+    error.retryable = record.retryable
+    error.next_step = record.next_step
+    return error
+
+
+class LocalError(PenstockError):
+    """The caller is wrong: the same call will fail again."""
+
+    code = "local"
+    fault = Fault.CALLER
+
+
+class InvalidArgument(LocalError):
+    """A value that no state of the system would accept."""
+
+    code = "invalid-argument"
+
+
+class ConfigError(LocalError):
+    """A configuration key is unknown, or its value does not fit."""
+
+    code = "config"
+
+
+class AlreadyClosed(LocalError):
+    """The object was closed before this call."""
+
+    code = "already-closed"
+
+
+class RemoteError(PenstockError):
+    """The peer broke the protocol. Its connection is closed."""
+
+    code = "remote"
+    fault = Fault.PEER
+
+
+class MalformedFrame(RemoteError):
+    """Bytes which are no frame, or a frame whose body does not decode."""
+
+    code = "malformed-frame"
+
+
+class FrameTooLarge(RemoteError):
+    """A frame above the agreed limit."""
+
+    code = "frame-too-large"
+
+
+class ProtocolViolation(RemoteError):
+    """A well-formed frame that may not stand here."""
+
+    code = "protocol-violation"
+
+
+class VersionMismatch(RemoteError):
+    """The two sides share no protocol version."""
+
+    code = "version-mismatch"
+
+
+class Refused(PenstockError):
+    """The service understood the request, and said no."""
+
+    code = "refused"
+    fault = Fault.CALLER
+
+
+class Unauthenticated(Refused):
+    """No token, or a wrong one."""
+
+    code = "unauthenticated"
+
+
+class NotFound(Refused):
+    """What the request names does not exist."""
+
+    code = "not-found"
+
+
+class PreconditionFailed(Refused):
+    """The request's own condition does not hold."""
+
+    code = "precondition-failed"
+
+
+class LimitExceeded(Refused):
+    """The request is above a configured limit."""
+
+    code = "limit-exceeded"
+
+
+class Unavailable(PenstockError):
+    """Not now. Nothing was written, and the same request may succeed later."""
+
+    code = "unavailable"
+    fault = Fault.ENVIRONMENT
+    retryable = True
+
+
+class ConnectFailed(Unavailable):
+    """No connection could be made."""
+
+    code = "connect-failed"
+
+
+class Overloaded(Unavailable):
+    """A bounded queue is full: back-pressure, not failure."""
+
+    code = "overloaded"
+    fault = Fault.SERVICE
+
+
+class ShuttingDown(Unavailable):
+    """The process is ending, and takes no new work."""
+
+    code = "shutting-down"
+    fault = Fault.SERVICE
+
+
+class Indeterminate(PenstockError):
+    """The outcome is unknown: the request may have taken effect, or may still."""
+
+    code = "indeterminate"
+    fault = Fault.ENVIRONMENT
+    written = Written.UNKNOWN
+
+
+class ConnectionLost(Indeterminate):
+    """The connection broke after the request was sent."""
+
+    code = "connection-lost"
+
+
+class DeadlineExceeded(Indeterminate):
+    """No answer came in time."""
+
+    code = "deadline-exceeded"
+
+
+class Cancelled(Indeterminate):
+    """The caller gave up before the answer came."""
+
+    code = "cancelled"
+    fault = Fault.CALLER
+
+
+class StorageError(PenstockError):
+    """The disk or the object store failed."""
+
+    code = "storage"
+    fault = Fault.ENVIRONMENT
+
+
+class WalCorrupt(StorageError):
+    """The WAL is damaged in the middle: records which were acknowledged cannot be read back."""
+
+    code = "wal-corrupt"
+
+
+class WalPoisoned(StorageError):
+    """A write or fsync failed earlier, so nobody knows what is on the disk: the owner must stop and recover."""
+
+    code = "wal-poisoned"
+    written = Written.UNKNOWN
+
+
+class DiskFull(StorageError):
+    """No space is left on the device."""
+
+    code = "disk-full"
+
+
+class ObjectStoreFailed(StorageError):
+    """The object store did not do what it was asked."""
+
+    code = "object-store-failed"
+    retryable = True
+
+
+class InternalError(PenstockError):
+    """A defect of ours: an invariant is broken."""
+
+    code = "internal"
+    written = Written.UNKNOWN

@@ -1,0 +1,1 @@
+"""The command line: `penstock NOUN VERB`, one file per noun."""

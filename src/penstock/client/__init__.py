@@ -1,0 +1,1 @@
+"""The client: the async API, and the same API blocking."""

@@ -1,0 +1,1 @@
+"""Consumers: shards, transactions, stores and recovery logs. Design: exactly-once.md."""

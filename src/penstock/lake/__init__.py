@@ -1,0 +1,1 @@
+"""The lake: branches, staging, commits and merges. Design: queue-based-staging.md."""

@@ -1,0 +1,1 @@
+"""Messages: UUIDs, framings, publishing and sequencing. Design: exactly-once.md."""

@@ -1,0 +1,1 @@
+"""The quorum log: an epoch-fenced log with a limbo. Design: quorum-log.md."""

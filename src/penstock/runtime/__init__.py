@@ -1,0 +1,1 @@
+"""The runtime: runs the pure cores on asyncio, sockets and disks."""

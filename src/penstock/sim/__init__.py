@@ -1,0 +1,1 @@
+"""The simulator: runs the same cores in one deterministic world with faults."""

@@ -1,0 +1,1 @@
+"""Spark sources, sinks, pipelines and maintenance jobs."""
