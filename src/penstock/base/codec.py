@@ -1,6 +1,6 @@
 """Records to bytes and back: msgpack of frozen structs, where the union of the structs is the schema.
 
-A record type declares `tag=True` (or a short tag of its own), so that one `Codec(A | B)` encodes, decodes and validates.
+A record type declares `tag=True` (or a short tag of its own): one `Codec(A | B)` encodes, decodes and validates.
 """
 
 from typing import Any, Generic, TypeVar

@@ -3,8 +3,8 @@
 A core never acts: `step(event, now)` returns effects, an interpreter (`runtime`, `sim`) runs them, and their completion
 comes back as an event. The rule of order, which both interpreters keep:
 
-- Effects of one list run in list order, and what stands behind a `Persist`, `TruncateLog` or `SaveState` waits until that
-  is durable. (So a follower's acknowledgement stands behind its `Persist`; a leader's `Send` may stand before it.)
+- Effects of one list run in list order, and what stands behind a `Persist`, `TruncateLog` or `SaveState` waits until
+  that is durable. (So a follower's acknowledgement stands behind its `Persist`; a leader's `Send` may stand before it.)
 - Lists of later steps do not wait for earlier ones, except that durable effects take place in the order of their steps.
 - An interpreter may batch (one fdatasync for many lists), never reorder.
 """

@@ -1,4 +1,4 @@
-"""The error tree. Every error says who is at fault, whether anything was written, whether to retry, and what to do next.
+"""The error tree. Every error says who is at fault, whether anything was written, whether to retry, what to do next.
 
     PenstockError
     ├── LocalError             the caller is wrong; nothing was done
@@ -122,7 +122,7 @@ _WRITTEN_SENTENCE = {
 class PenstockError(Exception):
     """Base of all errors. Class attributes are the defaults of a kind; an instance may know better.
 
-    >>> error = PreconditionFailed("register owner is b, not a", next_step="penstock journals explain shop/orders", actual="b")
+    >>> error = PreconditionFailed("register owner is b, not a", next_step="penstock journals --help", actual="b")
     >>> error.outcome.value, error.written.value, error.details
     ('definite', 'no', {'actual': 'b'})
     """

@@ -18,9 +18,7 @@ Clock = NewType("Clock", int)  # a message clock: 100 ns ticks in the upper bits
 Instant = NewType("Instant", int)  # nanoseconds of a monotonic clock; only differences mean something
 
 NodeId = NewType("NodeId", str)
-Incarnation = NewType(
-    "Incarnation", str
-)  # made when a data folder is formatted: tells a wiped node from its former self
+Incarnation = NewType("Incarnation", str)  # made when a data folder is formatted: a wiped node is another one
 RequestId = NewType("RequestId", int)  # names a waiting request inside one process; never leaves it
 
 MICROSECOND = 1_000

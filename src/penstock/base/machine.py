@@ -12,8 +12,8 @@ __all__ = ["Machine"]
 class Machine(Protocol):
     """A protocol as a state machine: events in, effects out; no clock, no socket, no randomness, no file.
 
-    Illegal input from a peer leads to a reply or a `RemoteError`, illegal local use to a `LocalError`, a broken invariant to
-    an AssertionError: the process stops rather than go on with a state it does not understand.
+    Illegal input from a peer leads to a reply or a `RemoteError`, illegal local use to a `LocalError`, a broken
+    invariant to an AssertionError: the process stops rather than go on with a state it does not understand.
     """
 
     def step(self, event: Event, now: Instant) -> Sequence[Effect]:

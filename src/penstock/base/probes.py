@@ -1,7 +1,7 @@
 """Probes: was this rare path ever reached?
 
-A core marks a rare path with `reached("limbo.rollback_while_full")`. In production that is one comparison; the simulator
-installs a recorder for the time of a run and reports which probes no seed has reached.
+A core marks a rare path with `reached("limbo.rollback_while_full")`. In production that is one comparison; the
+simulator installs a recorder for the time of a run and reports which probes no seed has reached.
 """
 
 from collections.abc import Callable, Iterator
