@@ -43,95 +43,95 @@ class Effect(msgspec.Struct, frozen=True, gc=False):
     """Base of what a machine wants done."""
 
 
-class Send(Effect):
+class Send(Effect, frozen=True):
     """A message to another node. It may be lost, doubled, late and out of order."""
 
     to: NodeId
     message: Any
 
 
-class Received(Event):
+class Received(Event, frozen=True):
     """A message from another node. Who sent it is known from the connection; what it says is not to be trusted."""
 
     sender: NodeId
     message: Any
 
 
-class Persist(Effect):
+class Persist(Effect, frozen=True):
     """Append records to the machine's log, the first of them as number `first`. Completed by `Persisted`."""
 
     first: Lsn
     records: tuple[Any, ...]
 
 
-class Persisted(Event):
+class Persisted(Event, frozen=True):
     """Every record up to `lsn` is durable."""
 
     lsn: Lsn
 
 
-class PersistFailed(Event):
+class PersistFailed(Event, frozen=True):
     """A durable effect failed, and nobody knows how much of it reached the disk. The machine must stop."""
 
     reason: str
 
 
-class TruncateLog(Effect):
+class TruncateLog(Effect, frozen=True):
     """Drop every record behind `lsn`."""
 
     lsn: Lsn
 
 
-class TrimLog(Effect):
+class TrimLog(Effect, frozen=True):
     """Drop records before `lsn`; more may be kept than asked. Nothing waits for it."""
 
     lsn: Lsn
 
 
-class SaveState(Effect):
+class SaveState(Effect, frozen=True):
     """Replace the machine's small durable state, atomically. Completed by `StateSaved`."""
 
     state: Any
 
 
-class StateSaved(Event):
+class StateSaved(Event, frozen=True):
     """The state of the oldest `SaveState` not yet answered is durable."""
 
 
-class SetTimer(Effect):
+class SetTimer(Effect, frozen=True):
     """Fire once at `at`, by the machine's own clock. Setting a name again moves it."""
 
     name: str
     at: Instant
 
 
-class CancelTimer(Effect):
+class CancelTimer(Effect, frozen=True):
     """Forget the timer of that name. One which is not set is no error."""
 
     name: str
 
 
-class TimerFired(Event):
+class TimerFired(Event, frozen=True):
     """The timer's time has come, or is past."""
 
     name: str
 
 
-class Requested(Event):
+class Requested(Event, frozen=True):
     """A client of this process wants something, and waits for the `Reply` with the same id."""
 
     request: RequestId
     body: Any
 
 
-class Reply(Effect):
+class Reply(Effect, frozen=True):
     """The answer to a `Requested`, exactly one each."""
 
     request: RequestId
     result: Any
 
 
-class Stop(Effect):
+class Stop(Effect, frozen=True):
     """The machine cannot go on: its process must end, saying why."""
 
     reason: str

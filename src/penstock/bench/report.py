@@ -7,7 +7,6 @@ A peer that is not installed is reported as missing, never guessed.
 
 import statistics
 from collections.abc import Callable, Mapping
-from typing import Literal
 
 import msgspec
 
