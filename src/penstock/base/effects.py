@@ -18,6 +18,7 @@ from penstock.base.ids import Instant, Lsn, NodeId, RequestId
 __all__ = [
     "CancelTimer",
     "Effect",
+    "Event",
     "Persist",
     "PersistFailed",
     "Persisted",
