@@ -1,5 +1,7 @@
 """Records to bytes and back; whatever the bytes are, only MalformedFrame is raised."""
 
+import contextlib
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -44,10 +46,8 @@ def test_random_bytes_are_a_record_or_malformed(data: bytes) -> None:
 def test_a_damaged_record_is_a_record_or_malformed(record: Put | Drop, data: st.DataObject) -> None:
     wire = bytearray(CODEC.encode(record))
     wire[data.draw(st.integers(0, len(wire) - 1))] ^= data.draw(st.integers(1, 255))
-    try:
+    with contextlib.suppress(MalformedFrame):
         assert isinstance(CODEC.decode(wire), Put | Drop)
-    except MalformedFrame:
-        pass
 
 
 def test_deep_nesting_is_malformed_not_a_crash() -> None:

@@ -1,5 +1,7 @@
 """Effects and events: frozen values, compared whole, one list of names."""
 
+import doctest
+
 import msgspec
 import pytest
 
@@ -18,7 +20,11 @@ def test_effects_are_values() -> None:
 def test_every_effect_and_event_is_exported_and_frozen() -> None:
     kinds = [*Effect.__subclasses__(), *Event.__subclasses__()]
     own = [kind for kind in kinds if kind.__module__ == effects.__name__]
-    assert {kind.__name__ for kind in own} == set(effects.__all__) - {"Effect", "Event"}
+    assert {kind.__name__ for kind in own} == set(effects.__all__) - {"Durable", "Effect", "Event", "in_segments"}
     for kind in own:
         assert msgspec.structs.fields(kind) is not None
         assert kind.__struct_config__.frozen, kind
+
+
+def test_the_examples_hold() -> None:
+    assert doctest.testmod(effects).failed == 0

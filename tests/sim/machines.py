@@ -20,7 +20,7 @@ from penstock.base.effects import (
 )
 from penstock.base.ids import MILLISECOND, Instant, Lsn, NodeId
 from penstock.base.machine import Machine
-from penstock.sim.disk import Durable
+from penstock.sim.disk import Found
 from penstock.sim.node import Node
 
 
@@ -35,10 +35,10 @@ class Done(msgspec.Struct, frozen=True):
 class Counter:
     """Persists each `Add`, answers `Done` behind it, ticks every millisecond."""
 
-    def __init__(self, name: NodeId, durable: Durable) -> None:
+    def __init__(self, name: NodeId, found: Found) -> None:
         self.name = name
-        self.numbers = list(durable.records)
-        self.boots = (durable.state or 0) + 1
+        self.numbers = list(found.records)
+        self.boots = (found.state or 0) + 1
         self.durable = len(self.numbers)
         self.ticks = 0
         self.seen: list[str] = []
@@ -71,8 +71,8 @@ class CounterProgram:
         self.ticking = ticking
         self.performed: list[Any] = []
 
-    def boot(self, node: Node, durable: Durable) -> tuple[Machine, Sequence[Effect]]:
-        machine = Counter(node.name, durable)
+    def boot(self, node: Node, found: Found) -> tuple[Machine, Sequence[Effect]]:
+        machine = Counter(node.name, found)
         effects: list[Effect] = [SaveState(machine.boots)]
         if self.ticking:
             effects.insert(0, SetTimer("tick", Instant(node.now + MILLISECOND)))

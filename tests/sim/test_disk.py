@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.base.effects import Persist, SaveState, TrimLog, TruncateLog
 from penstock.base.ids import Instant, Lsn
-from penstock.sim.disk import Disk, Durable
+from penstock.sim.disk import Disk, Found
 
 NOW = Instant(0)
 
@@ -27,7 +27,7 @@ def test_durable_operations_survive_in_order() -> None:
         disk.complete(operation)
     disk.trim(TrimLog(Lsn(2)))
     disk.crash()
-    assert disk.recover() == Durable(Lsn(2), ("b", "d"), "s")
+    assert disk.recover() == Found(Lsn(2), ("b", "d"), "s")
 
 
 def test_completions_come_in_order_even_when_a_later_operation_is_quicker() -> None:
@@ -49,7 +49,7 @@ def test_a_wiped_disk_is_as_new() -> None:
     disk = Disk(Random(1))
     persist(disk, "a")
     disk.wipe()
-    assert disk.recover() == Durable(Lsn(1), (), None)
+    assert disk.recover() == Found(Lsn(1), (), None)
 
 
 @given(seed=st.integers(0, 10**9), batches=st.lists(st.integers(1, 4), min_size=1, max_size=5))

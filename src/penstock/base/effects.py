@@ -7,8 +7,11 @@ comes back as an event. The rule of order, which both interpreters keep:
   that is durable. (So a follower's acknowledgement stands behind its `Persist`; a leader's `Send` may stand before it.)
 - Lists of later steps do not wait for earlier ones, except that durable effects take place in the order of their steps.
 - An interpreter may batch (one fdatasync for many lists), never reorder.
+
+`in_segments` is that rule in code, and both interpreters use it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +20,7 @@ from penstock.base.ids import Instant, Lsn, NodeId, RequestId
 
 __all__ = [
     "CancelTimer",
+    "Durable",
     "Effect",
     "Event",
     "Persist",
@@ -33,6 +37,7 @@ __all__ = [
     "TimerFired",
     "TrimLog",
     "TruncateLog",
+    "in_segments",
 ]
 
 
@@ -136,3 +141,25 @@ class Stop(Effect, frozen=True):
     """The machine cannot go on: its process must end, saying why."""
 
     reason: str
+
+
+Durable = Persist | TruncateLog | SaveState
+
+
+def in_segments(effects: Sequence[Effect]) -> tuple[Sequence[Effect], list[tuple[Durable, Sequence[Effect]]]]:
+    """What may run at once, and then each durable effect with what may run when it is durable.
+
+    All durable effects of a list take their place in the queue together, so that no later step comes between them.
+
+    >>> in_segments([SetTimer("t", Instant(1)), Persist(Lsn(1), ("x",)), CancelTimer("t")])
+    ([SetTimer(name='t', at=1)], [(Persist(first=1, records=('x',)), [CancelTimer(name='t')])])
+    """
+    cuts = [index for index, effect in enumerate(effects) if isinstance(effect, Durable)]
+    if not cuts:
+        return effects, []
+    segments: list[tuple[Durable, Sequence[Effect]]] = []
+    for cut, end in zip(cuts, [*cuts[1:], len(effects)], strict=True):
+        durable = effects[cut]
+        assert isinstance(durable, Durable)
+        segments.append((durable, effects[cut + 1 : end]))
+    return effects[: cuts[0]], segments

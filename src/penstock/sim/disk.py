@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from penstock.base.effects import Effect, Persist, SaveState, TrimLog, TruncateLog
+from penstock.base.effects import Durable, Effect, Persist, SaveState, TrimLog, TruncateLog
 from penstock.base.ids import MICROSECOND, Instant, Lsn
 
-__all__ = ["Disk", "DiskFaults", "Durable"]
+__all__ = ["Disk", "DiskFaults", "Found"]
 
 
 FIRST_LSN = Lsn(1)
 
 
 @dataclass(slots=True, frozen=True)
-class Durable:
+class Found:
     """What a process finds when it starts: its state (None at the very first start) and its records from `first` on."""
 
     first: Lsn
@@ -56,7 +56,7 @@ class Disk:
     def last(self) -> Lsn:
         return Lsn(self.first + len(self.records) - 1)
 
-    def submit(self, now: Instant, operation: Persist | TruncateLog | SaveState) -> tuple[Instant, bool]:
+    def submit(self, now: Instant, operation: Durable) -> tuple[Instant, bool]:
         """Queue an operation; return when it ends, and whether it then succeeds."""
         faults = self.faults
         latency = (faults.latency_min_ns + int(self.rng.random() * 2 * faults.latency_mean_ns)) * faults.slow_factor
@@ -64,7 +64,7 @@ class Disk:
         self._pending.append(operation)
         return Instant(self._busy_until), not (faults.fail and self.rng.random() < faults.fail)
 
-    def complete(self, operation: Persist | TruncateLog | SaveState) -> None:
+    def complete(self, operation: Durable) -> None:
         """The oldest operation is durable now."""
         assert self._pending[0] is operation, "operations end in the order they were submitted"
         del self._pending[0]
@@ -96,9 +96,9 @@ class Disk:
         self.records.clear()
         self._pending.clear()
 
-    def recover(self) -> Durable:
+    def recover(self) -> Found:
         assert not self._pending, "recovery comes after a crash"
-        return Durable(self.first, tuple(self.records), self.state)
+        return Found(self.first, tuple(self.records), self.state)
 
     def _apply(self, operation: Effect) -> None:
         match operation:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.base.effects import (
     CancelTimer,
+    Durable,
     Effect,
     Event,
     Persist,
     Persisted,
     PersistFailed,
     Received,
-    Reply,
     SaveState,
     Send,
     SetTimer,
@@ -25,10 +25,11 @@ from penstock.base.effects import (
     TimerFired,
     TrimLog,
     TruncateLog,
+    in_segments,
 )
 from penstock.base.ids import Instant, Lsn, NodeId
 from penstock.base.machine import Machine
-from penstock.sim.disk import Disk, Durable
+from penstock.sim.disk import Disk, Found
 
 if TYPE_CHECKING:
     from penstock.sim.world import World
@@ -41,7 +42,7 @@ MILLION = 1_000_000
 class Program(Protocol):
     """What runs on a node: builds the machine from what is durable, and knows the effects of its own protocol."""
 
-    def boot(self, node: "Node", durable: Durable) -> tuple[Machine, Sequence[Effect]]:
+    def boot(self, node: "Node", found: Found) -> tuple[Machine, Sequence[Effect]]:
         """A new machine, and what it wants done first."""
         ...
 
@@ -160,29 +161,32 @@ class Node:
     # Effects out
 
     def _run(self, effects: Sequence[Effect]) -> None:
-        for index, effect in enumerate(effects):
+        at_once, segments = in_segments(effects)
+        for effect in at_once:
             self.world.note(self.name, ">", effect)
-            match effect:
-                case Send(to, message):
-                    self.world.send(self.name, to, message)
-                case Persist() | TruncateLog() | SaveState():
-                    self._run_durably(effect, effects[index + 1 :])
-                    return
-                case TrimLog():
-                    self.disk.trim(effect)
-                case SetTimer(name, at):
-                    self._set_timer(name, at)
-                case CancelTimer(name):
-                    self._timers.pop(name, None)
-                case Stop(reason):
-                    self.stop(reason)
-                    return
-                case Reply() | _:
-                    self.program.perform(self, effect)
+            self._run_one(effect)
             if self.machine is None:
                 return
+        for durable, behind in segments:
+            self.world.note(self.name, ">", durable)
+            self._run_durably(durable, behind)
 
-    def _run_durably(self, effect: Persist | TruncateLog | SaveState, behind: Sequence[Effect]) -> None:
+    def _run_one(self, effect: Effect) -> None:
+        match effect:
+            case Send(to, message):
+                self.world.send(self.name, to, message)
+            case TrimLog():
+                self.disk.trim(effect)
+            case SetTimer(name, at):
+                self._set_timer(name, at)
+            case CancelTimer(name):
+                self._timers.pop(name, None)
+            case Stop(reason):
+                self.stop(reason)
+            case _:
+                self.program.perform(self, effect)
+
+    def _run_durably(self, effect: Durable, behind: Sequence[Effect]) -> None:
         ends_at, succeeds = self.disk.submit(self.world.now, effect)
         run = self.run
 
@@ -198,7 +202,7 @@ class Node:
 
         self.world.at(ends_at, ended)
 
-    def _completed(self, effect: Persist | TruncateLog | SaveState, behind: Sequence[Effect]) -> None:
+    def _completed(self, effect: Durable, behind: Sequence[Effect]) -> None:
         self._run(behind)
         match effect:
             case Persist(first, records):
