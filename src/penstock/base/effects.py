@@ -144,6 +144,7 @@ class Stop(Effect, frozen=True):
 
 
 Durable = Persist | TruncateLog | SaveState
+_DURABLE = (Persist, TruncateLog, SaveState)  # a tuple is tested in half the time of a union
 
 
 def in_segments(effects: Sequence[Effect]) -> tuple[Sequence[Effect], list[tuple[Durable, Sequence[Effect]]]]:
@@ -154,12 +155,12 @@ def in_segments(effects: Sequence[Effect]) -> tuple[Sequence[Effect], list[tuple
     >>> in_segments([SetTimer("t", Instant(1)), Persist(Lsn(1), ("x",)), CancelTimer("t")])
     ([SetTimer(name='t', at=1)], [(Persist(first=1, records=('x',)), [CancelTimer(name='t')])])
     """
-    cuts = [index for index, effect in enumerate(effects) if isinstance(effect, Durable)]
+    cuts = [index for index, effect in enumerate(effects) if isinstance(effect, _DURABLE)]
     if not cuts:
         return effects, []
     segments: list[tuple[Durable, Sequence[Effect]]] = []
     for cut, end in zip(cuts, [*cuts[1:], len(effects)], strict=True):
         durable = effects[cut]
-        assert isinstance(durable, Durable)
+        assert isinstance(durable, _DURABLE)
         segments.append((durable, effects[cut + 1 : end]))
     return effects[: cuts[0]], segments

@@ -122,7 +122,7 @@ class Nemesis:
                 node.boot()
 
     def _next(self) -> None:
-        self.world.after(int(self.world.rng.expovariate(1 / self.swarm.mean_between_ns)), self._strike)
+        self.world.after(self._some_time(), self._strike)
 
     def _strike(self) -> None:
         if self._is_over:
@@ -139,7 +139,11 @@ class Nemesis:
             if not self._is_over:
                 do()
 
-        self.world.after(int(self.world.rng.expovariate(1 / (2 * self.swarm.mean_between_ns))), undo)
+        self.world.after(2 * self._some_time(), undo)
+
+    def _some_time(self) -> int:
+        """Never nothing: a chooser that shrinks draws zeros, and time must still pass."""
+        return MILLISECOND + int(self.world.rng.random() * 2 * self.swarm.mean_between_ns)
 
     def _down(self) -> int:
         return sum(not self.world.nodes[name].is_up for name in self.nodes)
