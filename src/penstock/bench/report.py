@@ -6,7 +6,7 @@ A peer that is not installed is reported as missing, never guessed.
 """
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -24,10 +24,13 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Bar(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A promise: the value must reach one side of a limit. It holds or it does not; there is no "nearly"."""
+    """A promise: the value must reach one side of a limit. It holds or it does not; there is no "nearly".
+
+    A bar that could not be measured, because its peer is missing, has no value, and does not hold.
+    """
 
     name: str
-    value: float
+    value: float | None
     ok: bool
     at_least: float | None = None
     at_most: float | None = None
@@ -90,8 +93,10 @@ class Recorder:
     def grows(self, title: str, x_label: str, y_label: str, series: dict[str, list[tuple[float, float]]]) -> None:
         self.growth.append(Growth(title, x_label, y_label, series))
 
-    def peer_missing(self, peer: str, why: str) -> None:
+    def peer_missing(self, peer: str, why: str, *, bars: Sequence[str] = ()) -> None:
+        """A peer that cannot run here, and the names of the bars which therefore cannot be measured."""
         self.missing[peer] = why
+        self.bars.extend(Bar(name, None, ok=False) for name in bars)
 
 
 def interleave(cases: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, float]:

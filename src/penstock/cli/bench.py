@@ -1,0 +1,80 @@
+"""`penstock bench`: measure Penstock next to its peers, and see whether every bar is kept."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from penstock.bench.measure import measure
+from penstock.bench.registry import questions
+from penstock.bench.render import render
+from penstock.bench.report import Options
+from penstock.cli.help import examples
+from penstock.cli.noun import InSession, noun
+from penstock.cli.output import make_table, write_json
+from penstock.cli.session import Session
+
+__all__ = ["app"]
+
+app = noun(
+    "bench",
+    "Measure Penstock next to its peers.",
+    try_this=(
+        "penstock bench list",
+        "penstock bench wire",
+        "penstock bench wal --output json --output-file wal.json",
+    ),
+)
+
+
+@app.command(name="list", help_epilogue=examples("penstock bench list", "penstock bench list --output json"))
+def list_benchmarks(*, session: InSession) -> None:
+    """List the benchmarks, and the question each answers."""
+    found = questions()
+    data = [{"bench": name, "question": question} for name, question in found.items()]
+    session.emit(data, make_table(["bench", "question"], found.items()))
+
+
+def _names(_context: Any) -> dict[str, str]:
+    return questions()
+
+
+@app.default
+def run(
+    name: Annotated[str, Parameter(help="Which benchmark; see penstock bench list.", completer=_names)],
+    /,
+    *,
+    repeats: Annotated[
+        int, Parameter(help="How often each case runs; medians count.", metavar="N", validator=Number(gte=1, lte=100))
+    ] = 3,
+    quick: Annotated[bool, Parameter(help="Show only that it runs: the figures mean little.")] = False,
+    output_file: Annotated[Path | None, Parameter(help="Keep the report there too, as JSON.", metavar="FILE")] = None,
+    session: InSession,
+) -> int:
+    """Run one benchmark. Exit status 0 only if every bar is kept."""
+    session.start_logs(quiet=True)
+    with _progress(session, name) as watch:
+        report = measure(name, Options(repeats=repeats, quick=quick), watch)
+    if output_file is not None:
+        with output_file.open("w", encoding="utf-8") as stream:
+            write_json(report, stream)
+        session.say(f"kept in {output_file}")
+    columns = session.stdout.width if sys.stdout.isatty() else 100
+    session.emit(report, *(() if session.wants_json else render(report, questions()[name], columns=columns)))
+    return 0 if report.ok else 1
+
+
+@contextmanager
+def _progress(session: Session, name: str) -> Iterator[Callable[[str], None]]:
+    """What the benchmark is doing, on stderr: one changing line on a terminal, a line each where it is kept."""
+    started = time.monotonic()
+    if session.stderr.is_terminal:
+        with session.stderr.status(f"bench {name}") as status:
+            yield lambda doing: status.update(f"bench {name}: {doing} ({time.monotonic() - started:.0f} s)")
+    else:
+        yield lambda doing: session.say(f"bench {name}: {doing} ({time.monotonic() - started:.0f} s)")

@@ -1,0 +1,136 @@
+"""`penstock config`: what is in force and where it comes from, what keys there are, and what is wrong."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from rich.text import Text
+
+from penstock.cli.help import examples
+from penstock.cli.noun import InSession, noun
+from penstock.cli.output import make_table
+from penstock.runtime.config import Config, Declaration, Effective, Secret, Source, known_keys
+
+__all__ = ["app", "example_file"]
+
+app = noun(
+    "config",
+    "The configuration: what is in force, what is allowed, what is wrong.",
+    try_this=("penstock config show", "penstock config keys wire", "penstock config check --config penstock.toml"),
+)
+
+
+@app.command(
+    help_epilogue=examples(
+        "penstock config show",
+        "penstock config show --changed",
+        "PENSTOCK_LOG_LEVEL=debug penstock config show --output json",
+    )
+)
+def show(
+    *,
+    changed: Annotated[bool, Parameter(help="Only what is not left at its default.")] = False,
+    session: InSession,
+) -> None:
+    """Show every value in force and where it comes from: a flag, the environment, the file or the default.
+
+    Flags count more than the environment (PENSTOCK_SECTION_KEY), that more than the file, and that more than defaults.
+    Secrets are never shown.
+    """
+    effective = session.effective
+    names = [name for name, origin in effective.origins.items() if not changed or origin.source is not Source.DEFAULT]
+    if effective.file is not None:
+        session.say(f"file: {effective.file}")
+    rows = [(Text(name), _value(effective, name), _origin(effective, name)) for name in names]
+    session.emit([_shown(effective, name) for name in names], make_table(["key", "value", "from"], rows))
+
+
+@app.command(help_epilogue=examples("penstock config keys", "penstock config keys wire"))
+def keys(
+    section: Annotated[str | None, Parameter(help="Only the keys of this section.")] = None,
+    /,
+    *,
+    session: InSession,
+) -> None:
+    """List every key: what it means, what it may be, and its default."""
+    declared = [one for one in known_keys().values() if section in (None, one.section)]
+    if not declared:
+        from penstock.base.errors import InvalidArgument
+
+        sections = ", ".join(dict.fromkeys(one.section for one in known_keys().values()))
+        raise InvalidArgument(f"no section is named {section}; there are {sections}", next_step="penstock config keys")
+    session.emit([_described(one) for one in declared], *(_entry(one) for one in declared))
+
+
+@app.command(help_epilogue=examples("penstock config check", "penstock config check --config /etc/penstock.toml"))
+def check(*, session: InSession) -> None:
+    """Check the configuration: all that is wrong is listed at once, with its place. Exit status 2 if anything is."""
+    effective = session.effective
+    changed = sum(origin.source is not Source.DEFAULT for origin in effective.origins.values())
+    data = {"ok": True, "file": effective.file, "changed": changed, "keys": len(effective.origins)}
+    read = f"{effective.file} is read" if effective.file is not None else "no file is read"
+    session.emit(data, f"ok: {read}; {changed} of {len(effective.origins)} keys are not at their default")
+
+
+@app.command(help_epilogue=examples("penstock config example > penstock.toml"))
+def example(*, session: InSession) -> None:
+    """Print a configuration file with every key, explained and commented out."""
+    text = example_file()
+    session.emit({"toml": text}, text.rstrip("\n"))
+
+
+def example_file() -> str:
+    """Every key as a commented line of TOML, under its meaning."""
+    lines = ["# Penstock's configuration. Every line is the default; take the # away to change one.\n"]
+    section = ""
+    for one in known_keys().values():
+        if one.section != section:
+            section = one.section
+            doc = (getattr(Config(), section).__doc__ or "").strip()
+            lines.append(f"\n# {doc}\n[{section}]\n")
+        value = one.write(one.default) if one.default is not None else ""
+        lines.append(f"# {one.doc} ({one.allowed})\n")
+        lines.append(f'#{one.key} = "{value}"\n' if one.kind.quoted else f"#{one.key} = {value}\n")
+    return "".join(lines)
+
+
+def _value(effective: Effective, name: str) -> Text:
+    value = effective.value(name)
+    return Text("(none)", "dim") if value in (None, "") else Text(known_keys()[name].write(value))
+
+
+def _origin(effective: Effective, name: str) -> Text:
+    origin = effective.origins[name]
+    return Text(str(origin), "dim" if origin.source is Source.DEFAULT else "")
+
+
+def _shown(effective: Effective, name: str) -> dict[str, Any]:
+    origin = effective.origins[name]
+    return {
+        "key": name,
+        "value": _plain(effective.value(name)),
+        "source": origin.source.value,
+        "where": origin.where,
+    }
+
+
+def _entry(one: Declaration) -> Text:
+    default = Text("(none)", "dim") if one.default in (None, "") else Text(one.write(one.default))
+    return Text.assemble((one.name, "cyan"), " = ", default, (f"   {one.allowed}\n", "dim"), f"    {one.doc}")
+
+
+def _described(one: Declaration) -> dict[str, Any]:
+    return {
+        "key": one.name,
+        "variable": one.variable,
+        "doc": one.doc,
+        "allowed": one.allowed,
+        "choices": one.kind.choices,
+        "default": _plain(one.default),
+        "secret": one.kind.secret,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """As a program wants it: times in seconds, sizes in bytes, the rest as text; a secret stays one."""
+    return str(value) if isinstance(value, Secret | Path) or not isinstance(value, str | int | float | None) else value

@@ -1,0 +1,166 @@
+"""`penstock`: the nouns there are, the flags all of them share, and what an exit status means.
+
+Exit status: 0 done, 1 refused or failed, 2 misuse (a wrong command line or configuration), 130 interrupted.
+Data goes to stdout, talk to stderr. A new noun is one file beside this one and one line in NOUNS; it is imported when
+it is used, so that `--help` stays quick.
+"""
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, NoReturn
+
+from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
+
+from penstock import __version__
+from penstock.cli.noun import GLOBAL_FLAGS, noun
+from penstock.cli.session import OutputFormat, Session
+
+__all__ = ["NOUNS", "command_tree", "main", "run"]
+
+# noun → where it is, and its line in `penstock --help`
+NOUNS: Final = {
+    "bench": ("penstock.cli.bench:app", "Measure Penstock next to its peers."),
+    "config": ("penstock.cli.config:app", "The configuration: what is in force, what is allowed, what is wrong."),
+    "errors": ("penstock.cli.errors:app", "What an error code means, and what to do next."),
+    "sim": ("penstock.cli.sim:app", "Run the protocols in a deterministic world with faults."),
+    "completion": ("penstock.cli.completion:app", "Print the script that completes commands in your shell."),
+    "version": ("penstock.cli.version:app", "Which version this is, and on what it runs."),
+}
+
+DONE: Final = 0
+REFUSED: Final = 1
+MISUSE: Final = 2
+INTERRUPTED: Final = 130
+BROKEN_PIPE: Final = 141
+
+
+def build() -> App:
+    """The program's command tree, with nothing but names and help lines loaded."""
+    app = noun(
+        "penstock",
+        "A replicated, transactional log that fills a versioned data lake, exactly once.",
+        version=__version__,
+        try_this=(
+            "penstock bench list                   which questions the benchmarks answer",
+            "penstock config show                  what is in force, and who said so",
+            "penstock errors explain wal-corrupt   what an error means, and what to do",
+            'eval "$(penstock completion bash)"    complete commands with Tab',
+        ),
+        result_action="return_value",
+        exit_on_error=False,
+        print_error=False,
+        suppress_keyboard_interrupt=False,
+    )
+    for name, (place, line) in NOUNS.items():
+        app.command(place, name=name, help=line)
+    return app
+
+
+def command_tree() -> App:
+    """The same tree with the global flags on it: for completion and the reference page."""
+    return _Launcher(build()).app
+
+
+def main() -> NoReturn:
+    """The program."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit status. Every failure ends here, in words."""
+    launcher = _Launcher(build())
+    try:
+        status = launcher(arguments)
+        sys.stdout.flush()
+    except CycloptsError as error:
+        return launcher.fail(_misuse(error), MISUSE)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except Exception as error:
+        return launcher.fail(error, _status_of(error))
+    return status
+
+
+class _Launcher:
+    """Parses the global flags, wherever they stand, then runs the command they belong to."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self.session = Session(debug=_debug_wanted())
+        app.meta.group_parameters = GLOBAL_FLAGS
+        app.meta.default(self._launch)
+
+    def __call__(self, arguments: Sequence[str]) -> int:
+        result = self.app.meta(arguments)
+        return result if isinstance(result, int) else DONE
+
+    def fail(self, error: BaseException, status: int) -> int:
+        from penstock.cli.output import print_error
+
+        print_error(error, as_json=self.session.wants_json, debug=self.session.debug)
+        return status
+
+    def _launch(
+        self,
+        *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+        output: Annotated[OutputFormat, Parameter(help="How data is printed.")] = "text",
+        config: Annotated[
+            Path | None, Parameter(help="The configuration file. Default: penstock.toml here.", metavar="FILE")
+        ] = None,
+        settings: Annotated[
+            tuple[str, ...],
+            Parameter(name="--set", help="Set a configuration key.", metavar="KEY=VALUE", show_default=False),
+        ] = (),
+        log_level: Annotated[
+            Literal["debug", "info", "warning", "error"] | None,
+            Parameter(help="The least severe event that is logged (to stderr).", metavar="LEVEL", show_choices=False),
+        ] = None,
+        debug: Annotated[bool, Parameter(help="Show the trace when something fails. Or PENSTOCK_DEBUG=1.")] = False,
+    ) -> Any:
+        self.session = Session(
+            output, config_file=config, settings=settings, log_level=log_level, debug=debug or _debug_wanted()
+        )
+        command, bound, injected = self.app.parse_args(tokens)
+        return _call(command, *bound.args, **bound.kwargs, **dict.fromkeys(injected, self.session))
+
+
+def _call(command: Callable[..., Any], *positional: Any, **named: Any) -> Any:
+    result = command(*positional, **named)
+    if inspect.iscoroutine(result):
+        from penstock.runtime.run import run as run_async
+
+        return run_async(result)
+    return result
+
+
+def _misuse(error: CycloptsError) -> Exception:
+    from penstock.base.errors import InvalidArgument
+
+    error.verbose = False
+    command = " ".join(["penstock", *(error.command_chain or ())])
+    if isinstance(error, UnknownCommandError) and not error.command_chain:
+        import difflib
+
+        # Cyclopts would import every noun to find the nearest.
+        (unknown, *_) = error.unused_tokens or [""]
+        near = difflib.get_close_matches(unknown, NOUNS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(NOUNS)}"
+        return InvalidArgument(f"no command is named {unknown}; {hint}", next_step="penstock --help")
+    return InvalidArgument(str(error), next_step=f"{command} --help")
+
+
+def _status_of(error: Exception) -> int:
+    from penstock.base.errors import ConfigError, InvalidArgument
+
+    return MISUSE if isinstance(error, InvalidArgument | ConfigError) else REFUSED
+
+
+def _debug_wanted() -> bool:
+    return os.environ.get("PENSTOCK_DEBUG", "") not in ("", "0")

@@ -1,0 +1,25 @@
+"""`penstock version`: which version this is, and on what it runs."""
+
+import platform
+
+from penstock import __version__
+from penstock.cli.noun import InSession, noun
+
+__all__ = ["app"]
+
+app = noun(
+    "version",
+    "Which version this is, and on what it runs.",
+    try_this=("penstock version", "penstock version --output json"),
+)
+
+
+@app.default
+def version(*, session: InSession) -> None:
+    """Print the version of Penstock, of Python and of the system."""
+    data = {
+        "penstock": __version__,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+    }
+    session.emit(data, *(f"{name:9} {value}" for name, value in data.items()))
