@@ -11,6 +11,8 @@ UV := .uv/bin/uv
 BIN := .venv/bin
 PYTEST ?= $(BIN)/pytest
 WORKERS ?= 2
+SEEDS ?= 0..2000
+BENCH ?= wire wal
 
 .PHONY: help
 help: ## Show this list
@@ -51,8 +53,30 @@ format: setup ## Let ruff rewrite what it can
 	$(BIN)/ruff format .
 
 .PHONY: test
-test: check ## Everything CI runs
+test: check java ## Everything CI runs: checks, then all tests
 	$(PYTEST) -n $(WORKERS)
+
+.PHONY: java
+java: # Spark and the model checker need Java 17 or newer
+	@scripts/ensure-java
+
+.PHONY: demo
+demo: setup ## See it work: real processes, real faults, an audit
+	$(BIN)/penstock demo
+
+.PHONY: sim
+sim: setup ## Every workload of the simulator over SEEDS (default 0..2000)
+	@for workload in $$($(BIN)/penstock sim list --output json | $(BIN)/python -c 'import json, sys; print(*(w["name"] for w in json.load(sys.stdin)))'); do \
+	  $(BIN)/penstock sim run $$workload --seeds $(SEEDS); \
+	done
+
+.PHONY: bench
+bench: setup ## Every benchmark next to its peers (or one: make bench BENCH=wire)
+	@status=0; for name in $(BENCH); do $(BIN)/penstock bench $$name || status=1; done; exit $$status
+
+.PHONY: golden
+golden: setup ## Write the golden files anew; read the diff before you commit it
+	PENSTOCK_GOLDEN=write $(PYTEST) -q -k "golden or transcript"
 
 .PHONY: clean
 clean: ## Remove what the other targets made
