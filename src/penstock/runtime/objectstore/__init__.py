@@ -1,0 +1,25 @@
+"""Object stores: a local folder, memory, S3, GCS and Azure behind one port."""
+
+from penstock.runtime.objectstore.opening import open_store
+from penstock.runtime.objectstore.options import StoreOptions
+from penstock.runtime.objectstore.port import (
+    ETag,
+    ObjectMeta,
+    ObjectReader,
+    ObjectStore,
+    ObjectWriter,
+    Page,
+    StoredObject,
+)
+
+__all__ = [
+    "ETag",
+    "ObjectMeta",
+    "ObjectReader",
+    "ObjectStore",
+    "ObjectWriter",
+    "Page",
+    "StoreOptions",
+    "StoredObject",
+    "open_store",
+]

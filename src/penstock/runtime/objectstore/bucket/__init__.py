@@ -1,0 +1,1 @@
+"""Buckets behind obstore: S3, GCS, Azure and memory."""

@@ -1,0 +1,259 @@
+"""A bucket behind obstore: S3, GCS, Azure, or memory.
+
+obstore tries idempotent requests again by itself. A conditional put is not idempotent: if an attempt's answer is lost,
+the next attempt meets its own success and would call it a lost race. So conditional puts go through a second client
+without retries, and the loop here remembers whether an attempt may have taken effect.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from random import Random
+from typing import Any, Literal, Self
+
+import obstore
+
+from penstock.base.errors import AlreadyClosed, InvalidArgument, NotFound, ObjectStoreFailed, PenstockError, Written
+from penstock.runtime.objectstore.arguments import (
+    check_after,
+    check_condition,
+    check_expires,
+    check_get_size,
+    check_put_size,
+    check_range,
+    check_ranges,
+    check_start,
+    cut_ranges,
+)
+from penstock.runtime.objectstore.bucket.failures import (
+    RAISED_BY_OBSTORE,
+    Failure,
+    asking,
+    error_of,
+    failure_of,
+    summary_of,
+)
+from penstock.runtime.objectstore.bucket.streams import Download, Upload
+from penstock.runtime.objectstore.keys import check_key, check_prefix, is_key
+from penstock.runtime.objectstore.listing import Entry, folder_pages
+from penstock.runtime.objectstore.options import StoreOptions
+from penstock.runtime.objectstore.port import (
+    Buffer,
+    ETag,
+    ObjectMeta,
+    ObjectReader,
+    ObjectWriter,
+    Page,
+    SignMethod,
+    StoredObject,
+)
+
+__all__ = ["BucketStore", "Kind"]
+
+Kind = Literal["memory", "s3", "gs", "az"]
+
+
+class BucketStore:
+    """An `ObjectStore` on one of obstore's clients."""
+
+    def __init__(self, client: Any, once: Any, kind: Kind, name: str, options: StoreOptions) -> None:
+        self._client = client
+        self._once = once  # the same bucket, without retries
+        self._kind = kind
+        self._name = name
+        self._options = options
+        self._random = Random()
+        # GCS compares generations, the others ETags.
+        self._etag_field = "version" if kind == "gs" else "e_tag"
+
+    def __repr__(self) -> str:
+        return f"BucketStore({self._name})"
+
+    async def put(self, key: str, data: Buffer, *, if_absent: bool = False, if_match: ETag | None = None) -> ETag:
+        check_key(key)
+        check_put_size(data)
+        check_condition(if_absent=if_absent, if_match=if_match)
+        if if_absent:
+            return await self._put_if(key, data, "create")
+        if if_match is not None:
+            return await self._put_if(key, data, {self._etag_field: if_match})
+        with asking("put", key, changes=True):
+            return self._etag(await obstore.put_async(self._open(), key, data, use_multipart=False))
+
+    async def _put_if(self, key: str, data: Buffer, mode: Any) -> ETag:
+        self._open()
+        doubtful = False  # an earlier attempt may have taken effect
+        for attempt in range(self._options.retries_max + 1):
+            if attempt:
+                await asyncio.sleep(self._backoff_s(attempt))
+            try:
+                return self._etag(await obstore.put_async(self._once, key, data, mode=mode, use_multipart=False))
+            except RAISED_BY_OBSTORE as error:
+                failure = failure_of(error)
+                is_last = attempt == self._options.retries_max
+                if is_last or failure not in (Failure.CONFLICT, Failure.NOT_SENT, Failure.TRANSIENT):
+                    raise _conditional_error(error, key, doubtful=doubtful) from None
+                doubtful = doubtful or failure is Failure.TRANSIENT
+        raise AssertionError("the last attempt returns or raises")
+
+    def _backoff_s(self, attempt: int) -> float:
+        longest = min(self._options.backoff_ms << (attempt - 1), self._options.backoff_ms_max)
+        return self._random.uniform(longest / 2, longest) / 1000
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> StoredObject:
+        result = await self._request(key, start, end)
+        if result is None:
+            return StoredObject(await self._empty_range(key, start), memoryview(b""))
+        first, behind = result.range
+        check_get_size(key, behind - first)
+        with asking("get", key):
+            return StoredObject(self._meta(result.meta), memoryview(await result.bytes_async()))
+
+    async def _request(self, key: str, start: int, end: int | None) -> Any:
+        """The store's answer to a ranged get, or None where no byte of the object is in the range."""
+        check_key(key)
+        check_range(start, end)
+        store = self._open()
+        if start == end:
+            return None  # HTTP has no empty range
+        options: dict[str, Any] = {}
+        if end is not None:
+            options["range"] = (start, end)
+        elif start:
+            options["range"] = {"offset": start}
+        try:
+            return await obstore.get_async(store, key, options=options)  # type: ignore[arg-type]
+        except RAISED_BY_OBSTORE as error:
+            if failure_of(error) is Failure.RANGE:
+                return None
+            raise error_of(error, "get", key, changes=False) from None
+
+    async def _empty_range(self, key: str, start: int) -> ObjectMeta:
+        meta = await self.head(key)
+        check_start(key, meta.size, start)
+        return meta
+
+    async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> tuple[memoryview, ...]:
+        check_ranges(key, ranges)
+        meta = await self.head(key)
+        cut = cut_ranges(key, meta.size, ranges)
+        starts, ends = [start for start, end in cut if start < end], [end for start, end in cut if start < end]
+        with asking("get", key):
+            found = iter(await obstore.get_ranges_async(self._open(), key, starts=starts, ends=ends) if starts else ())
+        return tuple(memoryview(next(found)) if start < end else memoryview(b"") for start, end in cut)
+
+    async def head(self, key: str) -> ObjectMeta:
+        check_key(key)
+        with asking("head", key):
+            return self._meta(await obstore.head_async(self._open(), key))
+
+    async def delete(self, *keys: str) -> None:
+        for key in keys:
+            check_key(key)
+        for first in range(0, len(keys), self._options.page_keys_max):
+            await self._delete_page(keys[first : first + self._options.page_keys_max])
+
+    async def _delete_page(self, keys: Sequence[str]) -> None:
+        try:
+            with asking("delete", keys[0], changes=True):
+                await obstore.delete_async(self._open(), keys if len(keys) > 1 else keys[0])
+        except NotFound:
+            # GCS and Azure report a missing key, and stop there: go through them one by one.
+            for key in keys if len(keys) > 1 else ():
+                await self._delete_page([key])
+
+    async def copy(self, source: str, target: str) -> None:
+        check_key(source)
+        check_key(target)
+        with asking("copy", source, changes=True):
+            await obstore.copy_async(self._open(), source, target)
+
+    @asynccontextmanager
+    async def writer(self, key: str) -> AsyncIterator[ObjectWriter]:
+        check_key(key)
+        upload = Upload(self._open(), key, self._options)
+        try:
+            yield upload
+        except BaseException:
+            await upload.abort()
+            raise
+        await upload.finish()
+
+    @asynccontextmanager
+    async def reader(self, key: str, start: int = 0, end: int | None = None) -> AsyncIterator[ObjectReader]:
+        result = await self._request(key, start, end)
+        meta = await self._empty_range(key, start) if result is None else self._meta(result.meta)
+        yield Download(meta, result, self._options.chunk_bytes)
+
+    async def sign(self, method: SignMethod, key: str, expires_s: int) -> str:
+        check_key(key)
+        check_expires(expires_s)
+        if self._kind == "memory":
+            raise InvalidArgument("a store in memory has no URLs to sign")
+        with asking("sign", key):
+            return str(await obstore.sign_async(self._open(), method, key, expires_in=timedelta(seconds=expires_s)))
+
+    async def close(self) -> None:
+        self._client = self._once = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _open(self) -> Any:
+        if self._client is None:
+            raise AlreadyClosed(f"{self!r} is closed")
+        return self._client
+
+    def _etag(self, result: Mapping[str, Any]) -> ETag:
+        etag = str(result[self._etag_field])
+        if self._kind == "az" and not etag.startswith('"'):
+            etag = f'"{etag}"'  # its listings leave the quotes out
+        return ETag(etag)
+
+    def _meta(self, meta: Mapping[str, Any]) -> ObjectMeta:
+        return ObjectMeta(meta["path"], meta["size"], self._etag(meta), meta["last_modified"])
+
+    async def _list_below(self, prefix: str, after: str) -> AsyncIterator[Page]:
+        stream = obstore.list(
+            self._open(),
+            prefix or None,
+            offset=after.removesuffix("/") or None,
+            chunk_size=self._options.page_keys_max,
+        )
+        with asking("list", prefix):
+            async for found in stream:
+                keys = (meta for meta in found if is_key(meta["path"]) and meta["path"] > after)
+                yield Page(tuple(self._meta(meta) for meta in keys))
+
+    async def _list_folder(self, prefix: str, after: str) -> AsyncIterator[Page]:
+        with asking("list", prefix):
+            found = await obstore.list_with_delimiter_async(self._open(), prefix or None)
+        entries: list[Entry] = [(f"{folder}/", None) for folder in found["common_prefixes"] if is_key(folder)]
+        entries += [(meta["path"], self._meta(meta)) for meta in found["objects"] if is_key(meta["path"])]
+        for page in folder_pages(entries, after, self._options.page_keys_max):
+            yield page
+
+    # Last, because below its definition `list` is no longer the type.
+    async def list(self, prefix: str = "", *, after: str = "", delimiter: Literal["", "/"] = "") -> AsyncIterator[Page]:
+        check_prefix(prefix)
+        check_after(after)
+        async for page in (self._list_folder if delimiter else self._list_below)(prefix, after):
+            if page.objects or page.folders:
+                yield page
+
+
+def _conditional_error(error: Exception, key: str, *, doubtful: bool) -> PenstockError:
+    """What to say of a conditional put which failed, after attempts which may have taken effect or not."""
+    if not doubtful:
+        return error_of(error, "put", key, changes=True)
+    return ObjectStoreFailed(
+        f"put {key!r}: the answer to an attempt was lost, and the last one failed: {summary_of(error)}",
+        written=Written.UNKNOWN,
+        retryable=False,
+        next_step="read the key: if it holds other bytes, the put was not made",
+        key=key,
+    )

@@ -1,0 +1,70 @@
+"""Objects of any size to and from a bucket: parts up, chunks down, both bounded in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import obstore
+
+from penstock.base.errors import AlreadyClosed
+from penstock.runtime.objectstore.bucket.failures import asking
+from penstock.runtime.objectstore.options import StoreOptions
+from penstock.runtime.objectstore.port import Buffer, ObjectMeta
+
+__all__ = ["Download", "Upload"]
+
+
+class Upload:
+    """A multipart upload; up to one part it is a plain put. At most `parts_in_flight_max` parts are held in memory."""
+
+    def __init__(self, client: Any, key: str, options: StoreOptions) -> None:
+        self._key = key
+        self._file: Any = obstore.open_writer_async(
+            client, key, buffer_size=options.part_bytes, max_concurrency=options.parts_in_flight_max
+        )
+        self._size = 0
+        self._ended = False
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    async def write(self, data: Buffer) -> None:
+        if self._ended:
+            raise AlreadyClosed(f"the writer of {self._key!r} has ended")
+        # Parts are sent later, so what the caller may still change is copied.
+        chunk = data if isinstance(data, bytes) else bytes(data)
+        with asking("write", self._key):
+            await self._file.write(chunk)
+        self._size += len(chunk)
+
+    async def finish(self) -> None:
+        """Make the object appear, unless the upload was aborted."""
+        if not self._ended:
+            self._ended = True
+            with asking("finish", self._key, changes=True):
+                await self._file.close()
+
+    async def abort(self) -> None:
+        if not self._ended:
+            self._ended = True
+            with asking("abort", self._key):
+                await asyncio.shield(self._abort())
+
+    async def _abort(self) -> None:
+        await self._file.__aexit__(RuntimeError, None, None)  # obstore aborts when the block it sees has failed
+
+
+class Download:
+    """An object as chunks, from one request: all of them are of one version."""
+
+    def __init__(self, meta: ObjectMeta, result: Any, chunk_bytes: int) -> None:
+        self.meta = meta
+        self._result = result
+        self._chunk_bytes = chunk_bytes
+
+    async def __aiter__(self) -> AsyncIterator[memoryview]:
+        if self._result is not None:
+            with asking("read", self.meta.key):
+                async for chunk in self._result.stream(min_chunk_size=self._chunk_bytes):
+                    yield memoryview(chunk)

@@ -1,0 +1,1 @@
+"""The local folder: objects as files, durable before they are acknowledged."""

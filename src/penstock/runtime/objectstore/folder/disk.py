@@ -1,0 +1,224 @@
+"""The local folder, the blocking half: how objects become files, and how that survives a crash.
+
+An object is the file of the same name below the root, so that Spark and every other tool can read it. Changes:
+
+    put, writer   write a file in the staging folder and fsync it; then, holding the folder's lock, give it its name
+                  (link where it must be absent, else rename) and fsync the folder; then free the lock, and answer
+    delete        holding the lock, unlink and fsync the folder; then remove folders which are empty
+    read          open, then wait until the folder's lock is free: what was opened is then durable
+
+So a crash at any point leaves the old object or the new one, and readers see neither half an object nor one that a
+power cut can take back. What a killed process left in staging is removed by the next one (`staging.py`).
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from itertools import groupby
+
+from penstock.base.errors import ObjectStoreFailed, PreconditionFailed, Written
+from penstock.runtime.objectstore.folder.errors import absent, disk_errors, in_the_way
+from penstock.runtime.objectstore.folder.locks import FolderLocks
+from penstock.runtime.objectstore.folder.staging import StagedFile, Staging
+from penstock.runtime.objectstore.folder.syscalls import Syscalls
+from penstock.runtime.objectstore.keys import RESERVED
+from penstock.runtime.objectstore.port import ETag, ObjectMeta
+
+__all__ = ["FolderDisk", "meta_of"]
+
+_TRIES_MAX = 100  # others may remove our folder as empty each time we have made it
+_NO_OBJECT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
+
+
+class FolderDisk:
+    """One folder of objects. Blocking; safe to use from several threads, and from several processes at once."""
+
+    def __init__(self, root: str, lock_ms_max: int, syscalls: Syscalls | None = None) -> None:
+        self.root = root
+        self.locks = FolderLocks(f"{root}/{RESERVED}/locks", lock_ms_max)
+        self._calls = syscalls or Syscalls()
+        self._staging = Staging(f"{root}/{RESERVED}/staging", self.locks, self._calls)
+        self._is_prepared = False
+        self._failed = False  # a folder's fsync failed: what it covered may be lost, and another fsync would not tell
+
+    def open(self, key: str) -> tuple[int, ObjectMeta]:
+        """The object's file, and its metadata. The file stays that version, whatever happens to the key."""
+        path = self._path(key)
+        with disk_errors("get", key):
+            try:
+                file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            except OSError as error:
+                raise absent(key) if error.errno in _NO_OBJECT else error from None
+            try:
+                found = os.fstat(file)
+                if not stat.S_ISREG(found.st_mode):
+                    raise absent(key)
+                self.locks.settle(os.path.dirname(path))
+            except BaseException:
+                os.close(file)
+                raise
+        return file, meta_of(key, found)
+
+    def stage(self, key: str) -> StagedFile:
+        """A file to write the object into."""
+        if self._failed:
+            raise ObjectStoreFailed(
+                f"put {key!r}: {self.root} is closed for writing since an fsync failed",
+                retryable=False,
+                next_step="look at the kernel's log and the disk, then start again",
+                key=key,
+            )
+        with disk_errors("put", key):
+            self._prepare()
+            return self._staging.new()
+
+    def publish(self, staged: StagedFile, key: str, *, if_absent: bool = False, if_match: ETag | None = None) -> ETag:
+        """Make a staged file the object of the key. On return it is durable, and cannot be half there before."""
+        with disk_errors("put", key):
+            etag = _etag(staged.sync())
+        path = self._path(key)
+        folder = os.path.dirname(path)
+        for _ in range(_TRIES_MAX):
+            with disk_errors("put", key), self.locks.changing(folder):
+                if self._give_name(staged.path, path, key, if_absent=if_absent, if_match=if_match):
+                    self._sync_names(folder, key)
+                    return etag
+            with disk_errors("put", key):
+                self._make_folder(folder, key)
+        raise ObjectStoreFailed(f"put {key!r}: its folder was removed {_TRIES_MAX} times meanwhile", key=key)
+
+    def _give_name(self, staged: str, path: str, key: str, *, if_absent: bool, if_match: ETag | None) -> bool:
+        """Under the folder's lock: whether the object has its name now. Not if the folder is missing."""
+        try:
+            if if_absent:
+                self._calls.link(staged, path)
+            else:
+                if if_match is not None and self._current_etag(path) != if_match:
+                    raise PreconditionFailed(f"put {key!r}: its content is not {if_match}", key=key)
+                self._calls.rename(staged, path)
+        except FileNotFoundError:
+            return False
+        except NotADirectoryError:
+            raise in_the_way(key) from None
+        except (FileExistsError, IsADirectoryError):
+            if not os.path.isdir(path):
+                raise PreconditionFailed(f"put {key!r}: there is an object already", key=key) from None
+            self._remove_empty(path, key)
+            return False
+        return True
+
+    def _remove_empty(self, folder: str, key: str) -> None:
+        """Remove folders in which there is nothing but folders: a crash during a delete can leave them."""
+        try:
+            for path, _, _ in os.walk(folder, topdown=False):
+                self._calls.rmdir(path)
+        except OSError:
+            raise in_the_way(key) from None
+
+    def _current_etag(self, path: str) -> ETag | None:
+        try:
+            found = os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return _etag(found) if stat.S_ISREG(found.st_mode) else None
+
+    def _sync_names(self, folder: str, key: str) -> None:
+        """The name stands, but until this has returned nobody knows whether it would survive a power cut."""
+        with disk_errors("put", key, written=Written.UNKNOWN):
+            try:
+                self._calls.fsync_folder(folder)
+            except OSError:
+                self._failed = True
+                raise
+
+    def _make_folder(self, folder: str, key: str) -> None:
+        """Make a folder and those above it, each durable before anything is put into it."""
+        path = self.root
+        for segment in folder[len(self.root) + 1 :].split("/") if folder != self.root else ():
+            parent, path = path, f"{path}/{segment}"
+            if os.path.isdir(path):
+                continue
+            with self.locks.changing(parent, path):
+                try:
+                    self._calls.mkdir(path)
+                except FileExistsError:
+                    if not os.path.isdir(path):
+                        raise in_the_way(key) from None
+                except NotADirectoryError:
+                    raise in_the_way(key) from None
+                except FileNotFoundError:
+                    return  # somebody removed the parent as empty: begin again
+                self._calls.fsync_folder(parent)
+
+    def _prepare(self) -> None:
+        """Make the root, and what we keep in it."""
+        if self._is_prepared:
+            return
+        missing = []
+        path = self.root
+        while not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for path in reversed(missing):
+            os.makedirs(path, exist_ok=True)
+            self._calls.fsync_folder(os.path.dirname(path))
+        self.locks.create()
+        self._is_prepared = True
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove objects; a missing one is no error."""
+        if not os.path.isdir(self.root):
+            return
+        with disk_errors("delete", self.root):
+            self._prepare()
+        for folder, paths in groupby(sorted(map(self._path, keys), key=_folder_first), key=os.path.dirname):
+            first, *others = paths
+            with disk_errors("delete", first[len(self.root) + 1 :], written=Written.UNKNOWN):
+                self._delete_in(folder, [first, *others])
+                self._prune(folder)
+
+    def _delete_in(self, folder: str, paths: Iterable[str]) -> None:
+        with self.locks.changing(folder):
+            found = [path for path in paths if self._unlink(path)]
+            if found:
+                self._calls.fsync_folder(folder)
+
+    def _unlink(self, path: str) -> bool:
+        try:
+            if stat.S_ISREG(os.lstat(path).st_mode):
+                self._calls.unlink(path)
+                return True
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        return False
+
+    def _prune(self, folder: str) -> None:
+        """Remove folders which are empty. The lock keeps them while somebody puts a name into them."""
+        while folder != self.root:
+            with self.locks.changing(folder):
+                try:
+                    self._calls.rmdir(folder)
+                except OSError:
+                    return  # not empty, or gone, or no folder
+            folder = os.path.dirname(folder)
+
+    def close(self) -> None:
+        self._staging.close()
+
+    def _path(self, key: str) -> str:
+        return f"{self.root}/{key}"
+
+
+def meta_of(key: str, found: os.stat_result) -> ObjectMeta:
+    modified = datetime.fromtimestamp(found.st_mtime_ns // 1_000 / 1_000_000, UTC)
+    return ObjectMeta(key, found.st_size, _etag(found), modified)
+
+
+def _etag(found: os.stat_result) -> ETag:
+    return ETag(f'"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"')
+
+
+def _folder_first(path: str) -> tuple[str, str]:
+    return os.path.dirname(path), path

@@ -1,0 +1,202 @@
+"""The local folder as an `ObjectStore`: the blocking half (`disk.py`) in a few threads.
+
+A call which is cancelled goes on in its thread and may still take effect; streams wait for that before they close.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from itertools import islice
+from typing import Literal, Self, TypeVar
+
+from penstock.base.errors import AlreadyClosed, InvalidArgument
+from penstock.runtime.objectstore.arguments import (
+    check_after,
+    check_condition,
+    check_expires,
+    check_get_size,
+    check_put_size,
+    check_range,
+    check_ranges,
+    check_start,
+    cut_ranges,
+)
+from penstock.runtime.objectstore.folder.disk import FolderDisk
+from penstock.runtime.objectstore.folder.errors import disk_errors
+from penstock.runtime.objectstore.folder.streams import FileReader, FileWriter, Steps, read_at
+from penstock.runtime.objectstore.folder.syscalls import Syscalls
+from penstock.runtime.objectstore.folder.walk import folder_entries, walk
+from penstock.runtime.objectstore.keys import check_key, check_prefix
+from penstock.runtime.objectstore.listing import folder_pages
+from penstock.runtime.objectstore.options import StoreOptions
+from penstock.runtime.objectstore.port import (
+    Buffer,
+    ETag,
+    ObjectMeta,
+    ObjectReader,
+    ObjectWriter,
+    Page,
+    SignMethod,
+    StoredObject,
+)
+
+__all__ = ["FolderStore"]
+
+T = TypeVar("T")
+
+
+class FolderStore:
+    """Objects as files below one folder, which is made when the first object is put."""
+
+    def __init__(self, root: str, options: StoreOptions, syscalls: Syscalls | None = None) -> None:
+        assert os.path.isabs(root), root
+        self._disk = FolderDisk(root.rstrip("/"), options.lock_ms_max, syscalls)
+        self._options = options
+        self._threads: ThreadPoolExecutor | None = ThreadPoolExecutor(options.threads_max, "penstock-folder")
+
+    def __repr__(self) -> str:
+        return f"FolderStore({self._disk.root})"
+
+    def _run(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        if self._threads is None:
+            raise AlreadyClosed(f"{self!r} is closed")
+        return asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    async def put(self, key: str, data: Buffer, *, if_absent: bool = False, if_match: ETag | None = None) -> ETag:
+        check_key(key)
+        check_put_size(data)
+        check_condition(if_absent=if_absent, if_match=if_match)
+        return await self._run(lambda: self._put(key, data, if_absent, if_match))
+
+    def _put(self, key: str, data: Buffer, if_absent: bool, if_match: ETag | None) -> ETag:
+        staged = self._disk.stage(key)
+        try:
+            with disk_errors("put", key):
+                staged.write(memoryview(data))
+            return self._disk.publish(staged, key, if_absent=if_absent, if_match=if_match)
+        finally:
+            staged.discard()
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> StoredObject:
+        check_key(key)
+        check_range(start, end)
+        return await self._run(lambda: self._get(key, start, end))
+
+    def _get(self, key: str, start: int, end: int | None) -> StoredObject:
+        file, meta = self._disk.open(key)
+        try:
+            check_start(key, meta.size, start)
+            size = (meta.size if end is None else min(end, meta.size)) - start
+            check_get_size(key, size)
+            return StoredObject(meta, read_at(file, key, start, size))
+        finally:
+            os.close(file)
+
+    async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> tuple[memoryview, ...]:
+        check_key(key)
+        check_ranges(key, ranges)
+        return await self._run(lambda: self._get_ranges(key, ranges))
+
+    def _get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> tuple[memoryview, ...]:
+        file, meta = self._disk.open(key)
+        try:
+            return tuple(read_at(file, key, start, end - start) for start, end in cut_ranges(key, meta.size, ranges))
+        finally:
+            os.close(file)
+
+    async def head(self, key: str) -> ObjectMeta:
+        check_key(key)
+        return await self._run(lambda: self._head(key))
+
+    def _head(self, key: str) -> ObjectMeta:
+        file, meta = self._disk.open(key)
+        os.close(file)
+        return meta
+
+    async def delete(self, *keys: str) -> None:
+        for key in keys:
+            check_key(key)
+        await self._run(lambda: self._disk.delete(keys))
+
+    async def copy(self, source: str, target: str) -> None:
+        check_key(source)
+        check_key(target)
+        await self._run(lambda: self._copy(source, target))
+
+    def _copy(self, source: str, target: str) -> None:
+        file, meta = self._disk.open(source)
+        try:
+            staged = self._disk.stage(target)
+            try:
+                with disk_errors("copy", source):
+                    staged.copy_from(file, meta.size)
+                self._disk.publish(staged, target)
+            finally:
+                staged.discard()
+        finally:
+            os.close(file)
+
+    @asynccontextmanager
+    async def writer(self, key: str) -> AsyncIterator[ObjectWriter]:
+        check_key(key)
+        steps = Steps(self._run)
+        writer = FileWriter(key, self._disk, await self._run(lambda: self._disk.stage(key)), steps)
+        try:
+            yield writer
+            await writer.finish()
+        finally:
+            await writer.abort()
+
+    @asynccontextmanager
+    async def reader(self, key: str, start: int = 0, end: int | None = None) -> AsyncIterator[ObjectReader]:
+        check_key(key)
+        check_range(start, end)
+        steps = Steps(self._run)
+        file, meta = await self._run(lambda: self._disk.open(key))
+        try:
+            check_start(key, meta.size, start)
+            behind = meta.size if end is None else min(end, meta.size)
+            yield FileReader(meta, file, start, behind, self._options.chunk_bytes, steps)
+        finally:
+            await steps.quiet()
+            os.close(file)
+
+    async def sign(self, method: SignMethod, key: str, expires_s: int) -> str:
+        check_key(key)
+        check_expires(expires_s)
+        raise InvalidArgument("a folder has no URLs to sign; serve its files, or use a bucket")
+
+    async def close(self) -> None:
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            await asyncio.to_thread(threads.shutdown)
+            self._disk.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # Last, because below its definition `list` is no longer the type.
+    async def list(self, prefix: str = "", *, after: str = "", delimiter: Literal["", "/"] = "") -> AsyncIterator[Page]:
+        check_prefix(prefix)
+        check_after(after)
+        pages = self._pages(prefix, after, delimiter)
+        while page := await self._run(lambda: self._next_page(pages, prefix)):
+            yield page
+
+    def _pages(self, prefix: str, after: str, delimiter: str) -> Iterator[Page]:
+        page_keys_max = self._options.page_keys_max
+        if delimiter:
+            yield from folder_pages(folder_entries(self._disk, prefix), after, page_keys_max)
+        else:
+            objects = walk(self._disk, prefix, after)
+            while page := tuple(islice(objects, page_keys_max)):
+                yield Page(page)
+
+    def _next_page(self, pages: Iterator[Page], prefix: str) -> Page | None:
+        with disk_errors("list", prefix):
+            return next(pages, None)

@@ -1,0 +1,50 @@
+"""The system calls by which the local folder changes the disk, one method each, so that a test can fail any of them."""
+
+import os
+
+__all__ = ["Syscalls"]
+
+
+class Syscalls:
+    """The real ones. Each raises OSError; what is done between two of them is what a crash may leave behind."""
+
+    def create(self, path: str) -> int:
+        """A new file, open for writing."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+    def write(self, file: int, data: memoryview) -> int:
+        return os.write(file, data)
+
+    def copy(self, source: int, target: int, size: int) -> int:
+        """Move up to `size` bytes inside the kernel; file systems which can will share the blocks."""
+        return os.copy_file_range(source, target, size)
+
+    def set_modified(self, file: int, ns: int) -> None:
+        os.utime(file, ns=(ns, ns))
+
+    def fsync(self, file: int) -> None:
+        os.fsync(file)
+
+    def fsync_folder(self, path: str) -> None:
+        """Make the names in a folder durable: which files are there, not what is in them."""
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def link(self, source: str, target: str) -> None:
+        """Give a file a second name, which must be free."""
+        os.link(source, target)
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def mkdir(self, path: str) -> None:
+        os.mkdir(path)
+
+    def rmdir(self, path: str) -> None:
+        os.rmdir(path)
