@@ -29,6 +29,7 @@ app = noun(
         "penstock bench wire",
         "penstock bench wal --output json --output-file wal.json",
     ),
+    usage="penstock bench NAME [OPTIONS], or penstock bench list",
 )
 
 

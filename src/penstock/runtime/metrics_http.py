@@ -101,6 +101,9 @@ class MetricsServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if len(self._connections) >= CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
         self._connections.add(task)
         try:
             async with asyncio.timeout(CONNECTION_SECONDS_MAX):
@@ -108,13 +111,14 @@ class MetricsServer:
                 await writer.drain()
         except (OSError, TimeoutError):
             pass  # the client went away, or slept: nothing of ours depends on it
+        except asyncio.CancelledError:
+            # Only we cancel, when we close; asyncio would log a connection's task that ends as cancelled.
+            writer.transport.abort()
         finally:
             self._connections.discard(task)
             writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader) -> bytes:
-        if len(self._connections) > CONNECTIONS_MAX:
-            return _answer(503, "too many connections\n")
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.IncompleteReadError:

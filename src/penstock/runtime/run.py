@@ -10,7 +10,6 @@ import signal
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-import structlog
 import uvloop
 
 from penstock.base.errors import ConfigError
@@ -18,7 +17,6 @@ from penstock.base.errors import ConfigError
 __all__ = ["refuse_without_assertions", "run"]
 
 T = TypeVar("T")
-log = structlog.get_logger()
 
 
 def refuse_without_assertions() -> None:
@@ -66,7 +64,6 @@ async def _cancelled_by_signals(main: Coroutine[Any, Any, T], received: list[sig
         for one in before:
             loop.remove_signal_handler(one)
             signal.signal(one, signal.SIG_DFL)  # a second signal kills
-        log.info("stopping", signal=number.name)
         task.cancel()
 
     for one in before:

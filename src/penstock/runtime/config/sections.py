@@ -19,6 +19,8 @@ __all__ = ["Config", "Data", "Log", "Metrics", "ObjectStore", "Tls", "Wal", "Wir
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
+SHORT = (0.001, 600.0)  # the limits of a wait that somebody notices
+LONG = (0.001, 86400.0)  # the limits of one that nobody has to
 
 
 class Data(msgspec.Struct, frozen=True):
@@ -56,22 +58,39 @@ class Wire(msgspec.Struct, frozen=True):
     """Connections between our own processes, and from our own client."""
 
     listen: Annotated[Address, Key("Where the server listens.")] = Address("127.0.0.1", 7070)
-    token: Annotated[Secret | None, Key("The token a client must show, and ours shows. Empty: none is asked for.")] = (
+    token: Annotated[Secret | None, Key("The token clients must show, and ours shows. Empty: none is asked for.")] = (
         None
     )
     frame_bytes_max: Annotated[
-        Bytes, Key("The largest frame a peer may send; above it, its connection is closed.", 64 * KIB, 64 * MIB)
+        Bytes, Key("The largest frame a peer may send; above it, its connection is closed.", 4 * KIB, GIB)
+    ] = Bytes(4 * MIB)
+    stream_window_bytes: Annotated[
+        Bytes, Key("How much one stream may hold unread; also the largest message on a stream.", 4 * KIB, GIB)
     ] = Bytes(1 * MIB)
-    streams_max: Annotated[int, Key("Requests and streams a peer may have open on one connection.", 1, 65535)] = 1024
-    connect_timeout: Annotated[Seconds, Key("How long a connection attempt may take, hello included.", 0.01, 300)] = (
-        Seconds(5)
+    streams_max: Annotated[int, Key("Open streams per connection.", 1, 1_000_000)] = 256
+    requests_max: Annotated[int, Key("Unary requests in flight per connection.", 1, 1_000_000)] = 4096
+    request_bytes_max: Annotated[
+        Bytes, Key("Bytes of all unary requests in flight per connection.", 4 * KIB, 64 * GIB)
+    ] = Bytes(64 * MIB)
+    connections_max: Annotated[int, Key("Connections a server holds at once.", 1, 1_000_000)] = 1024
+    waiting_max: Annotated[
+        int, Key("Calls of a client that may wait for a connection, or for room on it.", 1, 10_000_000)
+    ] = 16_384
+    write_bytes_max: Annotated[
+        Bytes, Key("Unsent bytes above which a connection takes no further work.", 4 * KIB, GIB)
+    ] = Bytes(1 * MIB)
+    hello: Annotated[Seconds, Key("How long a connection may take to a complete hello.", *SHORT)] = Seconds(5)
+    frame: Annotated[Seconds, Key("How long a frame may take from its first byte to its last.", *SHORT)] = Seconds(30)
+    keepalive: Annotated[Seconds, Key("After how long a silence a client asks for a sign of life.", *LONG)] = Seconds(
+        10
     )
-    keepalive: Annotated[
-        Seconds, Key("How long a connection may be silent before it is asked for a sign of life.", 0.1, 3600)
-    ] = Seconds(15)
-    backoff_max: Annotated[Seconds, Key("The longest pause between two attempts to connect again.", 0.01, 3600)] = (
-        Seconds(5)
+    pong: Annotated[Seconds, Key("How long that sign may take before the server counts as dead.", *SHORT)] = Seconds(10)
+    silence: Annotated[Seconds, Key("After how long a silence a server counts its client as dead.", *LONG)] = Seconds(
+        45
     )
+    write_stall: Annotated[Seconds, Key("How long a peer may read nothing of what waits for it.", *LONG)] = Seconds(30)
+    idle: Annotated[Seconds, Key("After how long without work a server closes a connection.", *LONG)] = Seconds(600)
+    linger: Annotated[Seconds, Key("How long a closing connection may take to send the rest.", *SHORT)] = Seconds(1)
 
 
 class Tls(msgspec.Struct, frozen=True):
@@ -90,24 +109,57 @@ class Tls(msgspec.Struct, frozen=True):
 class Wal(msgspec.Struct, frozen=True):
     """The write-ahead log under every durable machine."""
 
-    segment_bytes: Annotated[Bytes, Key("How large a segment file is preallocated.", 64 * KIB, 4 * GIB)] = Bytes(
+    segment_bytes: Annotated[Bytes, Key("How much of a segment file is reserved at once.", 4 * KIB, 4 * GIB)] = Bytes(
         64 * MIB
     )
-    batch_bytes_max: Annotated[
-        Bytes, Key("How much one group commit writes at most before its fdatasync.", 4 * KIB, 256 * MIB)
-    ] = Bytes(4 * MIB)
+    batch_bytes_max: Annotated[Bytes, Key("How much one group commit writes before its fdatasync.", 1, GIB)] = Bytes(
+        4 * MIB
+    )
+    record_bytes_max: Annotated[Bytes, Key("The largest record; below queue_bytes_max.", 1, GIB)] = Bytes(16 * MIB)
+    queue_bytes_max: Annotated[
+        Bytes, Key("What may be appended and not yet durable; above it, writers wait.", 2, GIB)
+    ] = Bytes(64 * MIB)
+    mark_after: Annotated[
+        Seconds | None, Key("How long the log is idle before its end is marked as durable. Empty: never.", *SHORT)
+    ] = Seconds(1)
 
 
 class ObjectStore(msgspec.Struct, frozen=True):
     """Where fragments and the lake's objects are kept."""
 
     url: Annotated[
-        str, Key("file:///path, s3://bucket/prefix, gs://…, az://… or memory://. Empty: a folder in the data folder.")
+        str,
+        Key(
+            "file:///path, s3://bucket/prefix?region=…, gs://bucket/prefix, az://container/prefix or memory://. "
+            "Empty: a folder in the data folder."
+        ),
     ] = ""
-    endpoint: Annotated[str, Key("The address of an S3-compatible service. Empty: the provider's own.")] = ""
-    region: Annotated[str, Key("The bucket's region. Empty: what the provider's own tools would use.")] = ""
-    access_key: Annotated[Secret | None, Key("The key's id. Empty: the provider's usual environment is asked.")] = None
-    secret_key: Annotated[Secret | None, Key("The key itself.")] = None
+    access_key_id: Annotated[Secret | None, Key("S3: the key's id. Empty: AWS's own environment and roles count.")] = (
+        None
+    )
+    secret_access_key: Annotated[Secret | None, Key("S3: the key itself.")] = None
+    session_token: Annotated[Secret | None, Key("S3: the token of a temporary key.")] = None
+    service_account_key: Annotated[Secret | None, Key("GCS: a service account's key, as JSON.")] = None
+    account_key: Annotated[Secret | None, Key("Azure: the storage account's key.")] = None
+    connect_max: Annotated[Seconds, Key("How long a connection may take.", *SHORT)] = Seconds(5)
+    silence_max: Annotated[Seconds, Key("How long a server may send nothing before it has failed.", *SHORT)] = Seconds(
+        20
+    )
+    request_max: Annotated[Seconds, Key("How long one attempt may take, its body included.", *LONG)] = Seconds(300)
+    retries_max: Annotated[int, Key("How often a failed request is tried again.", 0, 100)] = 4
+    retry_max: Annotated[Seconds, Key("No attempt begins later than this after the first.", *LONG)] = Seconds(60)
+    backoff: Annotated[Seconds, Key("The pause before the first retry; it doubles for each further one.", *SHORT)] = (
+        Seconds(0.1)
+    )
+    backoff_max: Annotated[Seconds, Key("The longest pause between two attempts.", *SHORT)] = Seconds(5)
+    part_bytes: Annotated[Bytes, Key("The size of one part of a multipart upload.", 5 * MIB, 5 * GIB)] = Bytes(8 * MIB)
+    parts_in_flight_max: Annotated[int, Key("Parts of one upload that are on their way at once.", 1, 64)] = 4
+    chunk_bytes: Annotated[Bytes, Key("How much a reader takes at a time.", 4 * KIB, GIB)] = Bytes(1 * MIB)
+    page_keys_max: Annotated[int, Key("Keys in one page of a listing.", 1, 1000)] = 1000
+    threads_max: Annotated[int, Key("Local folder: calls that run at once.", 1, 256)] = 8
+    lock_max: Annotated[Seconds, Key("Local folder: how long to wait for another process that changes it.", *SHORT)] = (
+        Seconds(30)
+    )
 
 
 class Config(msgspec.Struct, frozen=True):

@@ -25,6 +25,9 @@ CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 DEBUG_VARIABLE = "PENSTOCK_DEBUG"
 FILE_BYTES_MAX = 1 << 20
 
+# Pairs of keys where the first must not be above the second, or nothing could ever use the whole of it.
+_ORDERED = (("wire.frame_bytes_max", "wire.request_bytes_max"), ("wal.record_bytes_max", "wal.queue_bytes_max"))
+
 # What Kubernetes sets in every container for a service whose name starts with "penstock": not meant for us.
 _KUBERNETES = re.compile(r"(?:_|^)(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT|PORT_\d+_(?:TCP|UDP)(?:_\w+)?)$")
 
@@ -211,8 +214,11 @@ def _contradictions(values: Mapping[str, Any], origins: Mapping[str, Origin]) ->
         problems.append(f"{origins[f'tls.{given}']}: tls.{given} needs tls.{other} beside it")
     if values["tls.verify_client"] and values["tls.authority"] is None:
         problems.append(f"{origins['tls.verify_client']}: tls.verify_client needs tls.authority, whom to trust")
-    if (values["objectstore.access_key"] is None) != (values["objectstore.secret_key"] is None):
-        problems.append("objectstore.access_key and objectstore.secret_key come together, or not at all")
+    if (values["objectstore.access_key_id"] is None) != (values["objectstore.secret_access_key"] is None):
+        problems.append("objectstore.access_key_id and objectstore.secret_access_key come together, or not at all")
+    for small, large in _ORDERED:
+        if values[small] > values[large]:
+            problems.append(f"{origins[small]}: {small} must not be above {large} ({origins[large]})")
     return problems
 
 

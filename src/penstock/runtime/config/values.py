@@ -9,7 +9,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, NewType, get_args, get_origin
+from typing import Any, Literal, NewType, Union, get_args, get_origin
 
 import msgspec
 
@@ -168,7 +168,7 @@ def kind_of(annotation: Any) -> Kind:
     if get_origin(annotation) is Literal:
         choices = get_args(annotation)
         return Kind(" | ".join(choices), _one_of(choices), choices=choices)
-    if isinstance(annotation, UnionType):
+    if get_origin(annotation) in (Union, UnionType):
         (inner,) = (kind_of(part) for part in get_args(annotation) if part is not NoneType)
         return msgspec.structs.replace(
             inner,

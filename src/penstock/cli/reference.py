@@ -1,0 +1,178 @@
+"""Writes the reference pages from what the code declares: `python -m penstock.cli.reference`.
+
+Pages that repeat the code by hand grow old. These are generated, committed, and compared by a test, so that a page and
+the program it describes cannot disagree.
+"""
+
+import importlib
+import io
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from cyclopts import App
+from rich.console import Console
+
+from penstock.cli.error_guide import error_kinds
+from penstock.cli.errors import as_data
+from penstock.cli.main import NOUNS, command_tree
+from penstock.runtime.config import Config, Declaration, known_keys
+from penstock.runtime.metrics import declared
+
+__all__ = ["pages", "write"]
+
+REGENERATE: Final = "python -m penstock.cli.reference"
+SOURCE: Final = Path(__file__).parents[1]
+FOLDER: Final = Path(__file__).parents[3] / "docs" / "reference"
+COLUMNS: Final = 80
+GENERATED: Final = f"<!-- Written by `{REGENERATE}` from what the code declares. Do not edit. -->"
+
+_CLI_INTRO: Final = """\
+`penstock NOUN VERB`: data goes to stdout, talk to stderr. The exit status is 0 when it is done, 1 when it was refused
+or failed, 2 when the command line or the configuration is wrong, 130 after Ctrl-C. Every command takes the global
+flags, anywhere on the line. With `--output json` an error is JSON, too (on stderr).
+"""
+
+_CONFIG_INTRO: Final = """\
+A value comes from a flag (`--set wire.listen=0.0.0.0:7070`), else from the environment (`PENSTOCK_WIRE_LISTEN`), else
+from a TOML file (`--config`, `PENSTOCK_CONFIG`, or `penstock.toml` in the working directory), else it is the default.
+`penstock config show` says what is in force and where it comes from, `penstock config check` says all that is wrong,
+and `penstock config example` prints a file to start from.
+
+Times have a unit (`250ms`, `15s`, `2min`), sizes may have one (`64KiB`, `64MiB`). A secret is never shown; write
+`file:/run/secrets/token` to have it read from a file.
+"""
+
+_ERRORS_INTRO: Final = """\
+Every error says what happened, whether anything was written, and what to do next. Programs find the same in its record
+(with `--output json`, and on the wire). *At fault* is who has to change something. *Written: unknown* means that the
+request may have taken effect, or may still: look before you repeat what must not happen twice.
+"""
+
+_METRICS_INTRO: Final = """\
+With `metrics.listen` set, a process serves its metrics in Prometheus' own text format at `/metrics`, and says at
+`/healthz` whether it is well. Beside those listed here there are `penstock_process_*` (CPU, memory, open files).
+"""
+
+
+def pages() -> dict[str, str]:
+    """Every page's file name and text."""
+    return {
+        "cli.md": _page("The command line", _cli()),
+        "config.md": _page("Configuration", _config()),
+        "errors.md": _page("Errors", _errors()),
+        "metrics.md": _page("Metrics", _metrics()),
+    }
+
+
+def write(folder: Path = FOLDER) -> None:
+    """Write the pages into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def help_page(arguments: list[str]) -> str:
+    """What `penstock ARGUMENTS --help` prints on 80 columns."""
+    console = Console(file=io.StringIO(), width=COLUMNS, color_system=None, legacy_windows=False)
+    command_tree().help_print(arguments, console=console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().rstrip() + "\n"
+
+
+def commands() -> list[list[str]]:
+    """The arguments of every command, noun by noun."""
+    tree = command_tree()
+    found: list[list[str]] = []
+    for noun in NOUNS:
+        found.append([noun])
+        found.extend([noun, verb] for verb in _verbs(tree[noun]))
+    return found
+
+
+def _verbs(app: App) -> list[str]:
+    flags = {*app.help_flags, *app.version_flags}
+    return sorted(name for name in app if name not in flags)
+
+
+def _page(title: str, lines: Iterator[str]) -> str:
+    return "\n".join([f"# {title}", "", GENERATED, "", *lines]).rstrip() + "\n"
+
+
+def _cli() -> Iterator[str]:
+    yield from [_CLI_INTRO, "```text", help_page([]).rstrip(), "```", ""]
+    for arguments in commands():
+        heading = "##" if len(arguments) == 1 else "###"
+        yield from [f"{heading} penstock {' '.join(arguments)}", ""]
+        yield from ["```text", _without_global_flags(help_page(arguments)).rstrip(), "```", ""]
+
+
+def _without_global_flags(page: str) -> str:
+    parts = page.split("\n\n")
+    return "\n\n".join(part for part in parts if not part.startswith("Global flags"))
+
+
+def _config() -> Iterator[str]:
+    yield _CONFIG_INTRO.rstrip()
+    by_section: dict[str, list[Declaration]] = {}
+    for one in known_keys().values():
+        by_section.setdefault(one.section, []).append(one)
+    for section, keys in by_section.items():
+        yield from ["", f"## [{section}]", "", (getattr(Config(), section).__doc__ or "").strip(), ""]
+        rows = [(f"`{one.name}`", _default(one), one.allowed, one.doc) for one in keys]
+        yield from _table(("key", "default", "allowed", "meaning"), rows)
+
+
+def _default(one: Declaration) -> str:
+    return "none" if one.default in (None, "") else f"`{one.write(one.default)}`"
+
+
+def _errors() -> Iterator[str]:
+    yield _ERRORS_INTRO
+    kinds = [as_data(kind) for kind in error_kinds()]
+    rows = [
+        (f"[`{one['code']}`](#{one['code']})", one["fault"], one["written"], "yes" if one["retryable"] else "no")
+        for one in kinds
+    ]
+    yield from _table(("code", "at fault", "written", "retry may help"), rows)
+    for one in kinds:
+        yield from ["", f"## {one['code']}", "", f"`{one['name']}`. {one['meaning']}", ""]
+        yield from [f"**Cause.** {one['cause']}", "", f"**Next.** {one['next_step']}"]
+
+
+def _metrics() -> Iterator[str]:
+    yield _METRICS_INTRO
+    for module in _modules_with_metrics():
+        importlib.import_module(module)
+    rows = [(f"`{one.name}`", one.kind, ", ".join(one.labels) or "none", one.doc) for one in declared()]
+    yield from _table(("metric", "kind", "labels", "meaning"), rows)
+
+
+def _modules_with_metrics() -> Iterator[str]:
+    """Metrics are declared where they are measured: the modules that use `penstock.runtime.metrics`."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "from penstock.runtime import metrics" in text or "from penstock.runtime.metrics import" in text:
+            yield ".".join(["penstock", *path.relative_to(SOURCE).with_suffix("").parts])
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |"
+
+
+def outdated(folder: Path = FOLDER) -> Mapping[str, str]:
+    """The pages whose files say something else, and what they should say."""
+    texts = pages()
+    return {
+        name: text
+        for name, text in texts.items()
+        if not (folder / name).is_file() or (folder / name).read_text(encoding="utf-8") != text
+    }
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)
