@@ -86,4 +86,5 @@ def _segment_problem(segment: str) -> str | None:
 
 
 def _shown(key: str) -> str:
-    return ascii(key if len(key) <= 80 else key[:77] + "...")
+    shown = ascii(key)
+    return shown if len(shown) <= 80 else shown[:77] + "..."

@@ -110,6 +110,8 @@ def _parameters(kind: Kind, url: str) -> tuple[dict[str, Any], bool]:
             allow_http = _boolean(name, value)
         elif name in _PARAMETERS[kind]:
             field = _PARAMETERS[kind][name]
+            if name == "endpoint" and not (urlsplit(value).scheme in ("http", "https") and urlsplit(value).hostname):
+                raise InvalidArgument(f"{_shown(url)}: endpoint must be an http:// or https:// URL")
             config[field] = _boolean(name, value) if name in ("anonymous", "virtual_hosted") else value
         else:
             known = ", ".join(sorted([*_PARAMETERS[kind], "allow_http"]))

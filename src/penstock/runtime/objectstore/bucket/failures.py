@@ -27,6 +27,7 @@ SUMMARY_CHARS_MAX = 300
 RAISED_BY_OBSTORE = (exceptions.BaseError, OSError, ValueError, NotImplementedError)
 
 _STATUS = re.compile(r"\bstatus: (\d{3})\b")
+_RETRIED = re.compile(r"\bretries: [1-9]")
 _NOT_SENT = re.compile(r"\bkind: Connect\b")
 _RANGE = re.compile(r"Invalid range|StartTooLarge|Requested range not satisfiable")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
@@ -76,7 +77,9 @@ def failure_of(error: Exception) -> Failure:
 def error_of(error: Exception, doing: str, key: str, *, changes: bool) -> PenstockError:
     """The error to raise. `changes` says whether the request would have changed the store."""
     failure = failure_of(error)
-    unknown = Written.UNKNOWN if changes else Written.NO
+    # This is about the last attempt; an earlier one may have been sent, and its answer lost.
+    doubtful = failure is Failure.TRANSIENT or _RETRIED.search(str(error)) is not None
+    written = Written.UNKNOWN if changes and doubtful else Written.NO
     match failure:
         case Failure.ABSENT:
             return NotFound(f"no object {key!r}", key=key)
@@ -87,14 +90,13 @@ def error_of(error: Exception, doing: str, key: str, *, changes: bool) -> Pensto
         case Failure.BUCKET_ABSENT | Failure.DENIED | Failure.REFUSED:
             return ObjectStoreFailed(
                 f"{doing} {key!r}: {failure.value} ({summary_of(error)})",
+                written=written,
                 retryable=False,
                 next_step="check the store's URL, its bucket and the credentials",
                 key=key,
             )
-        case Failure.NOT_SENT | Failure.CONFLICT:
-            return ObjectStoreFailed(f"{doing} {key!r}: {failure.value} ({summary_of(error)})", key=key)
-        case Failure.TRANSIENT:
-            return ObjectStoreFailed(f"{doing} {key!r} failed: {summary_of(error)}", written=unknown, key=key)
+        case Failure.NOT_SENT | Failure.CONFLICT | Failure.TRANSIENT:
+            return ObjectStoreFailed(f"{doing} {key!r} failed: {summary_of(error)}", written=written, key=key)
 
 
 @contextmanager

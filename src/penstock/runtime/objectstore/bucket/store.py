@@ -1,12 +1,13 @@
 """A bucket behind obstore: S3, GCS, Azure, or memory.
 
-obstore tries idempotent requests again by itself. A conditional put is not idempotent: if an attempt's answer is lost,
-the next attempt meets its own success and would call it a lost race. So conditional puts go through a second client
-without retries, and the loop here remembers whether an attempt may have taken effect.
+obstore tries requests again by itself, and tells of the last attempt only. For a put that is not enough: if the answer
+to one attempt is lost, the next may meet its own success and call it a lost race, or fail to connect and call it "not
+sent". So puts go through a second client without retries, and the loop here remembers what may have taken effect.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from random import Random
@@ -53,6 +54,8 @@ __all__ = ["BucketStore", "Kind"]
 
 Kind = Literal["memory", "s3", "gs", "az"]
 
+_RETRIED = (Failure.CONFLICT, Failure.NOT_SENT, Failure.TRANSIENT)
+
 
 class BucketStore:
     """An `ObjectStore` on one of obstore's clients."""
@@ -74,32 +77,30 @@ class BucketStore:
         check_key(key)
         check_put_size(data)
         check_condition(if_absent=if_absent, if_match=if_match)
-        if if_absent:
-            return await self._put_if(key, data, "create")
-        if if_match is not None:
-            return await self._put_if(key, data, {self._etag_field: if_match})
-        with asking("put", key, changes=True):
-            return self._etag(await obstore.put_async(self._open(), key, data, use_multipart=False))
-
-    async def _put_if(self, key: str, data: Buffer, mode: Any) -> ETag:
         self._open()
+        mode: Any = {self._etag_field: if_match} if if_match is not None else "create" if if_absent else "overwrite"
         doubtful = False  # an earlier attempt may have taken effect
-        for attempt in range(self._options.retries_max + 1):
-            if attempt:
-                await asyncio.sleep(self._backoff_s(attempt))
+        pauses = iter(self._pauses_s())
+        while True:
             try:
                 return self._etag(await obstore.put_async(self._once, key, data, mode=mode, use_multipart=False))
             except RAISED_BY_OBSTORE as error:
                 failure = failure_of(error)
-                is_last = attempt == self._options.retries_max
-                if is_last or failure not in (Failure.CONFLICT, Failure.NOT_SENT, Failure.TRANSIENT):
-                    raise _conditional_error(error, key, doubtful=doubtful) from None
+                pause = next(pauses, None) if failure in _RETRIED else None
+                if pause is None:
+                    raise _put_error(error, key, doubtful=doubtful) from None
                 doubtful = doubtful or failure is Failure.TRANSIENT
-        raise AssertionError("the last attempt returns or raises")
+                await asyncio.sleep(pause)
 
-    def _backoff_s(self, attempt: int) -> float:
-        longest = min(self._options.backoff_ms << (attempt - 1), self._options.backoff_ms_max)
-        return self._random.uniform(longest / 2, longest) / 1000
+    def _pauses_s(self) -> Iterator[float]:
+        """How long to wait before each further attempt, as long as there may be one."""
+        options, deadline = self._options, time.monotonic() + self._options.retry_ms_max / 1000
+        for attempt in range(options.retries_max):
+            longest = min(options.backoff_ms << attempt, options.backoff_ms_max)
+            pause = self._random.uniform(longest / 2, longest) / 1000
+            if time.monotonic() + pause > deadline:
+                return
+            yield pause
 
     async def get(self, key: str, start: int = 0, end: int | None = None) -> StoredObject:
         result = await self._request(key, start, end)
@@ -246,14 +247,13 @@ class BucketStore:
                 yield page
 
 
-def _conditional_error(error: Exception, key: str, *, doubtful: bool) -> PenstockError:
-    """What to say of a conditional put which failed, after attempts which may have taken effect or not."""
+def _put_error(error: Exception, key: str, *, doubtful: bool) -> PenstockError:
+    """What to say of a put which failed in the end, after attempts which may have taken effect or not."""
     if not doubtful:
         return error_of(error, "put", key, changes=True)
     return ObjectStoreFailed(
         f"put {key!r}: the answer to an attempt was lost, and the last one failed: {summary_of(error)}",
         written=Written.UNKNOWN,
-        retryable=False,
-        next_step="read the key: if it holds other bytes, the put was not made",
+        next_step="read the key to learn whether it was made",
         key=key,
     )

@@ -15,6 +15,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterable
+from contextlib import closing
 from datetime import UTC, datetime
 from itertools import groupby
 
@@ -60,6 +61,24 @@ class FolderDisk:
                 os.close(file)
                 raise
         return file, meta_of(key, found)
+
+    def put(self, key: str, data: memoryview, *, if_absent: bool = False, if_match: ETag | None = None) -> ETag:
+        """Store an object whole."""
+        with closing(self.stage(key)) as staged:
+            with disk_errors("put", key):
+                staged.write(data)
+            return self.publish(staged, key, if_absent=if_absent, if_match=if_match)
+
+    def copy(self, source: str, target: str) -> None:
+        """Store an object under another key too."""
+        file, meta = self.open(source)
+        try:
+            with closing(self.stage(target)) as staged:
+                with disk_errors("copy", source):
+                    staged.copy_from(file, meta.size)
+                self.publish(staged, target)
+        finally:
+            os.close(file)
 
     def stage(self, key: str) -> StagedFile:
         """A file to write the object into."""

@@ -48,7 +48,7 @@ class StagedFile:
         self._calls.fsync(self._file)
         return os.fstat(self._file)
 
-    def discard(self) -> None:
+    def close(self) -> None:
         """Close the file, and remove its staging name if it still has one."""
         if self._file >= 0:
             os.close(self._file)

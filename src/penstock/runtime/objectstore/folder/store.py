@@ -25,6 +25,7 @@ from penstock.runtime.objectstore.arguments import (
 )
 from penstock.runtime.objectstore.folder.disk import FolderDisk
 from penstock.runtime.objectstore.folder.errors import disk_errors
+from penstock.runtime.objectstore.folder.staging import StagedFile
 from penstock.runtime.objectstore.folder.streams import FileReader, FileWriter, Steps, read_at
 from penstock.runtime.objectstore.folder.syscalls import Syscalls
 from penstock.runtime.objectstore.folder.walk import folder_entries, walk
@@ -64,20 +65,21 @@ class FolderStore:
             raise AlreadyClosed(f"{self!r} is closed")
         return asyncio.get_running_loop().run_in_executor(self._threads, call)
 
+    async def _take(self, call: Callable[[], T], give_back: Callable[[T], None]) -> T:
+        """What a call opens. If the caller is cancelled meanwhile, it is given back once the thread has it."""
+        taken = self._run(call)
+        try:
+            return await asyncio.shield(taken)
+        except asyncio.CancelledError:
+            taken.add_done_callback(lambda done: None if done.exception() else give_back(done.result()))
+            raise
+
     async def put(self, key: str, data: Buffer, *, if_absent: bool = False, if_match: ETag | None = None) -> ETag:
         check_key(key)
         check_put_size(data)
         check_condition(if_absent=if_absent, if_match=if_match)
-        return await self._run(lambda: self._put(key, data, if_absent, if_match))
-
-    def _put(self, key: str, data: Buffer, if_absent: bool, if_match: ETag | None) -> ETag:
-        staged = self._disk.stage(key)
-        try:
-            with disk_errors("put", key):
-                staged.write(memoryview(data))
-            return self._disk.publish(staged, key, if_absent=if_absent, if_match=if_match)
-        finally:
-            staged.discard()
+        view = memoryview(data)
+        return await self._run(lambda: self._disk.put(key, view, if_absent=if_absent, if_match=if_match))
 
     async def get(self, key: str, start: int = 0, end: int | None = None) -> StoredObject:
         check_key(key)
@@ -123,26 +125,14 @@ class FolderStore:
     async def copy(self, source: str, target: str) -> None:
         check_key(source)
         check_key(target)
-        await self._run(lambda: self._copy(source, target))
-
-    def _copy(self, source: str, target: str) -> None:
-        file, meta = self._disk.open(source)
-        try:
-            staged = self._disk.stage(target)
-            try:
-                with disk_errors("copy", source):
-                    staged.copy_from(file, meta.size)
-                self._disk.publish(staged, target)
-            finally:
-                staged.discard()
-        finally:
-            os.close(file)
+        await self._run(lambda: self._disk.copy(source, target))
 
     @asynccontextmanager
     async def writer(self, key: str) -> AsyncIterator[ObjectWriter]:
         check_key(key)
         steps = Steps(self._run)
-        writer = FileWriter(key, self._disk, await self._run(lambda: self._disk.stage(key)), steps)
+        staged = await self._take(lambda: self._disk.stage(key), StagedFile.close)
+        writer = FileWriter(key, self._disk, staged, steps)
         try:
             yield writer
             await writer.finish()
@@ -154,7 +144,7 @@ class FolderStore:
         check_key(key)
         check_range(start, end)
         steps = Steps(self._run)
-        file, meta = await self._run(lambda: self._disk.open(key))
+        file, meta = await self._take(lambda: self._disk.open(key), lambda opened: os.close(opened[0]))
         try:
             check_start(key, meta.size, start)
             behind = meta.size if end is None else min(end, meta.size)

@@ -104,4 +104,4 @@ class FileWriter:
         staged, self._staged = self._staged, None
         if staged is not None:
             await self._steps.quiet()
-            await asyncio.to_thread(staged.discard)
+            await asyncio.to_thread(staged.close)

@@ -1,0 +1,21 @@
+import pytest
+
+from penstock.base.errors import InvalidArgument, LimitExceeded
+from penstock.runtime.objectstore.arguments import RANGES_MAX, check_after, check_ranges, cut_ranges
+
+
+def test_too_many_ranges_are_refused() -> None:
+    check_ranges("a", [(0, 1)] * RANGES_MAX)
+    with pytest.raises(LimitExceeded):
+        check_ranges("a", [(0, 1)] * (RANGES_MAX + 1))
+
+
+def test_ranges_are_cut_where_the_object_ends() -> None:
+    assert cut_ranges("a", 10, [(0, 5), (5, 50), (10, 11)]) == [(0, 5), (5, 10), (10, 10)]
+    with pytest.raises(InvalidArgument, match="has 10 bytes"):
+        cut_ranges("a", 10, [(0, 5), (11, 12)])
+
+
+@pytest.mark.parametrize("after", ["", "a", "a/b", "a/b/"])
+def test_after_is_a_key_or_a_folder(after: str) -> None:
+    assert check_after(after) == after
