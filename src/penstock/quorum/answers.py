@@ -1,7 +1,7 @@
 """What a waiting client is told about its transaction, many clients at a time.
 
-Design: quorum-log.md P6, P7, P8. COMMITTED, ACKNOWLEDGED and COMMITTED_BELOW_LEVEL are the three kinds of OK; ABORTED
-and REFUSED are definite (nothing of it will ever be applied); INDETERMINATE may become either: `resolve` tells which.
+Design: quorum-log.md P6, P7, P8. COMMITTED, ACKNOWLEDGED and COMMITTED_BELOW_LEVEL are the three kinds of OK;
+INDETERMINATE may still become anything, and `resolve` tells what; the rest are definite: no effect, ever.
 """
 
 from enum import Enum
@@ -21,6 +21,9 @@ class Fate(Enum):
     COMMITTED_BELOW_LEVEL = "committed-below-level"  # its ack level above majority was not reached in time
     ABORTED = "aborted"  # rolled back by the log, or never appended: it has no effect, and never will
     INDETERMINATE = "indeterminate"  # it may commit, or not: ask `resolve` with its id
+    NOT_LEADER = "not-leader"  # nothing was written: ask the leader
+    OVERLOADED = "overloaded"  # nothing was written: the limbo is full
+    INVALID = "invalid"  # nothing was written: no ensemble of this size has that ack level
 
 
 class Answers(Effect, frozen=True):

@@ -52,7 +52,7 @@ class LimboEntry(msgspec.Struct, gc=False, eq=False):
     """One waiting transaction."""
 
     request: RequestId | None  # None: nobody waits any more (detached)
-    body: Any  # what is appended when the entry is admitted; dropped then
+    body: Any  # what is appended when the entry is admitted
     size: int
     is_sync: bool = True
     level: int = 0  # 0: a majority; else a name of the owner's for what must be reached beyond the commit
@@ -103,6 +103,11 @@ class LimboQueue:
     def waiting(self) -> Iterator[LimboEntry]:
         """VOLATILE entries, oldest first. For people, checks and tests."""
         return iter(self._volatile)
+
+    def waiting_for_level(self) -> Iterator[LimboEntry]:
+        """Committed entries whose ack level is not reached yet. For people, checks and tests."""
+        for waiting in self._levels.values():
+            yield from (entry for entry in waiting if entry.state is LimboState.COMMITTED)
 
     def levels(self) -> list[int]:
         """The ack levels which committed entries wait for."""

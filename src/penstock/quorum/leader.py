@@ -1,0 +1,340 @@
+"""A leader: appends, commits, confirms, answers. Design: quorum-log.md P1 to P3, P7, P8, P11, P12.
+
+A `Leader` exists from BecomeLeader until the node is fenced, restarts or fails a write; while it exists it is ACTIVE.
+Each rule is a method of its own. What always holds (see `check`):
+
+- commit is the highest offset durable on a majority, of the current epoch, and outside every doomed range (I4).
+- Every epoch it leads begins with a barrier, also after an epoch bump by a reconfiguration (P1).
+- It confirms only what is committed, in its own epoch, and never twice (I6).
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.base.effects import CancelTimer, Reply, SetTimer
+from penstock.base.errors import Overloaded, Unavailable
+from penstock.base.ids import EntryId, Instant, NodeId, Offset, RequestId
+from penstock.quorum.effects import AppendRequest, Applied, Serve
+from penstock.quorum.entry import Barrier, Confirm, Entry
+from penstock.quorum.limbo import Limbo
+from penstock.quorum.log import Log
+from penstock.quorum.member import Ensemble, Member, majority
+from penstock.quorum.messages import (
+    AddEntryResponse,
+    Change,
+    CommitReconfigurationResponse,
+    PrepareReconfigurationResponse,
+)
+from penstock.quorum.reads import ReadRounds
+from penstock.quorum.reconfiguration import final_ensemble
+from penstock.quorum.replica import Replica
+from penstock.quorum.replication import Replication
+
+__all__ = ["Leader"]
+
+HEARTBEAT, LIMBO, CONFIRM = "heartbeat", "limbo", "confirm"  # its timers
+
+
+class Leader:
+    """One leadership: from BecomeLeader on, through any number of reconfigurations."""
+
+    limbo_class = Limbo
+    replication_class = Replication
+
+    def __init__(self, replica: Replica, ensemble: Ensemble) -> None:
+        self.replica = replica
+        self.replication = self.replication_class(replica, ensemble)
+        self.limbo = self.limbo_class(replica)
+        self.reads = ReadRounds()
+        self.barrier = Offset(replica.log.end + 1)  # of the current epoch
+        self.confirmed_upto = Offset(replica.log.end)  # u0 of P3: what this leader has confirmed
+        self._not_facts: deque[Offset] = deque()  # CONFIRMs and ROLLBACKs above it: alone they are not worth a CONFIRM
+        self._is_confirm_timed = False
+        self.change: Change | None = None  # a reconfiguration under way
+        self.asked_by: NodeId | None = None  # the operator waiting for Prepared
+        self.last_change: Change | None = None  # committed in this epoch: a repeated request is answered again
+
+    @property
+    def log(self) -> Log:
+        return self.replica.log
+
+    @property
+    def ensemble(self) -> Ensemble:
+        return self.replication.cursors.ensemble
+
+    def start(self, heads: Sequence[tuple[Member, EntryId]], now: Instant) -> None:
+        """Open the epoch, and let those follow who were fenced in time."""
+        self.replication.cursors.durable = self.own_vote()
+        self.append(self.opening())
+        for member, head in heads:
+            self.add_follower(member, head)
+        self._set_timer(HEARTBEAT, Instant(now + self.replica.config.heartbeat_ns))
+
+    def opening(self) -> tuple[Entry, ...]:
+        """P1: what every epoch begins with."""
+        return (Barrier(self.replica.epoch),)
+
+    def may_follow(self, member: Member) -> bool:
+        """Only voters follow; a learner comes with its reconfiguration."""
+        return self.replication.cursors.has_vote(member) and member != self.replica.member
+
+    def add_follower(self, member: Member, head: EntryId | None) -> None:
+        if not self.may_follow(member) or member in self.replication.links:
+            return
+        if head is None:
+            self.replication.send_snapshot(member)
+        else:
+            self.replication.follow(member, head)
+
+    def append(self, entries: Sequence[Entry]) -> Offset:
+        """Entries which are nobody's transaction."""
+        first = self.replica.append(entries)
+        for offset, entry in enumerate(entries, first):
+            if not isinstance(entry, Barrier):
+                self._not_facts.append(Offset(offset))
+        return first
+
+    # clients
+
+    def on_append(self, requests: Sequence[AppendRequest], now: Instant) -> None:
+        self.limbo.offer(requests, len(self.ensemble), now)
+
+    def on_read(self, request: RequestId, now: Instant) -> None:
+        """P12: what the read must see is what was committed when it came, and this epoch's barrier."""
+        config = self.replica.config
+        if len(self.reads) >= config.reads_max:
+            self.replica.emit(Reply(request, Overloaded("too many reads are waiting for this leader")))
+        else:
+            must_see = Offset(max(self.replica.commit, self.barrier))
+            self.reads.add(request, must_see, Instant(now + config.read_timeout_ns))
+
+    # votes
+
+    def on_durable(self) -> None:
+        self.replication.cursors.durable = self.own_vote()
+
+    def own_vote(self) -> Offset:
+        """P2: the own vote counts only when locally durable."""
+        return self.log.durable
+
+    def on_add_entry_response(self, member: Member, response: AddEntryResponse) -> None:
+        self.replication.on_add_entry_response(member, response)
+
+    def advance_commit(self) -> None:
+        """P2: the highest offset a majority holds, of this epoch, outside every doomed range."""
+        upto = self.log.landing(self.replication.cursors.quorum_offset())
+        if upto > self.replica.commit and self.may_commit(upto):
+            self.replica.commit = upto
+            self.limbo.committed(upto)
+
+    def may_commit(self, upto: Offset) -> bool:
+        """Entries of prior epochs commit only together with one of ours: Raft's figure 8."""
+        return self.log.epoch_at(upto) == self.replica.epoch
+
+    def apply_limit(self) -> Offset:
+        """P2: a leader applies what is committed and durable here, up to a point outside every doomed range."""
+        return self.log.landing(Offset(min(self.replica.commit, self.log.durable)))
+
+    @property
+    def has_barrier(self) -> bool:
+        """Is this epoch's barrier committed?"""
+        return self.replica.commit >= self.barrier
+
+    # after every step
+
+    def settle(self, now: Instant) -> None:
+        """Do everything that has become possible."""
+        self.advance_commit()
+        limbo = self.limbo
+        if self.has_barrier:
+            limbo.acknowledge_async(self.log.durable)
+        if limbo.queue.levels():
+            limbo.levels_reached(self.replication.cursors.level_offset)
+        if limbo.queue.volatile_length:
+            limbo.admit(is_active=True)
+        self._confirm_now_or_later(now)
+        self._ask_rounds()
+        if self.change is not None:
+            self._report_prepared()
+        self.replication.push_all()
+        due = limbo.timer_due()
+        if due is not None:
+            self._set_timer(LIMBO, due)
+
+    def serve_reads(self) -> None:
+        """Serve what may be served; after applying, so that a read sees what this step applied."""
+        if len(self.reads):
+            served = self.reads.servable(self.replica.applied)
+            if served:
+                self.replica.emit(Serve(tuple(served), self.replica.applied))
+
+    def on_applied(self, event: Applied) -> None:
+        first = Offset(event.upto - len(event.results) + 1)
+        self.limbo.applied(first, event.upto, event.results)
+
+    # CONFIRM
+
+    def _confirm_now_or_later(self, now: Instant) -> None:
+        """P3: off the critical path. With company it goes at once; alone it may wait a little for some."""
+        if not self.owes_confirm():
+            return
+        delay = self.replica.config.confirm_delay_ns
+        if not delay or self.replica.has_new_entries:
+            self.confirm()
+        elif not self._is_confirm_timed:
+            self._is_confirm_timed = True
+            self._set_timer(CONFIRM, Instant(now + delay))
+
+    def owes_confirm(self) -> bool:
+        """P3: is there a TXN or a BARRIER between the last CONFIRM and the commit index? (And I6: in this epoch.)"""
+        commit = self.replica.commit
+        if commit <= self.confirmed_upto or not self.has_barrier:
+            return False
+        not_facts = 0
+        for offset in self._not_facts:
+            if offset > commit:
+                break
+            not_facts += offset > self.confirmed_upto
+        return commit - self.confirmed_upto > not_facts
+
+    def confirm(self) -> None:
+        """Write down how far the log is committed; followers apply by it."""
+        replica = self.replica
+        self.confirmed_upto = replica.commit
+        while self._not_facts and self._not_facts[0] <= replica.commit:
+            self._not_facts.popleft()
+        self.append((Confirm(replica.epoch, replica.commit, replica.applied, replica.checksum),))
+
+    # reads
+
+    def _ask_rounds(self) -> None:
+        if not len(self.reads):
+            return
+        self.reads.confirm(self.round_confirmed())
+        if self.reads.starts_round():
+            self.replication.round = self.reads.started
+            self.replication.speak()
+            self.reads.confirm(self.round_confirmed())
+
+    def round_confirmed(self) -> int:
+        """The newest round which a majority of voters, this node among them, has answered in this epoch."""
+        cursors, links = self.replication.cursors, self.replication.links
+        rounds = [self.reads.started]
+        rounds += [links[member].round for member in cursors.voters() if member in links]
+        rounds.sort(reverse=True)
+        needed = majority(len(cursors.ensemble))
+        return rounds[needed - 1] if len(rounds) >= needed else 0
+
+    # reconfiguration
+
+    def prepare(self, change: Change, asked_by: NodeId) -> None:
+        """P11: go on in the next epoch, without the old node's vote, with the new node as a learner."""
+        replica, replication = self.replica, self.replication
+        self.change, self.asked_by, self.last_change = change, asked_by, None
+        replication.bump()
+        self.remove_vote(change)
+        self.barrier = self.append(self.opening())
+        if change.new is not None:
+            replication.send_snapshot(change.new)
+        assert self.log.head.epoch == replica.epoch or not self.opening()
+
+    def remove_vote(self, change: Change) -> None:
+        """The old node is fenced off: its cursor goes, and what it confirmed no longer counts."""
+        if change.old is not None:
+            self.replication.cursors.removed = change.old
+            self.replication.drop(change.old)
+
+    def is_prepared(self) -> bool:
+        """P11: is this epoch's barrier durable on a majority of the final ensemble, the learner included?"""
+        assert self.change is not None
+        final = final_ensemble(self.ensemble, self.change)
+        return self.replication.cursors.held_by_at_least(majority(len(final)), final) >= self.barrier
+
+    def _report_prepared(self) -> None:
+        if self.asked_by is not None and self.is_prepared():
+            replica = self.replica
+            replica.send(self.asked_by, PrepareReconfigurationResponse(replica.epoch, replica.member.incarnation))
+            self.asked_by = None
+
+    def commit_change(self, change: Change, asked_by: NodeId) -> None:
+        """P11: the final ensemble is the ensemble, and the learner a voter."""
+        replica, cursors = self.replica, self.replication.cursors
+        if self.change == change:
+            cursors.ensemble = final_ensemble(cursors.ensemble, change)
+            cursors.removed = None
+            self.change, self.last_change = None, change
+            self._check_commit_survives()
+        replica.send(asked_by, CommitReconfigurationResponse(replica.epoch, replica.member.incarnation))
+
+    def _check_commit_survives(self) -> None:
+        """I22: whatever was committed meets every fence quorum of the new ensemble."""
+        size = len(self.ensemble)
+        meets_all = size - majority(size) + 1
+        assert self.replication.cursors.held_by_at_least(meets_all, self.ensemble) >= self.replica.commit
+
+    # time, and the end
+
+    def on_timer(self, name: str, now: Instant) -> None:
+        if name == HEARTBEAT:
+            self.replication.speak()
+            for request in self.reads.expired(now):
+                self.replica.emit(Reply(request, Unavailable("no majority has confirmed this leader in time")))
+            self._set_timer(HEARTBEAT, Instant(now + self.replica.config.heartbeat_ns))
+        elif name == LIMBO:
+            rollback = self.limbo.expire(now)
+            if rollback is not None:
+                self._not_facts.append(rollback)
+        elif name == CONFIRM:
+            self._is_confirm_timed = False
+            if self.owes_confirm():
+                self.confirm()
+
+    def _set_timer(self, name: str, at: Instant) -> None:
+        self.replica.emit(SetTimer(name, at))
+
+    def stop(self) -> None:
+        """P9: fenced, failed or superseded. Nothing is said as leader from here on."""
+        self.limbo.freeze()
+        self.replica.emit(*(CancelTimer(name) for name in (HEARTBEAT, LIMBO, CONFIRM)))
+        for request in self.reads.drain():
+            self.replica.emit(Reply(request, Unavailable("this node no longer leads")))
+        log = self.replica.log
+        log.confirmed = Offset(max(log.confirmed, self.apply_limit()))
+
+    # for those who look from outside
+
+    def copy(self, replica: Replica) -> "Leader":
+        """An equal leader on a copied replica."""
+        twin = Leader.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.replica = replica
+        twin.replication = self.replication.copy(replica)
+        twin.limbo = self.limbo.copy(replica)
+        twin.reads = self.reads.copy()
+        twin._not_facts = deque(self._not_facts)
+        return twin
+
+    def fingerprint(self) -> tuple[Any, ...]:
+        """All that decides what the leader will do, as a hashable value."""
+        return (
+            self.barrier, self.confirmed_upto, tuple(self._not_facts), self._is_confirm_timed, self.change,
+            self.asked_by, self.last_change, self.replication.fingerprint(), self.limbo.queue.fingerprint(),
+            self.reads.fingerprint(),
+        )  # fmt: skip
+
+    def check(self) -> None:
+        """I4, I6, I11, I17 and the limbo's."""
+        self.replication.check()
+        self.limbo.check()
+        self.reads.check()
+        replica, cursors = self.replica, self.replication.cursors
+        assert cursors.epoch == replica.epoch
+        assert self.log.barrier(replica.epoch) == self.barrier
+        assert replica.applying <= self.apply_limit()
+        assert self.confirmed_upto <= replica.commit or not self.has_barrier
+        for upto in range(replica.commit + 1, self.log.end + 1):
+            held = [cursors.held_by(member) >= upto for member in cursors.voters()]
+            has_quorum = sum(held) * 2 > len(self.ensemble)
+            is_ours = self.log.epoch_at(Offset(upto)) == replica.epoch
+            assert not (has_quorum and is_ours) or self.log.is_doomed(Offset(upto)), f"{upto} should be committed"
