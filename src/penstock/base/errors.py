@@ -14,7 +14,9 @@
     │   ├── Unauthenticated
     │   ├── NotFound
     │   ├── PreconditionFailed
-    │   └── LimitExceeded
+    │   ├── LimitExceeded
+    │   ├── Compacted
+    │   └── LeaseExpired
     ├── Unavailable            not now; nothing was written; the same request may succeed later
     │   ├── ConnectFailed
     │   ├── Overloaded
@@ -27,7 +29,8 @@
     │   ├── WalCorrupt
     │   ├── WalPoisoned
     │   ├── DiskFull
-    │   └── ObjectStoreFailed
+    │   ├── ObjectStoreFailed
+    │   └── KeySpaceForgot
     └── InternalError          an invariant is broken: a defect of ours
 
 Expected outcomes (a lost race, a conflict) are values, not errors. An error crosses the wire as an `ErrorRecord`.
@@ -41,6 +44,7 @@ import msgspec
 __all__ = [
     "AlreadyClosed",
     "Cancelled",
+    "Compacted",
     "ConfigError",
     "ConnectFailed",
     "ConnectionLost",
@@ -52,6 +56,8 @@ __all__ = [
     "Indeterminate",
     "InternalError",
     "InvalidArgument",
+    "KeySpaceForgot",
+    "LeaseExpired",
     "LimitExceeded",
     "LocalError",
     "MalformedFrame",
@@ -283,6 +289,20 @@ class LimitExceeded(Refused):
     code = "limit-exceeded"
 
 
+class Compacted(Refused):
+    """The KeySpace no longer holds its history back to that revision."""
+
+    code = "compacted"
+    next_step = "read the present state, and watch on from the revision of that"
+
+
+class LeaseExpired(Refused):
+    """The lease ran out or was revoked, and every key under it is gone: its holder must not go on as if it held it."""
+
+    code = "lease-expired"
+    fault = Fault.ENVIRONMENT
+
+
 class Unavailable(PenstockError):
     """Not now. Nothing was written, and the same request may succeed later."""
 
@@ -369,6 +389,12 @@ class ObjectStoreFailed(StorageError):
 
     code = "object-store-failed"
     retryable = True
+
+
+class KeySpaceForgot(StorageError):
+    """The KeySpace lost what it had acknowledged, or is another one: nothing decided from it can be trusted."""
+
+    code = "keyspace-forgot"
 
 
 class InternalError(PenstockError):

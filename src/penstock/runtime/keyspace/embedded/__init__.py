@@ -1,0 +1,1 @@
+"""The embedded KeySpace: SQLite in a folder, shared by the processes of one machine."""

@@ -1,0 +1,55 @@
+"""The lock around every write, checkpoint and close of the store, across all processes which share it.
+
+SQLite locks too, but (1) its waiting is a sleep with a growing pause, unfair and slow to notice; (2) its versions
+before 3.51.3 can corrupt the database when one connection checkpoints in the very moment another one writes (the
+"WAL-reset bug"). With this lock held around both, that moment cannot come. The kernel frees the lock of a killed
+process.
+"""
+
+import fcntl
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from penstock.base.errors import Overloaded
+
+__all__ = ["WriterLock"]
+
+_PAUSE_S: Final = 0.0005  # between two tries; doubles up to the next figure
+_PAUSE_S_MAX: Final = 0.008
+
+
+class WriterLock:
+    """A file lock with a bounded wait. Each holder needs one of its own, also within a process."""
+
+    def __init__(self, path: Path, wait_ms_max: int) -> None:
+        self._wait_ms_max = wait_ms_max
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def acquire(self) -> int:
+        """Wait for the lock; return for how many nanoseconds. Raise Overloaded when it takes too long."""
+        started = time.monotonic_ns()
+        pause_s = _PAUSE_S
+        while not self._try():
+            if time.monotonic_ns() - started > self._wait_ms_max * 1_000_000:
+                raise Overloaded(
+                    f"another process has held the KeySpace's writer lock for {self._wait_ms_max} ms",
+                    next_step="look for a stopped process which has the lock file open: fuser -v writer.lock",
+                )
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+        return time.monotonic_ns() - started
+
+    def release(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _try(self) -> bool:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

@@ -1,0 +1,31 @@
+"""KeySpaces by URL: one line of configuration says where topology is kept.
+
+    embedded:///var/lib/penstock/keyspace        a folder on this machine
+    etcd://10.0.0.1:2379,10.0.0.2:2379           an etcd cluster, with the extra penstock[etcd]
+
+A prefix is no part of it: keys are given whole.
+"""
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from penstock.base.errors import InvalidArgument
+from penstock.runtime.keyspace.embedded.store import EmbeddedKeySpace
+from penstock.runtime.keyspace.port import KeySpace
+
+__all__ = ["open_keyspace"]
+
+
+async def open_keyspace(url: str) -> KeySpace:
+    """Open the KeySpace a URL names."""
+    parts = urlsplit(url)
+    if parts.query or parts.fragment:
+        raise InvalidArgument(f"{parts.scheme}:// takes no parameters")
+    match parts.scheme:
+        case "embedded":
+            path = unquote(parts.path)
+            if parts.netloc or path.strip("/") == "" or "\0" in path:
+                raise InvalidArgument(f"{url!r} is no folder: write embedded:// and an absolute path")
+            return await EmbeddedKeySpace.open(Path(path))
+        case _:
+            raise InvalidArgument(f"{url!r} is no KeySpace: it must begin with embedded:// or etcd://")
