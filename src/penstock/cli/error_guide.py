@@ -99,6 +99,15 @@ _GUIDE: Final = {
         "The request is above a configured limit.",
         "Ask for less at once, or raise the limit the message names: penstock config keys",
     ),
+    "compacted": Guide(
+        "A reader asked for a part of the KeySpace's history which was already dropped: it was away or behind too long.",
+        "Read the present state and watch on from there; Penstock's own mirrors do so by themselves.",
+    ),
+    "lease-expired": Guide(
+        "A process did not renew its lease in time (paused, overloaded, or cut off from the KeySpace), or somebody "
+        "revoked it. Every key it held under that lease is gone.",
+        "Start the process again: it takes a new lease. If it happens often, raise the lease's time.",
+    ),
     "unavailable": Guide(
         "The service cannot serve this now, but will be able to later.",
         "Try the same again after a pause; nothing was written.",
@@ -152,6 +161,11 @@ _GUIDE: Final = {
     "object-store-failed": Guide(
         "The object store refused or did not answer: wrong keys, no such bucket, or an outage.",
         "Check objectstore.* with: penstock config show; an outage passes, and the request may be repeated.",
+    ),
+    "keyspace-forgot": Guide(
+        "The KeySpace is at an older revision than it was, or its file was replaced or removed: a restored backup, or a "
+        "data folder deleted under running processes. Who serves what can no longer be trusted.",
+        "Stop every process which uses it before you decide: going on with a forgetful KeySpace can lose appends.",
     ),
     "internal": Guide(
         "A defect of ours: an invariant is broken, or a failure nobody foresaw.",
