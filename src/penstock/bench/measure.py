@@ -4,17 +4,15 @@ import time
 from collections.abc import Callable
 
 from penstock.bench.machine import describe_commit, describe_machine
-from penstock.bench.registry import PACKAGE, find
+from penstock.bench.registry import find
 from penstock.bench.report import Options, Recorder, Report
 
 __all__ = ["measure"]
 
 
-def measure(
-    name: str, options: Options, watch: Callable[[str], None] = lambda _: None, *, package: str = PACKAGE
-) -> Report:
+def measure(name: str, options: Options, watch: Callable[[str], None] = lambda _: None) -> Report:
     """Run the benchmark, telling `watch` what it does, and report what it measured."""
-    benchmark = find(name, package)
+    benchmark = find(name)
     machine = describe_machine()  # before the run: the load it shows is not our own
     recorder = Recorder(watch)
     started = time.perf_counter()

@@ -13,12 +13,11 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Protocol, cast
 
+import penstock.bench
 from penstock.base.errors import InvalidArgument
 from penstock.bench.report import Options, Recorder
 
 __all__ = ["Benchmark", "find", "questions"]
-
-PACKAGE = "penstock.bench"
 
 
 class Benchmark(Protocol):
@@ -29,21 +28,19 @@ class Benchmark(Protocol):
     def run(self, recorder: Recorder, options: Options) -> None: ...
 
 
-def questions(package: str = PACKAGE) -> dict[str, str]:
+def questions() -> dict[str, str]:
     """Every benchmark's name, and the question it answers."""
-    spec = find_spec(package)
-    assert spec is not None, f"no package {package}"
-    names = sorted(module.name for module in pkgutil.iter_modules(spec.submodule_search_locations))
-    found = {name: _question(f"{package}.{name}") for name in names}
+    names = sorted(module.name for module in pkgutil.iter_modules(penstock.bench.__path__))
+    found = {name: _question(f"penstock.bench.{name}") for name in names}
     return {name: question for name, question in found.items() if question is not None}
 
 
-def find(name: str, package: str = PACKAGE) -> Benchmark:
+def find(name: str) -> Benchmark:
     """The benchmark of that name, imported."""
-    known = questions(package)
+    known = questions()
     if name not in known:
         raise InvalidArgument(_unknown(name, list(known)), next_step="penstock bench list")
-    module: ModuleType = importlib.import_module(f"{package}.{name}")
+    module: ModuleType = importlib.import_module(f"penstock.bench.{name}")
     assert callable(getattr(module, "run", None)), f"{module.__name__} has a QUESTION but no run(recorder, options)"
     return cast("Benchmark", module)
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from penstock.base.errors import InvalidArgument
 from penstock.bench.measure import measure
 from penstock.bench.registry import questions
 from penstock.bench.render import render
@@ -59,6 +60,8 @@ def run(
 ) -> int:
     """Run one benchmark. Exit status 0 only if every bar is kept."""
     session.start_logs(quiet=True)
+    if output_file is not None:
+        _refuse_unwritable(output_file)
     with _progress(session, name) as watch:
         report = measure(name, Options(repeats=repeats, quick=quick), watch)
     if output_file is not None:
@@ -68,6 +71,16 @@ def run(
     columns = session.stdout.width if sys.stdout.isatty() else 100
     session.emit(report, *(() if session.wants_json else render(report, questions()[name], columns=columns)))
     return 0 if report.ok else 1
+
+
+def _refuse_unwritable(path: Path) -> None:
+    """Before an hour is spent on what could not be kept."""
+    try:
+        path.open("a", encoding="utf-8").close()
+    except OSError as error:
+        raise InvalidArgument(
+            f"--output-file {path}: {error.strerror}", next_step="penstock bench NAME --output-file FILE"
+        ) from None
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """`penstock completion SHELL`: the script that completes commands, flags and names in a shell."""
 
-import sys
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -33,7 +32,4 @@ def completion(
     from penstock.cli.main import command_tree
 
     script = command_tree().meta.generate_completion(prog_name="penstock", shell=shell)
-    if session.wants_json:
-        session.emit({"shell": shell, "script": script})
-    else:
-        sys.stdout.write(script)
+    session.emit_verbatim({"shell": shell, "script": script}, script)

@@ -1,9 +1,12 @@
 """`penstock config`: what is in force and where it comes from, what keys there are, and what is wrong."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
+from rich.console import RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
 from penstock.cli.help import examples
@@ -59,7 +62,7 @@ def keys(
 
         sections = ", ".join(dict.fromkeys(one.section for one in known_keys().values()))
         raise InvalidArgument(f"no section is named {section}; there are {sections}", next_step="penstock config keys")
-    session.emit([_described(one) for one in declared], *(_entry(one) for one in declared))
+    session.emit([_described(one) for one in declared], *(part for one in declared for part in _entry(one)))
 
 
 @app.command(help_epilogue=examples("penstock config check", "penstock config check --config /etc/penstock.toml"))
@@ -69,14 +72,14 @@ def check(*, session: InSession) -> None:
     changed = sum(origin.source is not Source.DEFAULT for origin in effective.origins.values())
     data = {"ok": True, "file": effective.file, "changed": changed, "keys": len(effective.origins)}
     read = f"{effective.file} is read" if effective.file is not None else "no file is read"
-    session.emit(data, f"ok: {read}; {changed} of {len(effective.origins)} keys are not at their default")
+    session.emit(data, f"ok: {read}; {changed} {'key is' if changed == 1 else 'keys are'} not at the default")
 
 
 @app.command(help_epilogue=examples("penstock config example > penstock.toml"))
 def example(*, session: InSession) -> None:
     """Print a configuration file with every key, explained and commented out."""
     text = example_file()
-    session.emit({"toml": text}, text.rstrip("\n"))
+    session.emit_verbatim({"toml": text}, text)
 
 
 def example_file() -> str:
@@ -114,9 +117,10 @@ def _shown(effective: Effective, name: str) -> dict[str, Any]:
     }
 
 
-def _entry(one: Declaration) -> Text:
+def _entry(one: Declaration) -> Iterator[RenderableType]:
     default = Text("(none)", "dim") if one.default in (None, "") else Text(one.write(one.default))
-    return Text.assemble((one.name, "cyan"), " = ", default, (f"   {one.allowed}\n", "dim"), f"    {one.doc}")
+    yield Text.assemble((one.name, "cyan"), " = ", default, (f"   {one.allowed}", "dim"))
+    yield Padding(Text(one.doc), (0, 0, 0, 4))
 
 
 def _described(one: Declaration) -> dict[str, Any]:

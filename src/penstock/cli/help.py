@@ -47,6 +47,7 @@ class HelpFormatter:
             line = Text.assemble("  ", (label, "cyan"), " " * (indent - len(label) - 2), first)
             for further in more:
                 line.append(f"\n{' ' * indent}{further}")
+            line.rstrip()
             console.print(line, highlight=False, soft_wrap=True)
 
 

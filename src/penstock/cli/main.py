@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NoReturn
 
-from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
+from cyclopts import App, CycloptsError, Parameter
 
 from penstock import __version__
 from penstock.cli.noun import GLOBAL_FLAGS, noun
@@ -76,7 +76,9 @@ def run(arguments: Sequence[str]) -> int:
         status = launcher(arguments)
         sys.stdout.flush()
     except CycloptsError as error:
-        return launcher.fail(_misuse(error), MISUSE)
+        from penstock.cli.misuse import explain_misuse
+
+        return launcher.fail(explain_misuse(error, launcher.app, NOUNS), MISUSE)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -138,22 +140,6 @@ def _call(command: Callable[..., Any], *positional: Any, **named: Any) -> Any:
 
         return run_async(result)
     return result
-
-
-def _misuse(error: CycloptsError) -> Exception:
-    from penstock.base.errors import InvalidArgument
-
-    error.verbose = False
-    command = " ".join(["penstock", *(error.command_chain or ())])
-    if isinstance(error, UnknownCommandError) and not error.command_chain:
-        import difflib
-
-        # Cyclopts would import every noun to find the nearest.
-        (unknown, *_) = error.unused_tokens or [""]
-        near = difflib.get_close_matches(unknown, NOUNS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(NOUNS)}"
-        return InvalidArgument(f"no command is named {unknown}; {hint}", next_step="penstock --help")
-    return InvalidArgument(str(error), next_step=f"{command} --help")
 
 
 def _status_of(error: Exception) -> int:

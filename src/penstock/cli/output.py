@@ -23,7 +23,7 @@ PIPE_COLUMNS: Final = 10_000
 def make_console(stream: TextIO) -> Console:
     """A console on a terminal as wide as that, on a pipe as wide as it needs; NO_COLOR and COLUMNS are heard."""
     width = None if stream.isatty() or os.environ.get("COLUMNS") else PIPE_COLUMNS
-    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+    return Console(file=stream, width=width, highlight=False, emoji=False)
 
 
 def make_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: Sequence[str] = ()) -> Table:

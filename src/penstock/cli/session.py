@@ -74,6 +74,13 @@ class Session:
 
             write_text(self.stdout, *renderables)
 
+    def emit_verbatim(self, data: Any, text: str) -> None:
+        """Print data whose text is for a file or a shell: as it is, whatever the width."""
+        if self.wants_json:
+            self.emit(data)
+        else:
+            sys.stdout.write(text)
+
     def say(self, message: str) -> None:
         """Tell whoever watches: on stderr, never in the way of data."""
         self.stderr.print(message, highlight=False, markup=False)
@@ -98,7 +105,9 @@ class Session:
         for setting in self._settings:
             name, equals, value = setting.partition("=")
             if not equals:
-                raise ConfigError(f"--set {setting}: expected KEY=VALUE, like --set log.level=debug")
+                raise ConfigError(
+                    f"--set {setting}: expected KEY=VALUE, like --set log.level=debug", next_step="penstock config keys"
+                )
             flags.append(Flag(name.strip(), value, f"--set {name.strip()}"))
         if self._log_level is not None:
             flags.append(Flag("log.level", self._log_level, "--log-level"))

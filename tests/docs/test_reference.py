@@ -1,0 +1,37 @@
+from pathlib import Path
+
+import pytest
+
+from penstock.base.errors import PenstockError
+from penstock.cli import reference
+from penstock.cli.error_guide import error_kinds
+from penstock.cli.main import NOUNS
+from penstock.runtime.config import known_keys
+from penstock.runtime.metrics import declared
+
+PAGES = reference.pages()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_says_what_the_code_declares(name: str) -> None:
+    path = reference.FOLDER / name
+    assert path.is_file(), f"docs/reference/{name} is missing. Write it: {reference.REGENERATE}"
+    assert path.read_text(encoding="utf-8") == PAGES[name], (
+        f"docs/reference/{name} is not what the code declares. Write it anew: {reference.REGENERATE}"
+    )
+
+
+def test_every_command_key_error_and_metric_has_its_place() -> None:
+    assert all(f"\n## penstock {noun}\n" in PAGES["cli.md"] for noun in NOUNS)
+    assert all(f"`{name}`" in PAGES["config.md"] for name in known_keys())
+    assert all(f"\n## {kind.code}\n" in PAGES["errors.md"] for kind in error_kinds())
+    assert all(f"`{metric.name}`" in PAGES["metrics.md"] for metric in declared())
+    assert set(PenstockError._by_code) <= {kind.code for kind in error_kinds()}
+
+
+def test_pages_are_written_and_found_outdated_when_they_differ(tmp_path: Path) -> None:
+    reference.write(tmp_path)
+    assert not reference.outdated(tmp_path)
+    (tmp_path / "config.md").write_text("something else")
+    (tmp_path / "cli.md").unlink()
+    assert set(reference.outdated(tmp_path)) == {"config.md", "cli.md"}
