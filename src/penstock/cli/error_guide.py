@@ -100,7 +100,7 @@ _GUIDE: Final = {
         "Ask for less at once, or raise the limit the message names: penstock config keys",
     ),
     "compacted": Guide(
-        "A reader asked for a part of the KeySpace's history which was already dropped: it was away or behind too long.",
+        "A reader asked for a part of the KeySpace's history which is already dropped: it was away, or behind, too long.",
         "Read the present state and watch on from there; Penstock's own mirrors do so by themselves.",
     ),
     "lease-expired": Guide(
@@ -163,7 +163,7 @@ _GUIDE: Final = {
         "Check objectstore.* with: penstock config show; an outage passes, and the request may be repeated.",
     ),
     "keyspace-forgot": Guide(
-        "The KeySpace is at an older revision than it was, or its file was replaced or removed: a restored backup, or a "
+        "The KeySpace is at an older revision than it was, or its file was replaced or removed: a restored backup, a "
         "data folder deleted under running processes. Who serves what can no longer be trusted.",
         "Stop every process which uses it before you decide: going on with a forgetful KeySpace can lose appends.",
     ),
