@@ -100,7 +100,7 @@ _GUIDE: Final = {
         "Ask for less at once, or raise the limit the message names: penstock config keys",
     ),
     "compacted": Guide(
-        "A reader asked for a part of the KeySpace's history which is already dropped: it was away, or behind, too long.",
+        "A reader asked for a part of the KeySpace's history which is already dropped: it was behind for too long.",
         "Read the present state and watch on from there; Penstock's own mirrors do so by themselves.",
     ),
     "lease-expired": Guide(
