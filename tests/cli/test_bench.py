@@ -35,6 +35,10 @@ def test_list_shows_questions(penstock: Penstock) -> None:
     assert "puddle   How wet is a puddle, next to a puddle?" in penstock("bench", "list").stdout
 
 
+def test_without_a_name_they_are_listed(penstock: Penstock) -> None:
+    assert penstock("bench") == penstock("bench", "list")
+
+
 def test_kept_bars_exit_0_and_missed_ones_1(penstock: Penstock, golden: Golden) -> None:
     golden("bench", transcript(penstock, ["bench pond", "bench puddle --quick"]))
 

@@ -113,6 +113,12 @@ def test_python_m_penstock_is_penstock() -> None:
     assert msgspec.json.decode(done.stdout)["code"] == "config"
 
 
+def test_a_terminal_that_cannot_spell_a_sign_is_no_reason_to_fail() -> None:
+    done = real("config", "example", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "s3://bucket/prefix?region=?" in done.stdout
+
+
 def test_ctrl_c_ends_it_with_130_and_without_a_trace(tmp_path: Path) -> None:
     waits = tmp_path / "waits.py"
     waits.write_text(

@@ -107,9 +107,9 @@ def _bars(bars: Sequence[Bar]) -> Table:
     table.add_column("asked for")
     table.add_column("how far")
     for bar in bars:
-        sign = Text("✓ ", "green") if bar.ok else Text("✗ ", "bold red")
+        name = Text.assemble(("✓ ", "green") if bar.ok else ("✗ ", "bold red"), bar.name)
         value = "not measured" if bar.value is None else number(bar.value)
-        table.add_row(sign + Text(bar.name, ""), value, _asked(bar), how_far(bar))
+        table.add_row(name, value, _asked(bar), how_far(bar))
     return table
 
 

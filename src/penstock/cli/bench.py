@@ -48,7 +48,9 @@ def _names(_context: Any) -> dict[str, str]:
 
 @app.default
 def run(
-    name: Annotated[str, Parameter(help="Which benchmark; see penstock bench list.", completer=_names)],
+    name: Annotated[
+        str | None, Parameter(help="Which benchmark. Without it, they are listed.", completer=_names)
+    ] = None,
     /,
     *,
     repeats: Annotated[
@@ -59,6 +61,9 @@ def run(
     session: InSession,
 ) -> int:
     """Run one benchmark. Exit status 0 only if every bar is kept."""
+    if name is None:
+        list_benchmarks(session=session)
+        return 0
     session.start_logs(quiet=True)
     if output_file is not None:
         _refuse_unwritable(output_file)

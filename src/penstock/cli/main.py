@@ -6,6 +6,7 @@ it is used, so that `--help` stays quick.
 """
 
 import inspect
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -66,6 +67,9 @@ def command_tree() -> App:
 
 def main() -> NoReturn:
     """The program."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot spell a sign is no reason to fail
     sys.exit(run(sys.argv[1:]))
 
 
