@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
@@ -79,3 +80,33 @@ def test_a_histogram_needs_a_unit_or_buckets() -> None:
     with pytest.raises(AssertionError, match="buckets"):
         metrics.histogram("batch_rows", "Rows per batch.")
     metrics.histogram("batch_rows", "Rows per batch.", buckets=[1, 10, 100])
+
+
+class Statistics(msgspec.Struct):
+    requests: int = 0
+    connections_now: int = 0
+
+
+@pytest.mark.usefixtures("empty")
+def test_a_tally_adds_up_plain_fields_and_its_counters_never_fall() -> None:
+    tally = metrics.Tally("wire", "side", counters={"requests": "Requests."}, gauges={"connections_now": "Open ones."})
+    first, second, client = Statistics(3, 1), Statistics(4, 2), Statistics(10, 1)
+    for source, side in ((first, "server"), (second, "server"), (client, "client")):
+        tally.add(source, side)
+    first.requests += 100
+
+    def values() -> dict[tuple[str, str], float]:
+        text, _ = metrics.exposition()
+        families = text_string_to_metric_families(text.decode())
+        return {(one.name, one.labels["side"]): one.value for family in families for one in family.samples}
+
+    assert values() == {
+        ("penstock_wire_requests_total", "server"): 107,
+        ("penstock_wire_requests_total", "client"): 10,
+        ("penstock_wire_connections_now", "server"): 3,
+        ("penstock_wire_connections_now", "client"): 1,
+    }
+    tally.remove(first)
+    assert values()[("penstock_wire_requests_total", "server")] == 107
+    assert values()[("penstock_wire_connections_now", "server")] == 2
+    assert [one.name for one in metrics.declared()] == ["penstock_wire_connections_now", "penstock_wire_requests_total"]

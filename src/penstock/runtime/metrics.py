@@ -7,16 +7,19 @@ Every name gets the prefix `penstock_` and ends in what it counts or its unit. A
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import Metric as ClientMetric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
 from penstock import __version__
 
-__all__ = ["REGISTRY", "Metric", "counter", "declared", "exposition", "gauge", "histogram"]
+__all__ = ["REGISTRY", "Metric", "Tally", "counter", "declared", "exposition", "gauge", "histogram"]
 
 PREFIX: Final = "penstock_"
 LABELS_MAX: Final = 3  # every combination of label values is a series of its own, for ever
@@ -53,6 +56,56 @@ def histogram(name: str, doc: str, labels: Sequence[str] = (), buckets: Sequence
     assert name.endswith(("_seconds", "_bytes")) or buckets is not None, f"which unit has {name}? Give it buckets"
     chosen = buckets or (SECONDS_BUCKETS if name.endswith("_seconds") else BYTES_BUCKETS)
     return Histogram(_declare("histogram", name, doc, labels), doc, labels, registry=REGISTRY, buckets=chosen)
+
+
+class Tally(Collector):
+    """Figures which the hot path keeps as plain fields of a struct, added up only when somebody asks.
+
+        TALLY = metrics.Tally("wire", "side", counters={"requests": "Requests."}, gauges={"connections_now": "Open."})
+        TALLY.add(server.statistics, "server")
+
+    A counter field `requests` is served as `penstock_wire_requests_total`. What a removed struct has counted stays in
+    the totals: a counter never falls.
+    """
+
+    def __init__(self, area: str, label: str, *, counters: Mapping[str, str], gauges: Mapping[str, str]) -> None:
+        self._label = label
+        self._counters = {
+            field: (_declare("counter", f"{area}_{field}_total", doc, [label]), doc) for field, doc in counters.items()
+        }
+        self._gauges = {
+            field: (_declare("gauge", f"{area}_{field}", doc, [label]), doc) for field, doc in gauges.items()
+        }
+        self._sources: dict[int, tuple[object, str]] = {}
+        self._removed: dict[tuple[str, str], float] = {}
+        REGISTRY.register(self)
+
+    def add(self, source: object, label_value: str) -> None:
+        """Count the fields of this struct, under one value of the label, from now on."""
+        self._sources[id(source)] = (source, label_value)
+
+    def remove(self, source: object) -> None:
+        """Look at this struct no more; its counts stay."""
+        _, label_value = self._sources.pop(id(source))
+        for field in self._counters:
+            at = (field, label_value)
+            self._removed[at] = self._removed.get(at, 0.0) + getattr(source, field)
+
+    def collect(self) -> Iterable[ClientMetric]:
+        labels = sorted({value for _, value in self._sources.values()} | {value for _, value in self._removed})
+        for field, (name, doc) in self._counters.items():
+            counted = CounterMetricFamily(name, doc, labels=[self._label])
+            for value in labels:
+                counted.add_metric([value], self._sum(field, value) + self._removed.get((field, value), 0.0))
+            yield counted
+        for field, (name, doc) in self._gauges.items():
+            measured = GaugeMetricFamily(name, doc, labels=[self._label])
+            for value in labels:
+                measured.add_metric([value], self._sum(field, value))
+            yield measured
+
+    def _sum(self, field: str, label_value: str) -> float:
+        return float(sum(getattr(one, field) for one, value in self._sources.values() if value == label_value))
 
 
 def declared() -> list[Metric]:

@@ -4,11 +4,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.runtime.config import Config, Data, ObjectStore, Seconds, Secret, Wire
-from penstock.runtime.config.options import key_of, object_store_url, store_options, wal_options, wire_limits
+from penstock.runtime.config import Config, Data, ObjectStore, Seconds, Secret, Tls, Wire
+from penstock.runtime.config.options import key_of, object_store_url, store_options, wal_options, wire_limits, wire_tls
 
 PARTS = [
     ("wire", "penstock.runtime.wire.limits", "Limits"),
+    ("tls", "penstock.runtime.wire.tls", "Tls"),
     ("wal", "penstock.runtime.wal.options", "WalOptions"),
     ("objectstore", "penstock.runtime.objectstore.options", "StoreOptions"),
 ]
@@ -23,7 +24,9 @@ def test_every_limit_of_a_part_is_a_key_with_the_same_default(section: str, modu
             continue
         key, per_second = key_of(field.name)
         assert hasattr(ours, key), f"declare {section}.{key} in runtime/config/sections.py: {name} has {field.name}"
-        assert getattr(ours, key) * (per_second or 1) == field.default, f"the default of {section}.{key}"
+        ours_default = getattr(ours, key)
+        scaled = ours_default * per_second if per_second else ours_default
+        assert scaled == field.default, f"the default of {section}.{key}"
 
 
 def test_the_defaults_make_what_the_parts_start_with() -> None:
@@ -35,6 +38,13 @@ def test_the_defaults_make_what_the_parts_start_with() -> None:
 def test_times_become_whole_milliseconds_and_never_nothing() -> None:
     limits = wire_limits(Wire(keepalive=Seconds(0.0001), idle=Seconds(1.2345)))
     assert (limits.keepalive_ms, limits.idle_ms) == (1, 1234)
+
+
+def test_tls_is_off_until_it_is_enabled() -> None:
+    assert wire_tls(Tls()) is None
+    enabled = wire_tls(Tls(enabled=True, authority=Path("ca.pem")))
+    assert enabled is not None
+    assert enabled.authority == Path("ca.pem")
 
 
 def test_only_credentials_that_are_set_are_passed_on() -> None:

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.runtime.config.secret import Secret
-from penstock.runtime.config.sections import Config, ObjectStore, Wal, Wire
+from penstock.runtime.config.sections import Config, ObjectStore, Tls, Wal, Wire
 
 if TYPE_CHECKING:
     from penstock.runtime.objectstore.options import StoreOptions
     from penstock.runtime.wal.options import WalOptions
+    from penstock.runtime.wire import tls as wire
     from penstock.runtime.wire.limits import Limits
 
-__all__ = ["object_store_url", "store_options", "wal_options", "wire_limits"]
+__all__ = ["object_store_url", "store_options", "wal_options", "wire_limits", "wire_tls"]
 
 CREDENTIALS = ("access_key_id", "secret_access_key", "session_token", "service_account_key", "account_key")
 
@@ -29,6 +30,12 @@ def wire_limits(wire: Wire) -> "Limits":
     from penstock.runtime.wire.limits import Limits
 
     return Limits(**fields_from(wire, Limits))
+
+
+def wire_tls(tls: Tls) -> "wire.Tls | None":
+    from penstock.runtime.wire import tls as wire
+
+    return wire.Tls(**fields_from(tls, wire.Tls)) if tls.enabled else None
 
 
 def wal_options(wal: Wal) -> "WalOptions":

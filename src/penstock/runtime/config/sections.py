@@ -94,16 +94,21 @@ class Wire(msgspec.Struct, frozen=True):
 
 
 class Tls(msgspec.Struct, frozen=True):
-    """TLS of the wire. With a certificate, a server speaks TLS only; with an authority, a client does."""
+    """TLS of the wire, between our own processes and from our own client. Files are in PEM format."""
 
-    certificate: Annotated[Path | None, Key("Our certificate chain, as a PEM file. Empty: no TLS.")] = None
-    key: Annotated[Path | None, Key("The certificate's private key, as a PEM file.")] = None
+    enabled: Annotated[bool, Key("Whether the wire speaks TLS.")] = False
+    certificate: Annotated[Path | None, Key("The certificate chain this side shows; a server must have one.")] = None
+    key: Annotated[Path | None, Key("The certificate's private key.")] = None
     authority: Annotated[
-        Path | None, Key("Whom we trust to sign the other side's certificate, as a PEM file. Empty: nobody.")
+        Path | None,
+        Key(
+            "Whom the other side's certificate must be signed by. A server with an authority lets in only clients that "
+            "show a certificate; a client without one trusts the system's authorities."
+        ),
     ] = None
-    verify_client: Annotated[
-        bool, Key("Whether a server also asks clients for a certificate signed by the authority.")
-    ] = False
+    server_name: Annotated[
+        str | None, Key("The name in the server's certificate, for a client that reaches it by another one.")
+    ] = None
 
 
 class Wal(msgspec.Struct, frozen=True):

@@ -212,8 +212,12 @@ def _contradictions(values: Mapping[str, Any], origins: Mapping[str, Origin]) ->
     if (values["tls.certificate"] is None) != (values["tls.key"] is None):
         given, other = ("certificate", "key") if values["tls.key"] is None else ("key", "certificate")
         problems.append(f"{origins[f'tls.{given}']}: tls.{given} needs tls.{other} beside it")
-    if values["tls.verify_client"] and values["tls.authority"] is None:
-        problems.append(f"{origins['tls.verify_client']}: tls.verify_client needs tls.authority, whom to trust")
+    # Whoever names a certificate believes that the wire is encrypted: never disappoint them silently.
+    problems.extend(
+        f"{origins[name]}: {name} has no effect without tls.enabled = true"
+        for name, value in values.items()
+        if name.startswith("tls.") and name != "tls.enabled" and value is not None and not values["tls.enabled"]
+    )
     if (values["objectstore.access_key_id"] is None) != (values["objectstore.secret_access_key"] is None):
         problems.append("objectstore.access_key_id and objectstore.secret_access_key come together, or not at all")
     for small, large in _ORDERED:
