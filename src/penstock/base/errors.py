@@ -19,6 +19,7 @@
     │   └── LeaseExpired
     ├── Unavailable            not now; nothing was written; the same request may succeed later
     │   ├── ConnectFailed
+    │   ├── NotLeader
     │   ├── Overloaded
     │   └── ShuttingDown
     ├── Indeterminate          the outcome is unknown; ask before repeating what is not idempotent
@@ -62,6 +63,7 @@ __all__ = [
     "LocalError",
     "MalformedFrame",
     "NotFound",
+    "NotLeader",
     "ObjectStoreFailed",
     "Outcome",
     "Overloaded",
@@ -315,6 +317,13 @@ class ConnectFailed(Unavailable):
     """No connection could be made."""
 
     code = "connect-failed"
+
+
+class NotLeader(Unavailable):
+    """The request went to a node which does not lead the shard. `details["leader"]` is who may, if that is known."""
+
+    code = "not-leader"
+    fault = Fault.SERVICE
 
 
 class Overloaded(Unavailable):
