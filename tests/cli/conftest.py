@@ -26,7 +26,7 @@ def penstock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         monkeypatch.delenv(variable)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
-    before = structlog.get_config()
+    before = structlog.get_config() if structlog.is_configured() else None
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
 
@@ -37,7 +37,9 @@ def penstock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         return Outcome(status, captured.out, captured.err)
 
     yield call
-    structlog.configure(**before)
+    structlog.reset_defaults()
+    if before is not None:
+        structlog.configure(**before)
     root.handlers = handlers
     root.setLevel(level)
 

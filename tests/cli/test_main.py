@@ -137,6 +137,20 @@ def test_ctrl_c_ends_it_with_130_and_without_a_trace(tmp_path: Path) -> None:
     assert (process.returncode, out, err) == (130, "", "")
 
 
+def test_what_a_benchmark_and_its_processes_print_is_not_among_the_data(tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text(
+        'import subprocess\nQUESTION = "?"\n\n\ndef run(recorder, options):\n'
+        '    print("by itself")\n    subprocess.run(["echo", "by a child"], check=True)\n'
+    )
+    code = (
+        "import sys, penstock.bench\nfrom penstock.cli.main import run\n"
+        f"penstock.bench.__path__.append({str(tmp_path)!r})\nsys.exit(run(['bench', 'loud', '--output', 'json']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert msgspec.json.decode(done.stdout)["bench"] == "loud"
+    assert sorted(done.stderr.splitlines()) == ["by a child", "by itself"]
+
+
 def test_a_broken_pipe_is_quiet() -> None:
     reader, writer = os.pipe()
     os.close(reader)

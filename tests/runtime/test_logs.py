@@ -10,18 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.runtime.config import Config, Log, Secret, Wire
-from penstock.runtime.logs import ITEMS_MAX, TRACE_CHARS_MAX, VALUE_CHARS_MAX, start_logs
+from penstock.runtime.logs import ITEMS_MAX, TRACE_CHARS_MAX, VALUE_CHARS_MAX, get_logger, start_logs
 
 TOKEN = 'tok-5f2a/äö"9c'
 
 
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
-    before = structlog.get_config()
+    before = structlog.get_config() if structlog.is_configured() else None
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
     yield
-    structlog.configure(**before)
+    structlog.reset_defaults()
+    if before is not None:
+        structlog.configure(**before)
     root.handlers = handlers
     root.setLevel(level)
 
@@ -136,6 +138,21 @@ def test_nobody_forges_a_line_or_speaks_to_the_terminal() -> None:
     structlog.get_logger().info("peer says\n12:00:00 [info] forged", name="a\n12:00:00 [info] forged", escape="\x1b[2J")
     assert stream.getvalue().count("\n") == 1
     assert "\x1b" not in stream.getvalue()
+
+
+def test_without_start_logs_a_logger_of_ours_writes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    structlog.reset_defaults()
+    get_logger().info("started", port=7070)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert msgspec.json.decode(captured.err)["port"] == 7070
+
+
+def test_a_program_that_has_configured_structlog_keeps_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    structlog.reset_defaults()
+    structlog.configure(processors=[structlog.processors.KeyValueRenderer()])
+    get_logger().info("started")
+    assert capsys.readouterr().out == "event='started'\n"
 
 
 class Unprintable:

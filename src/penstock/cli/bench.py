@@ -1,5 +1,6 @@
 """`penstock bench`: measure Penstock next to its peers, and see whether every bar is kept."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -67,7 +68,7 @@ def run(
     session.start_logs(quiet=True)
     if output_file is not None:
         _refuse_unwritable(output_file)
-    with _progress(session, name) as watch:
+    with _only_the_report_on_stdout(), _progress(session, name) as watch:
         report = measure(name, Options(repeats=repeats, quick=quick), watch)
     if output_file is not None:
         with output_file.open("w", encoding="utf-8") as stream:
@@ -76,6 +77,20 @@ def run(
     columns = session.stdout.width if sys.stdout.isatty() else 100
     session.emit(report, *(() if session.wants_json else render(report, questions()[name], columns=columns)))
     return 0 if report.ok else 1
+
+
+@contextmanager
+def _only_the_report_on_stdout() -> Iterator[None]:
+    """While a benchmark runs, what it, its peers and their processes print goes to stderr."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _refuse_unwritable(path: Path) -> None:

@@ -19,7 +19,7 @@ import structlog
 from penstock.runtime.config.secret import MASK, Secret
 from penstock.runtime.config.sections import Log
 
-__all__ = ["start_logs"]
+__all__ = ["get_logger", "start_logs"]
 
 VALUE_CHARS_MAX: Final = 2_000
 TRACE_CHARS_MAX: Final = 10_000
@@ -41,8 +41,24 @@ EventDict = MutableMapping[str, Any]
 
 def start_logs(log: Log, *, secrets: Iterable[Secret] = (), stream: TextIO | None = None) -> None:
     """Send what structlog and the standard library's logging say to `stream` (stderr), as the configuration says."""
-    stream = sys.stderr if stream is None else stream
-    is_terminal = stream.isatty()
+    _configure(log, secrets, stream)
+    root = logging.getLogger()
+    root.handlers = [_Forward()]
+    root.setLevel(_LEVELS[log.level])
+
+
+def get_logger() -> Any:
+    """The logger of a module of ours: `log = get_logger()`, then `log.info("pipeline started", journal=name)`.
+
+    It logs to stderr even in a program that never calls `start_logs`: structlog alone would print to stdout, among data.
+    """
+    if not structlog.is_configured():
+        _configure(Log(), (), None)
+    return structlog.get_logger()
+
+
+def _configure(log: Log, secrets: Iterable[Secret], stream: TextIO | None) -> None:
+    is_terminal = (stream or sys.stderr).isatty()
     for_people = log.format == "console" or (log.format == "auto" and is_terminal)
     structlog.configure(
         processors=[
@@ -61,9 +77,6 @@ def start_logs(log: Log, *, secrets: Iterable[Secret] = (), stream: TextIO | Non
         # Not cached: a logger made at import must obey a later start_logs, and tests capture what is logged.
         cache_logger_on_first_use=False,
     )
-    root = logging.getLogger()
-    root.handlers = [_Forward()]
-    root.setLevel(_LEVELS[log.level])
 
 
 def _console(*, colors: bool) -> structlog.dev.ConsoleRenderer:
@@ -157,14 +170,15 @@ class _LineLogger:
 
     _lock = threading.Lock()
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream  # None: whatever stderr is at the time
 
     def msg(self, line: str) -> None:
+        stream = self._stream or sys.stderr
         try:
             with self._lock:
-                self._stream.write(line + "\n")
-                self._stream.flush()
+                stream.write(line + "\n")
+                stream.flush()
         except (OSError, ValueError, UnicodeError):
             pass  # nobody is left to tell: stderr is closed, full, or not able to spell this
 

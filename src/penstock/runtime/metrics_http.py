@@ -9,11 +9,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import structlog
-
 from penstock.base.errors import ConfigError
 from penstock.runtime import metrics
 from penstock.runtime.config.values import Address
+from penstock.runtime.logs import get_logger
 
 __all__ = ["MetricsServer", "respond"]
 
@@ -26,7 +25,7 @@ Health = Callable[[], Sequence[str]]  # what is wrong, in words; nothing: health
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
 _PLAIN = "text/plain; charset=utf-8"
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 def respond(head: bytes, health: Health) -> bytes:
