@@ -22,7 +22,6 @@ def real(*arguments: str, **settings: str) -> "subprocess.CompletedProcess[str]"
 
 MISUSE = [
     "erors list",
-    "zzzz",
     "errors explian config",
     "errors explain",
     "errors explain wal-corupt",

@@ -6,6 +6,7 @@ from tests.cli.terminal import Penstock
     ("command", "said"),
     [
         ("confg show", "no command is named confg; did you mean config?"),
+        ("zzzz", "no command is named zzzz; there are "),
         ("version --outptu json", "no flag is named --outptu; did you mean --output?"),
         ("config show --chnged", "no flag is named --chnged; did you mean --changed?"),
         ("config show --zzzzzzz", "no flag is named --zzzzzzz"),

@@ -50,7 +50,7 @@ def start_logs(log: Log, *, secrets: Iterable[Secret] = (), stream: TextIO | Non
 def get_logger() -> Any:
     """The logger of a module of ours: `log = get_logger()`, then `log.info("pipeline started", journal=name)`.
 
-    It logs to stderr even in a program that never calls `start_logs`: structlog alone would print to stdout, among data.
+    It logs to stderr even in a program which never calls `start_logs`: structlog alone would print among the data.
     """
     if not structlog.is_configured():
         _configure(Log(), (), None)
