@@ -1,5 +1,6 @@
 import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,40 @@ async def test_a_writer_cancelled_during_a_call_leaves_nothing(tmp_path: Path, c
         assert await keys(store) == []
     assert staged(tmp_path) == []
     assert open_files(tmp_path) == []
+
+
+class Slow(Telling):
+    """Holds a write until its file is removed, or for a moment if it is not, as it should."""
+
+    def __init__(self) -> None:
+        super().__init__("write")
+        self.order: list[str] = []
+        self._removed = threading.Event()
+
+    def write(self, file: int, data: memoryview) -> int:
+        self.order.append("write begins")
+        self._tell("write")
+        self._removed.wait(0.2)
+        self.order.append("write ends")
+        return super().write(file, data)
+
+    def unlink(self, path: str) -> None:
+        self.order.append("removed")
+        self._removed.set()
+        super().unlink(path)
+
+
+async def test_a_file_is_not_closed_under_the_thread_which_writes_it(tmp_path: Path) -> None:
+    slow = Slow()
+    async with FolderStore(str(tmp_path), StoreOptions(), slow) as store:
+
+        async def write() -> None:
+            async with store.writer("a") as writer:
+                await writer.write(b"x")
+
+        task = asyncio.create_task(write())
+        await slow.told.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert slow.order == ["write begins", "write ends", "removed"]
