@@ -80,13 +80,19 @@ class SimulatedClient:
         return await self._ask(lambda answer: self._keyspace.keep_alive(self._node, lease, answer))
 
     async def revoke_lease(self, lease: LeaseId) -> None:
-        await self._ask(lambda answer: self._keyspace.revoke_lease(self._node, lease, answer))
+        def call(answer: Answer[None]) -> None:
+            self._keyspace.revoke_lease(self._node, lease, answer)
+
+        await self._ask(call)
 
     async def lease_status(self, lease: LeaseId) -> LeaseStatus:
         return await self._ask(lambda answer: self._keyspace.lease_status(self._node, lease, answer))
 
     async def compact(self, revision: Revision) -> None:
-        await self._ask(lambda answer: self._keyspace.compact(self._node, revision, answer))
+        def call(answer: Answer[None]) -> None:
+            self._keyspace.compact(self._node, revision, answer)
+
+        await self._ask(call)
 
     async def status(self) -> Status:
         outcome = await self.transact(then=[Get("status")])
