@@ -71,9 +71,8 @@ class Limbo:
             return level
         if not request.is_sync:
             return None
-        if level == ALL or majority(ensemble_size) < level <= ensemble_size:
-            return level
-        return MAJORITY if level == majority(ensemble_size) else None
+        is_one = level == ALL or majority(ensemble_size) <= level <= ensemble_size
+        return level if is_one else None  # not MAJORITY where it is one: a contraction makes that a lower number
 
     def _refuse(self, fate: Fate, requests: list[RequestId]) -> None:
         if requests:

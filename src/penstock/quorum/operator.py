@@ -387,6 +387,7 @@ class Operator:
         self._number += 1
         for member in metadata.ensemble:
             self._send(member, HeartbeatRequest(metadata.epoch, member.incarnation, self._number))
+        self._effects.append(ReadMetadata())  # a write whose answer was lost may have been made since we read it
         if is_reconfiguring:
             self._go_on_reconfiguring(metadata)
 
