@@ -27,8 +27,8 @@ class WriterLock:
         self._wait_ms_max = wait_ms_max
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
-    def acquire(self) -> int:
-        """Wait for the lock; return for how many nanoseconds. Raise Overloaded when it takes too long."""
+    def acquire(self) -> None:
+        """Wait for the lock. Raise Overloaded when it takes too long."""
         started = time.monotonic_ns()
         pause_s = _PAUSE_S
         while not self._try():
@@ -39,7 +39,6 @@ class WriterLock:
                 )
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S_MAX)
-        return time.monotonic_ns() - started
 
     def release(self) -> None:
         fcntl.flock(self._file, fcntl.LOCK_UN)

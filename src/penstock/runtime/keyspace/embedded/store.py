@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Self, TypeVar
 
 import structlog
 
@@ -39,8 +39,6 @@ __all__ = ["EmbeddedKeySpace"]
 
 log = structlog.get_logger()
 R = TypeVar("R")
-
-_FAIR_WAIT_NS: Final = 100 * MILLISECOND
 
 
 class EmbeddedKeySpace:
@@ -232,15 +230,10 @@ class EmbeddedKeySpace:
         self._advance(status.revision)
         due = self._due.find(leases)
         if due:
-            await self._writer.do(lambda writes: self._end_due(writes, due))
+            await self._writer.do(lambda writes: writes.end_due(due))
         cut = self._history.cut(status, used_bytes)
         if cut is not None:
             await self._writer.do(lambda writes: writes.compact(cut))
-
-    def _end_due(self, writes: Writes, due: list[LeaseRow]) -> None:
-        """End leases, unless the lock was held for long: then their holders waited as well, and go first."""
-        if self._writer.lock_wait_ns < _FAIR_WAIT_NS:
-            writes.end_due(due)
 
 
 def _prepare(folder: Path, options: EmbeddedOptions) -> tuple[WriterLock, Wakeups]:

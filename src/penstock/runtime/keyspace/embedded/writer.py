@@ -42,7 +42,6 @@ class Writer:
         self._database: Database | None = None
         self._writes: Writes
         self._poison: StorageError | None = None
-        self.lock_wait_ns = 0  # how long the present batch waited for the lock; for jobs, on the writer's thread
 
     async def open(self, make: Callable[[], Database], clock: LeaseClock) -> None:
         def blocking() -> None:
@@ -122,7 +121,7 @@ class Writer:
         self._loop.call_soon_threadsafe(self._ended, batch, results, revision)
 
     def _locked(self, do: Callable[[], R]) -> R:
-        self.lock_wait_ns = self._lock.acquire()
+        self._lock.acquire()
         try:
             return do()
         finally:
@@ -138,18 +137,21 @@ class Writer:
                 results = [self._attempt(job) for job in jobs]
                 revision = self._writes.status().revision
             except BaseException:
-                execute("ROLLBACK")
+                self._roll_back()
                 raise
         with storage_errors(path, written=Written.UNKNOWN):
             try:
                 execute("COMMIT")
             except BaseException:
-                if database.connection.in_transaction:
-                    execute("ROLLBACK")
+                self._roll_back()
                 raise
         self._wakeups.wake_others()
         self._checkpoint()
         return results, revision
+
+    def _roll_back(self) -> None:
+        if self.database.connection.in_transaction:  # a full disk made SQLite do it already
+            self.database.connection.execute("ROLLBACK")
 
     def _note(self, error: BaseException) -> None:
         if isinstance(error, StorageError) and not isinstance(error, DiskFull):  # a full disk can be emptied

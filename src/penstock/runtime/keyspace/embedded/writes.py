@@ -74,12 +74,11 @@ class Writes(Queries):
         self.lease(lease)
         self.end(lease)
 
-    def end_due(self, due: list[LeaseRow]) -> int:
-        """End those leases which are still as they were when they were found due; return how many."""
-        still = [row for row in due if self._is_unrenewed(row)]
-        for row in still:
-            self.end(row.id)
-        return len(still)
+    def end_due(self, due: list[LeaseRow]) -> None:
+        """End those leases which are still as they were when they were found due."""
+        for row in due:
+            if self.has_lease(row.id) and self.lease(row.id) == row:
+                self.end(row.id)
 
     def end(self, lease: LeaseId) -> None:
         """A lease's keys vanish with it, all in one revision."""
@@ -96,9 +95,6 @@ class Writes(Queries):
         if revision > status.compacted:
             self.execute(_SUPERSEDED, (revision,))
             self.execute("UPDATE state SET compacted = ?", (revision,))
-
-    def _is_unrenewed(self, row: LeaseRow) -> bool:
-        return self.has_lease(row.id) and self.lease(row.id) == row
 
     def _apply(self, writes: Mapping[str, KeyValue | None]) -> Revision:
         (revision,) = self.execute("UPDATE state SET revision = revision + 1 RETURNING revision").fetchone()
