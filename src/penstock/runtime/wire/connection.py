@@ -1,0 +1,295 @@
+"""Connection: what both roles share. Bytes in, bytes out, and closing with a reason.
+
+Everything received in one read is taken in one go, and everything to be sent in one turn of the loop leaves in one
+write. A connection that breaks the protocol is closed with a CLOSE frame which says why, a log line and a counter;
+whatever happens to it, no other connection notices.
+What always holds: nothing is taken or sent once the close has begun; `_on_lost` is called exactly once.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, TypeAlias, cast
+
+import structlog
+
+from penstock.base.errors import (
+    ConnectionLost,
+    InternalError,
+    MalformedFrame,
+    PenstockError,
+    ProtocolViolation,
+    RemoteError,
+)
+from penstock.runtime.wire.limits import Limits
+from penstock.runtime.wire.message import encode_error
+from penstock.runtime.wire.protocol.frames import (
+    HEADER_BYTES,
+    KIND_MAX,
+    Bulk,
+    Frame,
+    FrameParser,
+    Kind,
+    encode_frame,
+    pack_header,
+)
+from penstock.runtime.wire.statistics import Statistics
+from penstock.runtime.wire.stream import Stream
+
+__all__ = ["SEPARATE_BYTES", "Connection"]
+
+OnFrame: TypeAlias = Callable[[int, int, int, bytes, Bulk], None]  # method, id, argument, body, bulk
+
+FLUSH_BYTES: Final = 256 * 1024  # one write is not much longer than this
+SEPARATE_BYTES: Final = 16 * 1024  # payload from here on is not joined with other frames, which would copy it
+log = structlog.get_logger(__name__)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One connection. The roles add what their frames mean."""
+
+    role: str
+
+    def __init__(self, limits: Limits, statistics: Statistics, hello_bytes_max: int) -> None:
+        self.limits = limits
+        self.peer = "?"
+        self.peer_frame_bytes_max = 0  # what the peer takes: known after the hello
+        self.peer_window = 0  # likewise, for streams
+        self.is_closing = False
+        self.is_writable = False
+        self._statistics = statistics
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._parser = FrameParser(hello_bytes_max)
+        self._on: list[OnFrame] = [self._on_unexpected] * (KIND_MAX + 1)
+        self._is_held = False  # takes no frames for now;
+        self._held: list[Frame] = []  # those it had received already
+        self._touched: list[Stream] = []  # streams which got something in this read
+        self._out: list[Bulk] = []
+        self._out_bytes = 0
+        self._has_large = False  # something in _out is too large to be joined
+        self._is_flush_due = False  # somebody will call _flush in this turn of the loop
+        self._closed_for: PenstockError | None = None
+        self._tick_timer: asyncio.TimerHandle | None = None
+        self._linger_timer: asyncio.TimerHandle | None = None
+        self._began_at = self._heard_at = self._sent_at = self._stalled_at = self._progress_at = self._loop.time()
+        self._frames = self._frames_seen = 0
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's have no class in common with asyncio's
+        self._transport.set_write_buffer_limits(high=self.limits.write_bytes_max)
+        self.is_writable = True
+        self.peer = _name(transport.get_extra_info("peername"))
+        self._statistics.connections_opened += 1
+        self._statistics.connections_now += 1
+        self._tick_timer = self._loop.call_later(self._tick_seconds(), self._tick)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._parser.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.is_closing:
+            return
+        frames = self._parser.received(nbytes)
+        self._heard_at = self._loop.time()
+        self._frames += len(frames)
+        statistics = self._statistics
+        statistics.reads += 1
+        statistics.bytes_received += nbytes
+        statistics.frames_received += len(frames)
+        # What these frames lead to is sent together: first what is answered here, then what the tasks they wake send.
+        # Those run in the order in which they were made ready, so a flush called behind them sends it all at once.
+        was_flush_due, self._is_flush_due = self._is_flush_due, True
+        self._take(frames)
+        self._flush()
+        self._is_flush_due = True
+        if not was_flush_due:
+            self._loop.call_soon(self._flush)
+
+    def pause_writing(self) -> None:
+        self.is_writable = False
+        self._stalled_at = self._loop.time()
+
+    def resume_writing(self) -> None:
+        self.is_writable = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._tick_timer, self._linger_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._closed_for is None:
+            self._note_end(self._why_lost(exc))
+        self.is_closing = True
+        self.is_writable = False
+        self._statistics.connections_now -= 1
+        self._out.clear()
+        assert self._closed_for is not None
+        self._on_lost(self._closed_for)
+
+    def _why_lost(self, exc: Exception | None) -> PenstockError:
+        if exc is not None:
+            return ConnectionLost(f"the connection was lost: {exc}")
+        if self._parser.is_partial and not self.is_closing:
+            return MalformedFrame("the connection ended inside a frame")
+        return ConnectionLost("the connection was closed")
+
+    # Frames in.
+
+    def _take(self, frames: list[Frame]) -> None:
+        on = self._on
+        left = iter(frames)
+        try:
+            for kind, method, id, argument, body, bulk in left:
+                on[kind](method, id, argument, body, bulk)
+                if self._is_held:
+                    self._held.extend(left)
+            if self._touched:
+                self._deliver()
+            if self._parser.failure is not None and not self._held:
+                raise self._parser.failure
+        except PenstockError as error:
+            self.close_for(error)
+        except Exception as error:
+            log.exception("connection failed", role=self.role, peer=self.peer)
+            self.close_for(InternalError(f"a defect on this side: {type(error).__name__}"))
+
+    def _deliver(self) -> None:
+        touched, self._touched = self._touched, []
+        for stream in touched:
+            stream.deliver()
+
+    def _on_unexpected(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
+        raise ProtocolViolation("a frame which may not stand here", id=id)
+
+    def _on_message(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
+        stream = self._stream(id)
+        if stream is not None and stream.on_message(body, bulk):
+            self._touched.append(stream)
+
+    def _on_credit(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
+        stream = self._stream(id)
+        if stream is not None:
+            stream.on_credit(argument)
+
+    def _stream(self, id: int) -> Stream | None:
+        """The stream of that id; None if its frames do not matter any more. Any other id is a violation."""
+        raise NotImplementedError
+
+    # Frames out.
+
+    def queue(self, frame: Bulk) -> None:
+        """Send a frame, together with whatever else this turn of the loop sends."""
+        self._out.append(frame)
+        self._out_bytes += len(frame)
+        if self._out_bytes > FLUSH_BYTES:
+            self._flush_now()
+        elif not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def queue_payload(self, kind: int, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
+        """Send a frame of any size. Large payload is not copied."""
+        length = len(body)
+        size = length + len(bulk)
+        header = pack_header(size, kind, method, id, length, argument)
+        if size < SEPARATE_BYTES:
+            self.queue(b"".join((header, body, bulk)))
+        else:
+            self._has_large = True
+            self._out += (header, body)
+            self._out_bytes += HEADER_BYTES + length
+            self.queue(bulk)
+
+    def queue_error(self, kind: Kind, id: int, error: PenstockError) -> None:
+        self.queue(encode_frame(kind, id=id, body=encode_error(error)))
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        if self._out:
+            self._flush_now()
+
+    def _flush_now(self) -> None:
+        out, self._out = self._out, []
+        size, self._out_bytes = self._out_bytes, 0
+        has_large, self._has_large = self._has_large, False
+        if self.is_closing or self._transport is None:
+            return
+        self._sent_at = self._loop.time()
+        self._statistics.writes += 1
+        self._statistics.bytes_sent += size
+        if has_large:
+            self._transport.writelines(out)
+        else:
+            self._transport.write(b"".join(out))
+
+    # The end.
+
+    def close(self) -> None:
+        """Send what is queued, then close."""
+        if self.is_closing or self._transport is None:
+            return
+        self._flush()
+        self.is_closing = True
+        self._transport.close()
+        # A peer that does not read would keep the last frames, and with them the connection, for ever.
+        self._linger_timer = self._loop.call_later(self.limits.linger_ms / 1000, self._transport.abort)
+
+    def close_for(self, error: PenstockError) -> None:
+        """Close, and say why: to the peer, and in the log."""
+        if not self.is_closing:
+            self._note_end(error)
+            self.queue_error(Kind.CLOSE, 0, error)
+            self.close()
+
+    def abort_for(self, error: PenstockError) -> None:
+        """Close at once, without a word to a peer which does not answer."""
+        if not self.is_closing and self._transport is not None:
+            self._note_end(error)
+            self.is_closing = True
+            self._transport.abort()
+
+    def _note_end(self, error: PenstockError) -> None:
+        self._closed_for = error
+        if isinstance(error, RemoteError):
+            self._statistics.connections_broken += 1
+            log.warning("connection broken", role=self.role, peer=self.peer, code=error.code, reason=error.message)
+        else:
+            log.info("connection closed", role=self.role, peer=self.peer, code=error.code, reason=error.message)
+
+    def _on_lost(self, reason: PenstockError) -> None:
+        raise NotImplementedError
+
+    # Time.
+
+    def _tick_seconds(self) -> float:
+        """How often to look at the time: several times within the shortest limit there is, and once a second."""
+        limits = self.limits
+        shortest = min(limits.hello_ms, limits.frame_ms, limits.write_stall_ms, limits.keepalive_ms, limits.pong_ms)
+        return min(shortest, limits.silence_ms, limits.idle_ms, 4000) / 4000
+
+    def _tick(self) -> None:
+        self._tick_timer = self._loop.call_later(self._tick_seconds(), self._tick)
+        if self.is_closing:
+            return
+        now = self._loop.time()
+        if self._frames == self._frames_seen:
+            self._parser.trim()
+        if self._frames != self._frames_seen or not self._parser.is_partial or self._is_held:
+            self._frames_seen = self._frames
+            self._progress_at = now
+        if now - self._progress_at > self.limits.frame_ms / 1000:
+            self.close_for(ProtocolViolation(f"a frame was not complete after {self.limits.frame_ms} ms"))
+        elif not self.is_writable and now - self._stalled_at > self.limits.write_stall_ms / 1000:
+            self.abort_for(ProtocolViolation(f"the peer did not read for {self.limits.write_stall_ms} ms"))
+        else:
+            self._on_tick(now)
+
+    def _on_tick(self, now: float) -> None:
+        raise NotImplementedError
+
+
+def _name(address: object) -> str:
+    if isinstance(address, tuple) and len(address) >= 2:
+        return f"{address[0]}:{address[1]}"
+    return str(address) if address else "?"

@@ -1,0 +1,1 @@
+"""The wire without I/O: frames and their parser, the flow of a stream, the hello."""

@@ -1,0 +1,129 @@
+"""Flow: the state of one stream, seen from one side, without any I/O: who may still send, and how much.
+
+Each side grants the other a window of bytes when the stream opens. A message takes its cost from the sender's credit;
+once the receiver has consumed it, the cost goes back in a CREDIT frame, in steps of half a window. A sender without
+credit waits, so what a stream holds at its receiver is bounded by the window, however slow the reader is.
+
+    state           we may send        the peer may send
+    OPEN            messages, END      messages, END
+    LOCAL_ENDED     credit             messages, END
+    REMOTE_ENDED    messages, END      credit
+    CLOSED          nothing            nothing that is looked at
+
+What always holds: 0 <= credit <= peer_window; 0 <= granted; granted + unconsumed + owed == window (`check`).
+A peer which sends beyond its credit, grants beyond the window or sends behind its END gets a `ProtocolViolation`.
+"""
+
+from enum import Enum
+from typing import Final
+
+from penstock.base.errors import AlreadyClosed, LimitExceeded, Overloaded, ProtocolViolation
+
+__all__ = ["MESSAGE_COST", "Flow", "FlowState", "message_cost"]
+
+MESSAGE_COST: Final = 64  # what holding a message costs beside its payload, so that empty messages are bounded too
+
+
+def message_cost(payload_bytes: int) -> int:
+    """What a message takes from its stream's credit."""
+    return payload_bytes + MESSAGE_COST
+
+
+class FlowState(Enum):
+    """Which halves of the stream are open."""
+
+    OPEN = "open"
+    LOCAL_ENDED = "local ended"
+    REMOTE_ENDED = "remote ended"
+    CLOSED = "closed"
+
+
+class Flow:
+    """One side of a stream. Costs are in bytes, `message_cost` included."""
+
+    __slots__ = ("credit", "granted", "owed", "peer_window", "state", "unconsumed", "window")
+
+    def __init__(self, *, window: int, peer_window: int) -> None:
+        self.state = FlowState.OPEN
+        self.window = window  # what we hold for this stream at most
+        self.peer_window = peer_window  # the same, at the peer
+        self.credit = peer_window  # what we may still send
+        self.granted = window  # what the peer may still send
+        self.unconsumed = 0  # received, and not yet taken by the reader
+        self.owed = 0  # taken by the reader, and not yet granted again
+
+    @property
+    def may_send(self) -> bool:
+        return self.state is FlowState.OPEN or self.state is FlowState.REMOTE_ENDED
+
+    @property
+    def may_receive(self) -> bool:
+        return self.state is FlowState.OPEN or self.state is FlowState.LOCAL_ENDED
+
+    def send(self, cost: int) -> None:
+        """Take the cost of a message we send from our credit."""
+        if not self.may_send:
+            raise AlreadyClosed("this side of the stream has ended")
+        if cost > self.credit:
+            self.check_size(cost)
+            raise Overloaded("the stream has no credit for this message", credit=self.credit, cost=cost)
+        self.credit -= cost
+
+    def check_size(self, cost: int) -> None:
+        """Refuse a message which no credit will ever cover."""
+        if cost > self.peer_window:
+            raise LimitExceeded(
+                f"a message of {cost - MESSAGE_COST} bytes does not fit the stream's window of {self.peer_window}",
+                next_step="send it as several messages",
+            )
+
+    def receive(self, cost: int) -> None:
+        """Account for a message from the peer."""
+        if not self.may_receive:
+            raise ProtocolViolation("a message behind the end of its stream")
+        if cost > self.granted:
+            raise ProtocolViolation("a message beyond the stream's credit", granted=self.granted, cost=cost)
+        self.granted -= cost
+        self.unconsumed += cost
+
+    def consume(self, cost: int) -> None:
+        """The reader has taken messages of this cost."""
+        self.unconsumed -= cost
+        self.owed += cost
+
+    def take_grant(self) -> int:
+        """How much to grant the peer now; 0 while it is not worth a frame."""
+        if 2 * self.owed < self.window or not self.may_receive:
+            return 0
+        grant, self.owed = self.owed, 0
+        self.granted += grant
+        return grant
+
+    def add_credit(self, credit: int) -> None:
+        """The peer has granted us more."""
+        if credit == 0 or self.credit + credit > self.peer_window:
+            raise ProtocolViolation("a credit beyond the stream's window", credit=self.credit, added=credit)
+        self.credit += credit
+
+    def end_local(self) -> None:
+        """We have sent END."""
+        if not self.may_send:
+            raise AlreadyClosed("this side of the stream has ended")
+        self.state = FlowState.LOCAL_ENDED if self.state is FlowState.OPEN else FlowState.CLOSED
+
+    def end_remote(self) -> None:
+        """The peer has sent END."""
+        if not self.may_receive:
+            raise ProtocolViolation("a second end of the same stream")
+        self.state = FlowState.REMOTE_ENDED if self.state is FlowState.OPEN else FlowState.CLOSED
+
+    def close(self) -> None:
+        """Both halves are over: a failure, a cancellation, or the connection is gone."""
+        self.state = FlowState.CLOSED
+
+    def check(self) -> None:
+        assert 0 <= self.credit <= self.peer_window, (self.credit, self.peer_window)
+        assert self.granted >= 0, self.granted
+        assert self.unconsumed >= 0, self.unconsumed
+        assert self.owed >= 0, self.owed
+        assert self.granted + self.unconsumed + self.owed == self.window

@@ -1,0 +1,244 @@
+"""Stream: messages in both directions, with one reader and any number of senders on each side.
+
+A stream is read in one of two ways. By its owner's own task, with `receive`, `receive_batch` or `async for`; or by a
+`Receiver`, whose `on_messages` is called straight from the connection with all that one read brought: no task, and no
+wake-up per message. Who may send how much is `Flow`'s business; this is the part that waits.
+What always holds: a message's credit is given back only when the reader has taken it; nobody waits on a closed stream.
+"""
+
+import asyncio
+from collections import deque
+from typing import Any, Final, Protocol, Self
+
+import structlog
+
+from penstock.base.errors import AlreadyClosed, InternalError, InvalidArgument, LimitExceeded, PenstockError
+from penstock.runtime.wire.line import Line
+from penstock.runtime.wire.message import Message, as_body, as_bulk
+from penstock.runtime.wire.protocol.flow import MESSAGE_COST, Flow, FlowState
+from penstock.runtime.wire.protocol.frames import Bulk, Kind, pack_header
+
+__all__ = ["Link", "Receiver", "Stream"]
+
+_MESSAGE: Final = int(Kind.MESSAGE)
+_CREDIT: Final = int(Kind.CREDIT)
+log = structlog.get_logger(__name__)
+
+
+class Receiver(Protocol):
+    """Takes what arrives on a stream. The connection itself calls it, so it must not block."""
+
+    def on_messages(self, messages: list[Message]) -> None:
+        """Everything one read brought. When this returns, the messages count as consumed (see `hold_credit`)."""
+
+    def on_end(self) -> None:
+        """On a server: the client sends no more messages. (For a client, the server's end is `on_closed`.)"""
+
+    def on_writable(self) -> None:
+        """`can_send` was False, and may be True now."""
+
+    def on_closed(self, error: PenstockError | None) -> None:
+        """The stream is over. Called once, and nothing after it."""
+
+
+class Link(Protocol):
+    """What a stream needs of its connection."""
+
+    is_writable: bool
+    peer: str
+    peer_frame_bytes_max: int
+
+    def queue(self, frame: Bulk) -> None: ...
+    def queue_payload(self, kind: int, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None: ...
+    def fail_stream(self, stream: Any, error: PenstockError) -> None: ...
+
+
+class Stream:
+    """One side of a stream. `ServerStream` and `ClientStream` add how it ends."""
+
+    def __init__(
+        self, link: Link, id: int, flow: Flow, *, method: str, body: bytes, bulk: Bulk, deadline_at: float
+    ) -> None:
+        self.id = id
+        self.method = method
+        self.peer = link.peer
+        self.body = body  # what the client opened the stream with
+        self.bulk = bulk
+        self.deadline_at = deadline_at
+        self.flow = flow
+        self.error: PenstockError | None = None  # why the stream is over, if not by its proper end
+        self._link = link
+        self._inbox: deque[Message] = deque()  # received and not taken: bounded by the window
+        self._reader: asyncio.Future[None] | None = None
+        self._senders = Line()
+        self._receiver: Receiver | None = None
+        self._is_touched = False  # is on the connection's list of streams to deliver
+        self._is_holding = False
+        self._was_full = False  # can_send was False, and the receiver waits to hear of a change
+        self._is_end_told = False
+
+    # Sending.
+
+    def can_send(self, payload_bytes: int) -> bool:
+        """Would `send_nowait` take a message of this size, without queueing behind others?"""
+        can = self._link.is_writable and self.flow.credit >= payload_bytes + MESSAGE_COST and not self._senders.waiters
+        self._was_full |= not can
+        return can
+
+    def send_nowait(self, body: bytes = b"", bulk: Bulk = b"") -> None:
+        """Send a message, or raise `Overloaded` if there is no credit for it."""
+        if type(body) is not bytes:
+            body = as_body(body)
+        if bulk:
+            bulk = as_bulk(bulk)
+        self._push(body, bulk, len(body) + len(bulk) + MESSAGE_COST)
+
+    async def send(self, body: bytes = b"", bulk: Bulk = b"") -> None:
+        """Send a message, as soon as there is credit for it and the connection can be written to."""
+        if type(body) is not bytes:
+            body = as_body(body)
+        bulk = as_bulk(bulk)
+        cost = len(body) + len(bulk) + MESSAGE_COST
+        if self._senders.waiters or self.flow.credit < cost or not self._link.is_writable:
+            self.flow.check_size(cost)
+            await self._senders.wait(lambda: self._may_go(cost))
+        self._push(body, bulk, cost)
+
+    def _push(self, body: bytes, bulk: Bulk, cost: int) -> None:
+        if self.flow.state is FlowState.CLOSED:
+            raise self.error if self.error is not None else AlreadyClosed("the stream has ended")
+        if cost > self._link.peer_frame_bytes_max + MESSAGE_COST:
+            raise LimitExceeded(f"a message above the peer's frame limit of {self._link.peer_frame_bytes_max} bytes")
+        self.flow.send(cost)
+        self._link.queue_payload(_MESSAGE, 0, self.id, 0, body, bulk)
+
+    def _may_go(self, cost: int) -> bool:
+        return (self.flow.credit >= cost and self._link.is_writable) or not self.flow.may_send
+
+    def wake_senders(self) -> None:
+        """Credit has come, or the connection can be written to again, or all is over."""
+        self._senders.wake()
+        if self._was_full and self._receiver is not None and self.flow.may_send and self._link.is_writable:
+            self._was_full = False
+            self._tell(self._receiver.on_writable)
+
+    # Receiving.
+
+    async def receive(self) -> Message | None:
+        """The next message, or None when the peer has sent its last."""
+        if not self._inbox and not await self._wait_for_message():
+            return None
+        message = self._inbox.popleft()
+        self._consume(len(message.body) + len(message.bulk) + MESSAGE_COST)
+        return message
+
+    async def receive_batch(self) -> list[Message]:
+        """All messages which are there, at least one; or none when the peer has sent its last."""
+        if not self._inbox and not await self._wait_for_message():
+            return []
+        messages = list(self._inbox)
+        self._inbox.clear()
+        self._consume(self.flow.unconsumed)
+        return messages
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        message = await self.receive()
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    async def _wait_for_message(self) -> bool:
+        """Wait for the inbox to fill; False if it never will."""
+        if self._receiver is not None or self._reader is not None:
+            raise InvalidArgument("the stream has a reader already")
+        while not self._inbox:
+            if self.error is not None:
+                raise self.error
+            if not self.flow.may_receive:
+                return False
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        return True
+
+    def _consume(self, cost: int) -> None:
+        self.flow.consume(cost)
+        if not self._is_holding:
+            self._grant()
+
+    def _grant(self) -> None:
+        grant = self.flow.take_grant()
+        if grant:
+            self._link.queue(pack_header(0, _CREDIT, 0, self.id, 0, grant))
+
+    def hold_credit(self) -> None:
+        """Give no credit back until `release_credit`: for a reader whose messages wait somewhere else."""
+        self._is_holding = True
+
+    def release_credit(self) -> None:
+        self._is_holding = False
+        self._grant()
+
+    # What the connection calls.
+
+    def on_message(self, body: bytes, bulk: Bulk) -> bool:
+        """A message came. True if the stream has to go on the list of those to deliver."""
+        self.flow.receive(len(body) + len(bulk) + MESSAGE_COST)
+        self._inbox.append(Message(body, bulk))
+        return self._touch()
+
+    def on_end(self) -> bool:
+        self.flow.end_remote()
+        return self._touch()
+
+    def on_credit(self, credit: int) -> None:
+        self.flow.add_credit(credit)
+        self.wake_senders()
+
+    def deliver(self) -> None:
+        """Hand over what has come since the last time."""
+        self._is_touched = False
+        if self._receiver is None:
+            self._wake_reader()
+        elif self._inbox:
+            messages = list(self._inbox)
+            cost = self.flow.unconsumed
+            self._inbox.clear()
+            self._tell(self._receiver.on_messages, messages)
+            self._consume(cost)
+        if not self.flow.may_receive and not self._is_end_told and self._receiver is not None:
+            self._is_end_told = True
+            self._tell(self._receiver.on_end)
+
+    def close(self, error: PenstockError | None) -> None:
+        """The stream is over: wake everyone who waits on it."""
+        self.error = self.error or error
+        self.flow.close()
+        self._wake_reader()
+        self.wake_senders()
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            self._tell(receiver.on_closed, error)
+
+    def _touch(self) -> bool:
+        was_touched, self._is_touched = self._is_touched, True
+        return not was_touched
+
+    def _wake_reader(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    def _tell(self, callback: Any, *arguments: Any) -> None:
+        """Call the receiver; its mistakes end this stream, and nothing else."""
+        try:
+            callback(*arguments)
+        except PenstockError as error:
+            self._link.fail_stream(self, error)
+        except Exception:
+            log.exception("receiver failed", method=self.method, peer=self.peer)
+            self._link.fail_stream(self, InternalError(f"a defect in the receiver of {self.method}"))

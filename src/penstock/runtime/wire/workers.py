@@ -1,0 +1,128 @@
+"""Workers: tasks which run the handlers of unary requests, one after the other.
+
+A task of its own for each request costs more than everything else a small request needs. So a worker runs every job
+that waits until one has to wait itself; then the next worker goes on with the rest. To a handler it looks like a task
+of its own: cancelling the job cancels only that handler, and a worker whose handler was cancelled, or changed the
+context variables, is not used again.
+What always holds: jobs start in the order in which they were submitted, and none waits for one that is running.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+from typing import Final
+
+import msgspec
+import structlog
+
+from penstock.base.errors import Cancelled, InternalError, PenstockError
+from penstock.runtime.wire.message import Call, Message
+
+__all__ = ["Job", "Workers"]
+
+IDLE_MAX: Final = 64  # workers kept for later
+CLOSE_SECONDS_MAX: Final = 5.0
+log = structlog.get_logger(__name__)
+
+
+class Job(msgspec.Struct, eq=False):
+    """A request on its way through a handler."""
+
+    id: int
+    call: Call
+    handler: Callable[[Call], Awaitable[Message | bytes]]
+    done: Callable[["Job", Message | bytes | PenstockError], None]  # called once
+    task: "asyncio.Task[None] | None" = None  # while it runs
+    stopped_for: PenstockError | None = None  # it was told to stop
+
+
+class Workers:
+    """Runs jobs. Jobs submitted in one turn of the loop share one wake-up, as far as they do not have to wait."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._jobs: deque[Job] = deque()
+        self._idle: list[asyncio.Future[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_pump_due = False
+
+    def submit(self, job: Job) -> None:
+        """Run the job in the coming turn of the loop."""
+        self._jobs.append(job)
+        if not self._is_pump_due:
+            self._is_pump_due = True
+            self._pump()
+
+    def stop(self, job: Job, reason: PenstockError) -> None:
+        """Cancel a job. `done` is called with the reason when its handler has ended; at once if it had not begun."""
+        if job.stopped_for is not None:
+            return
+        job.stopped_for = reason
+        if job.task is not None:
+            job.task.cancel()
+        else:
+            self._jobs.remove(job)
+            job.done(job, reason)
+
+    def adopt(self, task: "asyncio.Task[None]") -> None:
+        """Let `close` end this task too."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """End all workers and adopted tasks. A handler which will not be cancelled is left behind, and named."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            _, left = await asyncio.wait(tasks, timeout=CLOSE_SECONDS_MAX)
+            for task in left:
+                log.error("handler ignores its cancellation", task=repr(task))
+
+    def _pump(self) -> None:
+        """Wake one worker, and look again behind its step: jobs are left only if it has to wait."""
+        if not self._jobs:
+            self._is_pump_due = False
+            return
+        while self._idle:
+            waiter = self._idle.pop()
+            if not waiter.done():
+                waiter.set_result(None)
+                break
+        else:
+            self.adopt(self._loop.create_task(self._work()))
+        self._loop.call_soon(self._pump)
+
+    async def _work(self) -> None:
+        jobs = self._jobs
+        task: asyncio.Task[None] | None = asyncio.current_task()
+        clean = copy_context()
+        while True:
+            while jobs:
+                job = jobs.popleft()
+                job.task = task
+                result = await _run(job)
+                job.task = None
+                job.done(job, result)
+                if job.stopped_for is not None or copy_context() != clean:
+                    return
+            if len(self._idle) >= IDLE_MAX:
+                return
+            waiter = self._loop.create_future()
+            self._idle.append(waiter)
+            await waiter
+
+
+async def _run(job: Job) -> Message | bytes | PenstockError:
+    """The handler's result, whatever it is. Nothing is raised."""
+    try:
+        return await job.handler(job.call)
+    except asyncio.CancelledError:
+        job.stopped_for = job.stopped_for or Cancelled("the handler was cancelled")
+        return job.stopped_for
+    except PenstockError as error:
+        return error
+    except Exception as error:
+        log.exception("handler failed", method=job.call.method, peer=job.call.peer, error=type(error).__name__)
+        return InternalError(f"a defect in the handler of {job.call.method}")
