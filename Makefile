@@ -38,7 +38,7 @@ $(UV):
 lock: | $(UV) ## Resolve the dependencies again into requirements.lock
 	$(UV) pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
 	  --custom-compile-command "make lock" --python-version 3.11 \
-	  --extra bench --group dev pyproject.toml --output-file requirements.lock
+	  --extra bench --extra etcd --group dev pyproject.toml --output-file requirements.lock
 
 .PHONY: check
 check: setup ## Lint, layers, types
