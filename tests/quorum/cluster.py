@@ -211,7 +211,9 @@ class Host:
 
     def sync(self, count: int | None = None) -> None:
         """Let the disk finish its oldest writes: all, or so many."""
-        for _ in range(len(self.disk.pending) if count is None else count):
+        left = len(self.disk.pending) if count is None else count
+        while left and self.disk.pending:
+            left -= 1
             event = self.disk.do(self.disk.pending.popleft())
             if event is not None:
                 self.step(event)
@@ -263,6 +265,7 @@ class Host:
                     del self.disk.records[: lsn - self.disk.first]
                     self.disk.first = lsn
             case Stop(reason):
+                cluster.judge.stopped(reason)
                 self.crash()
                 self.stopped = reason
             case Answers() | Reply() | Serve():
@@ -396,6 +399,7 @@ class Cluster:
         operator_class: type[Operator] = Operator,
         config: NodeConfig = CONFIG,
         ensemble: str = "",
+        wiped_as: str = "i2",
     ) -> None:
         self.now = Instant(0)
         self.node_class = node_class
@@ -411,6 +415,7 @@ class Cluster:
         self.ids: dict[int, EntryId] = {}
         self.operators: dict[NodeId, OperatorHost] = {}
         self.ensemble = members(ensemble or names)
+        self.wiped_as = wiped_as  # the incarnation of a node which lost its disk
         self.keyspace = KeySpace(Metadata(self.ensemble))
         self.hosts = {NodeId(name): Host(self, member(name), is_formatted=name in names) for name in names + spares}
         self._next_request = 0
@@ -571,8 +576,8 @@ class Cluster:
                 self[name].crash()
             self[name].boot()
 
-    def wipe(self, name: str, incarnation: str) -> None:
+    def wipe(self, name: str) -> None:
         """The node comes back with an empty disk, as another member."""
         self[name].crash()
-        self.hosts[NodeId(name)] = Host(self, member(name, incarnation), is_formatted=False)
+        self.hosts[NodeId(name)] = Host(self, member(name, self.wiped_as), is_formatted=False)
         self[name].boot()

@@ -51,6 +51,9 @@ class Judge:
         twin = node.copy()
         assert twin.fingerprint() == node.fingerprint()
 
+    def stopped(self, reason: str) -> None:
+        assert "truncate" not in reason, f"I5: {reason}"
+
     # state
 
     def _see_log(self, host: "Host") -> None:
@@ -73,10 +76,11 @@ class Judge:
         log, cursors = host.up.log, leader.replication.cursors
         assert log.epoch_at(Offset(upto)) == host.up.epoch, "I4: only the current epoch commits directly"
         voters = [each for each in leader.ensemble if each != cursors.removed]
-        hosts = [host.cluster.hosts[each.node] for each in voters]
-        holding = [each for each in hosts if each.disk.id_at(upto) == log.id_at(Offset(upto))]
+        disks = [(each, host.cluster.hosts[each.node].disk) for each in voters]
+        is_gone = {each: disk.state.member != each for each, disk in disks}  # it lost its disk since: trust its word
+        holding = [each for each, disk in disks if is_gone[each] or disk.id_at(upto) == log.id_at(Offset(upto))]
         assert len(holding) * 2 > len(leader.ensemble), (
-            f"I4: {upto} is durable on {[each.name for each in holding]} only"
+            f"I4: {upto} is durable on {[str(each) for each in holding]} only"
         )
 
     def _see_commit(self, host: "Host") -> None:
@@ -85,14 +89,19 @@ class Judge:
         assert commit >= self.commits[host.name], "I5: commit fell"
         self.commits[host.name] = commit
         log = node.log
-        for offset in range(max(log.first, log._tail_first), commit + 1):
-            entry = log._tail[offset - log._tail_first]
+        for offset in range(log.first, commit + 1):
+            entry = self._entry_at(host, offset)
             if offset <= len(self.committed):
                 assert self.committed[offset - 1] == entry, f"I5: {host.name} has something else at {offset}"
             else:
                 assert offset == len(self.committed) + 1
                 self.committed.append(entry)
         assert commit <= len(self.committed)
+
+    def _entry_at(self, host: "Host", offset: int) -> Entry:
+        log, disk = host.up.log, host.disk
+        is_in_tail = log.is_in_tail(Offset(offset))
+        return log._tail[offset - log._tail_first] if is_in_tail else disk.records[offset - disk.first]
 
     def is_doomed(self, offset: int) -> bool:
         """By a committed ROLLBACK."""

@@ -131,7 +131,7 @@ class FollowCursors:
 
     def copy(self) -> "FollowCursors":
         """Equal cursors which share nothing that changes."""
-        twin = FollowCursors(self.epoch, self.leader, self.ensemble)
+        twin = type(self)(self.epoch, self.leader, self.ensemble)
         twin.removed, twin.durable = self.removed, self.durable
         twin._cursors = {member: msgspec.structs.replace(cursor) for member, cursor in self._cursors.items()}
         return twin

@@ -42,6 +42,7 @@ class Follower:
         self.is_behind = False
         self.receiving: SnapshotMeta | None = None
         self.received = 0  # bytes of it
+        self.is_received = False  # all of it
         self.owes_head: EntryId | None = None  # the snapshot in place, of which the leader must hear
 
     # entries
@@ -132,11 +133,13 @@ class Follower:
             if not replica.is_formatted:
                 replica.is_formatted = True
                 replica.save()
-        elif request.position == 0 or (self.receiving == snapshot and request.position == self.received):
-            self.receiving, self.received = snapshot, request.position
+            return
+        if self.receiving != snapshot:
+            self.receiving, self.received, self.is_received = snapshot, 0, False
+        if request.position == self.received:
             replica.emit(WriteSnapshot(snapshot, request.position, request.data, request.is_last))
-        elif self.receiving == snapshot:
-            self._ask_on(snapshot)
+        else:
+            self._ask_on(snapshot)  # a part was lost, or we have restarted
 
     def _holds(self, snapshot: SnapshotMeta) -> bool:
         log = self.replica.log
@@ -150,16 +153,23 @@ class Follower:
 
     def on_snapshot_written(self, event: SnapshotWritten) -> None:
         """A part is stored: ask for the next, or put the whole in place."""
-        if self.receiving != event.snapshot or not self.replica.is_settled or self.replica.is_restoring:
-            return  # the leader asks again
+        if self.receiving != event.snapshot:
+            return
         self.received = event.position
-        if not event.is_last:
+        if event.is_last:
+            self.is_received = True
+        else:
             self._ask_on(event.snapshot)
-        elif not self._holds(event.snapshot):
-            self.receiving = None
-            self.owes_head = event.snapshot.head
-            self.replica.is_formatted = True
-            self.replica.install(event.snapshot)
+
+    def maybe_install(self) -> None:
+        """Put a received snapshot in place, once nothing is under way to the disk or to the state machine."""
+        replica, snapshot = self.replica, self.receiving
+        if self.is_received and snapshot is not None and replica.is_settled and not replica.is_restoring:
+            self.receiving, self.is_received = None, False
+            self.owes_head = snapshot.head
+            if not self._holds(snapshot):
+                replica.is_formatted = True
+                replica.install(snapshot)
 
     # for those who look from outside
 
@@ -174,7 +184,7 @@ class Follower:
         """All that decides what the follower will do, as a hashable value."""
         return (
             self.epoch, self.leader, self.round, self.stream, self.owes_answer, self.is_behind,
-            self.receiving, self.received, self.owes_head,
+            self.receiving, self.received, self.is_received, self.owes_head,
         )  # fmt: skip
 
     def check(self) -> None:

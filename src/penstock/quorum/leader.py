@@ -249,7 +249,13 @@ class Leader:
         """P11: is this epoch's barrier durable on a majority of the final ensemble, the learner included?"""
         assert self.change is not None
         final = final_ensemble(self.ensemble, self.change)
-        return self.replication.cursors.held_by_at_least(majority(len(final)), final) >= self.barrier
+        has_barrier = self.replication.cursors.held_by_at_least(majority(len(final)), final) >= self.barrier
+        return has_barrier and self._learner_follows(self.change)
+
+    def _learner_follows(self, change: Change) -> bool:
+        """Has the new node installed its snapshot? Without data it could not answer the fence of an election."""
+        link = self.replication.links.get(change.new) if change.new is not None else None
+        return change.new is None or (link is not None and link.cursor.is_attached)
 
     def _report_prepared(self) -> None:
         if self.asked_by is not None and self.is_prepared():

@@ -151,10 +151,10 @@ class Log:
             self.confirmed = Offset(max(self.confirmed, confirms.popleft()[1]))
 
     def _shorten_tail(self) -> None:
-        """Forget the oldest payloads, many at once: amortised, this costs nothing."""
+        """Forget the oldest payloads, many at once: amortised, this costs nothing. What is not durable stays."""
         keep = len(self._tail)
         kept_bytes = 0
-        while keep and kept_bytes <= self.tail_bytes_max:
+        while keep and (kept_bytes <= self.tail_bytes_max or self._tail_first + keep > self.durable + 1):
             keep -= 1
             kept_bytes += size_of(self._tail[keep])
         del self._tail[:keep]

@@ -165,6 +165,7 @@ class Node:
         if self.leader is not None:
             self.leader.settle(now)
         elif self.follower is not None:
+            self.follower.maybe_install()
             self.follower.answer()
         if self.fenced_by:
             self._answer_fences()

@@ -53,9 +53,11 @@ class Link(msgspec.Struct, eq=False):
 class Replication:
     """The followers of one leadership."""
 
+    cursors_class = FollowCursors
+
     def __init__(self, replica: Replica, ensemble: Ensemble) -> None:
         self.replica = replica
-        self.cursors = FollowCursors(replica.epoch, replica.member, ensemble)
+        self.cursors = self.cursors_class(replica.epoch, replica.member, ensemble)
         self.links: dict[Member, Link] = {}
         self.round = 0  # the newest read round
         self._last_batch: tuple[Offset, Offset, tuple[Entry, ...], int] | None = None
