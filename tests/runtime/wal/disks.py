@@ -1,6 +1,7 @@
 """Disks for tests. They wrap the real one, at the boundary of the system call: the WAL above them is the real one too.
 
 - `UnsyncedDisk`: the local disk without waiting for the platter, for tests in which no power is cut.
+- `GatedDisk`: lets an fdatasync wait until the test opens the gate.
 - `FaultyDisk`: fails the Nth call, once or from then on, before or after it took effect, or half way.
 - `PowerCutDisk`: knows what a power cut may leave of everything that was not synced.
 """
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from random import Random
+from threading import Event
 from typing import Any, TypeVar, cast
 
 from penstock.runtime.wal.disk import Disk, LocalDisk
@@ -26,6 +28,24 @@ class UnsyncedDisk(LocalDisk):
 
     def fsync_folder(self, folder: Path) -> None:
         pass
+
+
+class GatedDisk(UnsyncedDisk):
+    """While the gate is shut, an fdatasync waits; `arrived` is set when one does."""
+
+    def __init__(self) -> None:
+        self.gate = Event()
+        self.gate.set()
+        self.arrived = Event()
+
+    def shut(self) -> None:
+        self.gate.clear()
+        self.arrived.clear()
+
+    def fdatasync(self, fd: int) -> None:
+        if not self.gate.is_set():
+            self.arrived.set()
+            assert self.gate.wait(timeout=60)
 
 
 class How(Enum):

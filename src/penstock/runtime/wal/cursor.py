@@ -18,6 +18,7 @@ from penstock.runtime.wal.segment import Segment
 __all__ = ["Batch", "Cursor", "Damage", "find_head", "is_blank"]
 
 READ_BYTES: Final = 1024 * 1024
+_ZEROS: Final = bytes(READ_BYTES)
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
@@ -154,9 +155,8 @@ def find_head(disk: Disk, fd: int, segment: Segment, *, at: int, lsn: int) -> tu
 
 def is_blank(disk: Disk, fd: int, at: int) -> bool:
     """Whether there is nothing but zeros from here to the end of the file."""
-    zeros = bytes(READ_BYTES)
     while window := read_fully(disk, fd, READ_BYTES, at):
-        if window != zeros[: len(window)]:
+        if window != _ZEROS[: len(window)]:
             return False
         at += len(window)
     return True

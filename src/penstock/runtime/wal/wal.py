@@ -167,7 +167,7 @@ class Wal:
         def on_done(error: PenstockError | None) -> None:
             if error is None:
                 self._durable_lsn = self._cuts.popleft()
-            on_durable(lsn, error)
+            _tell(on_durable, lsn, error)
 
         self._put(Job(f"truncating to lsn {lsn}", partial(self._segments.truncate, lsn), on_done))
 
@@ -181,7 +181,7 @@ class Wal:
         if lsn > self._last_lsn + 1:
             raise InvalidArgument(f"cannot trim to lsn {lsn}: the log ends at {self._last_lsn}")
         self._trimmed_to = max(self._trimmed_to, lsn)
-        job = Job(f"trimming to lsn {lsn}", partial(self._segments.trim, lsn), partial(on_durable, lsn))
+        job = Job(f"trimming to lsn {lsn}", partial(self._segments.trim, lsn), partial(_tell, on_durable, lsn))
         self._put(job)
 
     async def save_state(self, file: StateFile, state: bytes) -> None:
@@ -191,7 +191,7 @@ class Wal:
     def submit_state(self, file: StateFile, state: bytes, on_durable: OnDurable) -> None:
         """As `save_state`, and be told on the loop."""
         self._check_open()
-        job = Job(f"saving {file.path}", partial(file.save, state), partial(on_durable, self.last_lsn))
+        job = Job(f"saving {file.path}", partial(file.save, state), partial(_tell, on_durable, self.last_lsn))
         self._put(job)
 
     async def read(self, first_lsn: Lsn, *, bytes_max: int = READ_BYTES, include_unsynced: bool = False) -> Records:
@@ -366,10 +366,19 @@ class _Told:
         return False
 
     def set_result(self, lsn: Lsn) -> None:
-        self._on_durable(lsn, None)
+        _tell(self._on_durable, lsn, None)
 
     def set_exception(self, error: PenstockError) -> None:
-        self._on_durable(self.lsn, error)
+        _tell(self._on_durable, self.lsn, error)
+
+
+def _tell(on_durable: OnDurable, lsn: Lsn, error: PenstockError | None) -> None:
+    """Whoever raises when told harms nobody else: those behind them are told all the same."""
+    try:
+        on_durable(lsn, error)
+    except Exception as raised:
+        context = {"message": f"told about lsn {lsn} of a WAL, and raised", "exception": raised}
+        asyncio.get_running_loop().call_exception_handler(context)
 
 
 def _settle(future: asyncio.Future[Lsn], lsn: Lsn, error: PenstockError | None) -> None:
