@@ -32,7 +32,7 @@ def _one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_list_shows_questions(penstock: Penstock) -> None:
     listed = msgspec.json.decode(penstock("bench", "list", "--output", "json").stdout)
     assert {"bench": "pond", "question": "How deep is a pond, next to a puddle?"} in listed
-    assert "puddle   How wet is a puddle, next to a puddle?" in penstock("bench", "list").stdout
+    assert "puddle How wet is a puddle, next to a puddle?" in " ".join(penstock("bench", "list").stdout.split())
 
 
 def test_without_a_name_they_are_listed(penstock: Penstock) -> None:
