@@ -117,6 +117,10 @@ _GUIDE: Final = {
         "sides disagree about TLS.",
         "Check the address, and that the server runs; then try again.",
     ),
+    "not-leader": Guide(
+        "The request went to a node which follows, or waits for an election: only the leader of a shard takes it.",
+        "Our client asks the leader by itself; if no node leads for long, see: penstock quorum status",
+    ),
     "overloaded": Guide(
         "A bounded queue is full: more is asked for than can be done right now.",
         "Slow down and try again after a pause; if it stays, add capacity.",

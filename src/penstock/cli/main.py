@@ -23,6 +23,10 @@ __all__ = ["NOUNS", "command_tree", "main", "run"]
 
 # noun → where it is, and its line in `penstock --help`
 NOUNS: Final = {
+    "cluster": ("penstock.cli.cluster:app", "A real multi-process cluster on this machine, for trying and for drills."),
+    "quorum": ("penstock.cli.quorum:app", "The quorum log: its shards, their leaders and their ensembles."),
+    "node": ("penstock.cli.node:app", "Run one node of the quorum log."),
+    "operator": ("penstock.cli.operator:app", "Run one operator of the quorum log."),
     "bench": ("penstock.cli.bench:app", "Measure Penstock next to its peers."),
     "config": ("penstock.cli.config:app", "The configuration: what is in force, what is allowed, what is wrong."),
     "errors": ("penstock.cli.errors:app", "What an error code means, and what to do next."),

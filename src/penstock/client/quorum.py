@@ -12,6 +12,7 @@ It finds the leader, follows it through elections, and sends again what is safe 
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Sequence
+from random import Random
 from types import TracebackType
 from typing import Any, Final, Literal
 
@@ -43,6 +44,7 @@ from penstock.quorum.api import (
 from penstock.quorum.effects import ALL, APPLIED, MAJORITY
 from penstock.quorum.entry import ClientId, Txn
 from penstock.quorum.resolve import Resolution
+from penstock.runtime.wire.backoff import Backoff
 from penstock.runtime.wire.client import Channel
 from penstock.runtime.wire.limits import Limits
 from penstock.runtime.wire.tls import Tls
@@ -198,6 +200,11 @@ class QuorumLog:
                 address += 1  # another node has the same log
                 await asyncio.sleep(RETRY_S)
 
+    async def take_snapshot(self) -> None:
+        """Have the first node write its state down now, and trim its log."""
+        body = _encode({"shard": self.shard})
+        await self._channel(self._addresses[0]).call("quorum.snapshot", body)
+
     async def status(self, *, timeout: float = 2.0) -> dict[str, list[tuple[ShardStatus, str]] | PenstockError]:
         """What every node says of its replicas, by address; with the reason in words why appends wait, if they do."""
 
@@ -220,7 +227,10 @@ class QuorumLog:
 
     def _channel(self, address: str) -> Channel:
         if address not in self._channels:
-            self._channels[address] = Channel(address, token=self._token, tls=self._tls, limits=self._limits)
+            backoff = Backoff(Random(), base_ms=20.0, pause_ms_max=300.0)
+            self._channels[address] = Channel(
+                address, token=self._token, tls=self._tls, limits=self._limits, backoff=backoff
+            )
         return self._channels[address]
 
     async def _call_leader(self, method: str, body: bytes, timeout: float) -> bytes:

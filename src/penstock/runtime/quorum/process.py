@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from random import Random
 
 import msgspec
 import structlog
@@ -17,6 +18,7 @@ from penstock.runtime.quorum.operator_service import OperatorService
 from penstock.runtime.quorum.peers import Channels
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.wal import WalOptions
+from penstock.runtime.wire.backoff import Backoff
 from penstock.runtime.wire.client import Channel
 from penstock.runtime.wire.limits import Limits
 from penstock.runtime.wire.server import Server
@@ -49,7 +51,11 @@ class Wiring(msgspec.Struct, frozen=True):
     limits: Limits = PEER_LIMITS
 
     def channel(self, address: str) -> Channel:
-        return Channel(address, token=self.token, tls=self.client_tls, limits=self.limits, deadline_s=5.0)
+        # A node which was restarted should be followed at once: its links are few, so frequent dialling costs nothing.
+        backoff = Backoff(Random(), base_ms=20.0, pause_ms_max=300.0)
+        return Channel(
+            address, token=self.token, tls=self.client_tls, limits=self.limits, backoff=backoff, deadline_s=5.0
+        )
 
 
 @asynccontextmanager

@@ -1,0 +1,62 @@
+"""Whom a command talks to: addresses by flag, by configuration, or those of the local cluster."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+from cyclopts import Parameter
+
+from penstock.base.errors import NotFound
+from penstock.cli.session import Session
+from penstock.cli.wiring import parse_address, wiring_of
+from penstock.client.operator import Operators
+from penstock.client.quorum import QuorumLog
+from penstock.runtime.cluster.local import LocalCluster, Role
+
+__all__ = ["CLUSTER_FOLDER", "AtFolder", "AtNodes", "AtOperators", "Shard", "operators_of", "quorum_log_of"]
+
+CLUSTER_FOLDER: Final = Path("penstock-cluster")
+
+AtFolder = Annotated[
+    Path, Parameter(name="--cluster", help="The local cluster's folder.", metavar="FOLDER", show_default=True)
+]
+AtNodes = Annotated[
+    tuple[str, ...],
+    Parameter(name="--node-address", help="A node to ask. Default: the local cluster's.", metavar="HOST:PORT"),
+]
+AtOperators = Annotated[
+    tuple[str, ...],
+    Parameter(name="--operator", help="An operator to ask. Default: the local cluster's.", metavar="HOST:PORT"),
+]
+Shard = Annotated[str, Parameter(help="The shard.", metavar="NAME")]
+
+
+def _addresses(given: tuple[str, ...], folder: Path, role: Role, flag: str) -> list[str]:
+    if given:
+        return [str(parse_address(address, flag)) for address in given]
+    try:
+        return LocalCluster.load(folder).addresses(role)
+    except NotFound:
+        raise NotFound(
+            f"there is no cluster in {folder}, and no {flag} was given",
+            next_step=f"penstock cluster up, or say where with {flag} HOST:PORT",
+        ) from None
+
+
+@asynccontextmanager
+async def quorum_log_of(session: Session, shard: str, nodes: tuple[str, ...], folder: Path) -> AsyncIterator[QuorumLog]:
+    session.start_logs(quiet=True)
+    wiring = wiring_of(session)
+    addresses = _addresses(nodes, folder, "node", "--node-address")
+    async with QuorumLog(addresses, shard, token=wiring.token, tls=wiring.client_tls) as log:
+        yield log
+
+
+@asynccontextmanager
+async def operators_of(session: Session, given: tuple[str, ...], folder: Path) -> AsyncIterator[Operators]:
+    session.start_logs(quiet=True)
+    wiring = wiring_of(session)
+    addresses = _addresses(given, folder, "operator", "--operator")
+    async with Operators(addresses, token=wiring.token, tls=wiring.client_tls) as operators:
+        yield operators

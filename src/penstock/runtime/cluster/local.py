@@ -1,0 +1,210 @@
+"""A local cluster: real operator and node processes on one machine, each with its own folder, port and log file.
+
+    <folder>/cluster.json    what runs where; written before anything starts, so that a restart finds the same ports
+    <folder>/<name>/         a process's data
+    <folder>/<name>.log      what it says
+
+Processes are started by whoever holds the `LocalCluster`, and end with it unless it is told to leave them.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from penstock.base.errors import InvalidArgument, NotFound
+
+__all__ = ["ClusterPlan", "LocalCluster", "ProcessPlan", "Role"]
+
+Role = Literal["node", "operator"]
+PLAN: Final = "cluster.json"
+STOP_S: Final = 10.0
+
+
+class ProcessPlan(msgspec.Struct, frozen=True):
+    """One process: its role, where it listens."""
+
+    name: str
+    role: Role
+    port: int
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+
+class ClusterPlan(msgspec.Struct):
+    """All of them, and the process ids of those that run."""
+
+    processes: list[ProcessPlan]
+    shard: str
+    machine: str = "map"
+    snapshot_entries: int = 100_000
+    failure_ms: int = 500
+    pids: dict[str, int] = {}
+
+
+class LocalCluster:
+    """A cluster in a folder. All calls block briefly; none waits for the cluster to be healthy."""
+
+    def __init__(self, folder: Path, plan: ClusterPlan) -> None:
+        self.folder = folder
+        self.plan = plan
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path,
+        *,
+        nodes: int,
+        spares: int = 0,
+        operators: int = 1,
+        shard: str = "main",
+        machine: str = "map",
+        snapshot_entries: int = 100_000,
+        failure_ms: int = 500,
+    ) -> "LocalCluster":
+        """A new plan, or the one the folder has already."""
+        if (folder / PLAN).exists():
+            return cls.load(folder)
+        if nodes < 1 or operators < 1 or nodes + spares + operators > 64:
+            raise InvalidArgument("a local cluster has 1 to 63 nodes and at least 1 operator")
+        names: list[tuple[str, Role]] = [(f"op{n}", "operator") for n in range(1, operators + 1)]
+        names += [(f"n{n}", "node") for n in range(1, nodes + spares + 1)]
+        processes = [
+            ProcessPlan(name, role, port) for (name, role), port in zip(names, _free_ports(len(names)), strict=True)
+        ]
+        folder.mkdir(parents=True, exist_ok=True)
+        cluster = cls(folder, ClusterPlan(processes, shard, machine, snapshot_entries, failure_ms))
+        cluster._save()
+        return cluster
+
+    @classmethod
+    def load(cls, folder: Path) -> "LocalCluster":
+        try:
+            data = (folder / PLAN).read_bytes()
+        except FileNotFoundError:
+            raise NotFound(f"there is no cluster in {folder}", next_step="penstock cluster up --nodes 3") from None
+        return cls(folder, msgspec.json.decode(data, type=ClusterPlan))
+
+    # Who and where
+
+    def process(self, name: str) -> ProcessPlan:
+        for each in self.plan.processes:
+            if each.name == name:
+                return each
+        known = ", ".join(each.name for each in self.plan.processes)
+        raise NotFound(f"no process is called {name}; there are: {known}")
+
+    def names(self, role: Role) -> list[str]:
+        return [each.name for each in self.plan.processes if each.role == role]
+
+    def addresses(self, role: Role) -> list[str]:
+        return [each.address for each in self.plan.processes if each.role == role]
+
+    def is_running(self, name: str) -> bool:
+        running = self._running.get(name)
+        if running is not None:
+            return running.poll() is None
+        pid = self.plan.pids.get(name)
+        return pid is not None and _is_ours(pid)
+
+    # Life and death
+
+    def start(self, name: str) -> None:
+        """Start a process, unless it runs."""
+        if self.is_running(name):
+            return
+        plan = self.process(name)
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                self._command(plan),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for whoever runs the cluster, which then ends it in order
+                env={**os.environ, "PENSTOCK_LOG_FORMAT": "json"},
+            )
+        self.plan.pids[name] = self._running[name].pid
+        self._save()
+
+    def start_all(self) -> None:
+        for each in self.plan.processes:
+            self.start(each.name)
+
+    def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal: SIGKILL ends it at once, SIGSTOP freezes it, SIGCONT lets it go on."""
+        if not self.is_running(name):
+            raise NotFound(f"{name} does not run", next_step="penstock cluster status")
+        os.kill(self.plan.pids[name], number)
+        if number == signal.SIGKILL and name in self._running:
+            self._running[name].wait()
+
+    def stop_all(self) -> None:
+        """SIGTERM to all, operators first; SIGKILL to whoever does not end in time."""
+        for each in self.plan.processes:
+            if self.is_running(each.name):
+                os.kill(self.plan.pids[each.name], signal.SIGCONT)
+                os.kill(self.plan.pids[each.name], signal.SIGTERM)
+        for name, running in self._running.items():
+            try:
+                running.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                running.kill()
+                running.wait()
+            self.plan.pids.pop(name, None)
+        self._save()
+
+    def exit_status(self, name: str) -> int | None:
+        """How a process of ours ended; None while it runs, or if somebody else started it."""
+        running = self._running.get(name)
+        return running.poll() if running is not None else None
+
+    def log_tail(self, name: str, lines: int = 20) -> str:
+        path = self.folder / f"{name}.log"
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
+
+    def _command(self, plan: ProcessPlan) -> Sequence[str]:
+        common = ["--id", plan.name, "--listen", plan.address]
+        if plan.role == "node":
+            settings = ["--machine", self.plan.machine, "--snapshot-entries", str(self.plan.snapshot_entries)]
+            where = ["--folder", str(self.folder / plan.name)]
+        else:
+            settings = ["--failure-ms", str(self.plan.failure_ms)]
+            where = ["--keyspace", str(self.folder / "keyspace")]
+            for each in self.plan.processes:
+                if each.role == "node":
+                    where += ["--node", f"{each.name}={each.address}"]
+        return [sys.executable, "-m", "penstock", plan.role, *common, *where, *settings]
+
+    def _save(self) -> None:
+        temporary = self.folder / f"{PLAN}.new"
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(self.plan), indent=2))
+        temporary.rename(self.folder / PLAN)
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports nobody listens on right now. Held together while choosing, so that all of them differ."""
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for each in held:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in held]
+    finally:
+        for each in held:
+            each.close()
+
+
+def _is_ours(pid: int) -> bool:
+    """Is this a Penstock process? A number from an old file may belong to anybody by now."""
+    try:
+        return b"penstock" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
