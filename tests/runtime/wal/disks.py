@@ -73,9 +73,9 @@ class FaultyDisk:
     def has_failed(self) -> bool:
         return 0 < self.fail_at <= len(self.calls)
 
-    def die(self) -> None:
-        """From now on every call fails: the process is as good as dead."""
-        self.fail_at, self._once, self._how = len(self.calls) + 1, False, How.NOTHING
+    def die(self, in_calls: int = 1, how: How = How.NOTHING) -> None:
+        """From so many calls on every one fails: the process is as good as dead."""
+        self.fail_at, self._once, self._how = len(self.calls) + in_calls, False, how
 
     def _call(self, name: str, call: Callable[..., T], *args: Any) -> T:
         self.calls.append(name)
@@ -183,6 +183,11 @@ class PowerCutDisk(UnsyncedDisk):
         self._names: dict[Path, _File] = {}
         self._platter_names: dict[Path, _File] = {}
         self._pending_names: list[tuple[Path | None, Path, _File | None]] = []  # removed, set, to what
+
+    def adopt(self, folder: Path) -> None:
+        """What is in the folder is on the platter."""
+        for path in folder.iterdir():
+            self._names[path] = self._platter_names[path] = _File(bytearray(path.read_bytes()))
 
     def lock(self, path: Path) -> int:
         fd = super().lock(path)
