@@ -24,9 +24,9 @@ app = noun(
     "cluster",
     "A real multi-process cluster on this machine, for trying and for drills.",
     try_this=(
-        "penstock cluster up --nodes 3           runs until Ctrl-C; what dies is started again",
+        "penstock cluster up --nodes 3     until Ctrl-C; what dies is started again",
         "penstock cluster status",
-        "penstock cluster kill leader            a drill: watch the status while it heals",
+        "penstock cluster kill leader      a drill: watch the status while it heals",
     ),
 )
 

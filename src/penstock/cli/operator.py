@@ -20,7 +20,7 @@ app = noun(
     "operator",
     "Run one operator of the quorum log: it elects leaders and changes ensembles. Several are safe.",
     try_this=(
-        "penstock operator --id op1 --keyspace data/keyspace --listen 127.0.0.1:7100 --node n1=127.0.0.1:7101",
+        "penstock operator --listen 127.0.0.1:7100 --node n1=127.0.0.1:7101",
         "penstock cluster up --nodes 3        a whole cluster on this machine",
     ),
 )
