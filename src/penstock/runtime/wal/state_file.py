@@ -48,8 +48,7 @@ class StateFile:
 
     def save(self, state: bytes) -> None:
         """Replace the state, and return when that is durable. If this fails, the old state or the new one is there."""
-        if len(state) > STATE_BYTES_MAX:
-            raise LimitExceeded(f"a state of {len(state)} bytes is above the limit of {STATE_BYTES_MAX}")
+        self.check_size(state)
         temporary = self.path.with_name(self.path.name + TEMPORARY)
         written = Written.NO
         try:
@@ -65,6 +64,10 @@ class StateFile:
             self._disk.fsync_folder(self.path.parent)
         except OSError as error:
             raise storage_error(error, f"saving {self.path}", written=written) from error
+
+    def check_size(self, state: bytes) -> None:
+        if len(state) > STATE_BYTES_MAX:
+            raise LimitExceeded(f"a state of {len(state)} bytes is above the limit of {STATE_BYTES_MAX}")
 
     def _decode(self, data: bytes) -> bytes:
         if len(data) < _HEADER.size + 4 or not has_crc(data):

@@ -15,12 +15,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final, cast
+from typing import Final
 
 from penstock.base.errors import (
     AlreadyClosed,
     InvalidArgument,
-    LimitExceeded,
     Overloaded,
     PenstockError,
     ShuttingDown,
@@ -28,7 +27,7 @@ from penstock.base.errors import (
     Written,
 )
 from penstock.base.ids import Lsn
-from penstock.runtime.wal.batch import INDEX_BYTES
+from penstock.runtime.wal.append_queue import AppendQueue, Bytes
 from penstock.runtime.wal.cursor import READ_BYTES
 from penstock.runtime.wal.disk import Disk, LocalDisk
 from penstock.runtime.wal.options import WalOptions
@@ -37,11 +36,10 @@ from penstock.runtime.wal.records import Records
 from penstock.runtime.wal.recovery import Recovery
 from penstock.runtime.wal.segments import Segments
 from penstock.runtime.wal.state_file import StateFile
-from penstock.runtime.wal.writer import Done, Group, Job, Poison, Waiter, Writer
+from penstock.runtime.wal.writer import Done, Job, Poison, Writer
 
 __all__ = ["OnDurable", "Wal"]
 
-Bytes = bytes | bytearray | memoryview
 OnDurable = Callable[[Lsn, PenstockError | None], None]  # told on the loop: durable up to this Lsn, or why not
 
 
@@ -50,18 +48,12 @@ class Wal:
 
     def __init__(self, disk: Disk, folder: Path, options: WalOptions, segments: Segments, recovery: Recovery) -> None:
         self.recovery: Final = recovery  # what was found at the opening
-        self._options = options
         self._loop = asyncio.get_running_loop()
         self._segments = segments
-        self._last_lsn = recovery.last_lsn
         self._durable_lsn = recovery.last_lsn
         self._cuts: deque[Lsn] = deque()  # where truncations go which are not done yet
         self._trimmed_to = 0  # the highest Lsn of a trim
-        self._group: Group | None = None  # of this turn of the loop
-        self._queue_bytes_max = options.queue_bytes_max
-        self._queued_bytes = 0
-        self._waiting: deque[tuple[list[bytes], int, asyncio.Future[Lsn]]] = deque()  # for room in the queue
-        self._poison: Poison | None = None
+        self._is_poisoned = False
         self._is_closed = False
         self._reader = Reader(disk, segments)
         self._writer = Writer(
@@ -71,6 +63,7 @@ class Wal:
             batch_bytes_max=options.batch_bytes_max,
             mark_after_s=options.mark_after_s,
         )
+        self._queue = AppendQueue(options, recovery.last_lsn, self._writer.put)
 
     @classmethod
     async def open(cls, folder: Path, options: WalOptions | None = None, *, disk: Disk | None = None) -> "Wal":
@@ -108,7 +101,7 @@ class Wal:
     @property
     def last_lsn(self) -> Lsn:
         """The last record appended, durable or not."""
-        return self._last_lsn
+        return self._queue.last_lsn
 
     @property
     def durable_lsn(self) -> Lsn:
@@ -118,19 +111,16 @@ class Wal:
     @property
     def queued_bytes(self) -> int:
         """Appended and not yet durable, with a little for every record."""
-        return self._queued_bytes
+        return self._queue.queued_bytes
 
     def append(self, records: Sequence[Bytes]) -> "asyncio.Future[Lsn]":
         """Append records; the Lsn of the last one comes when all are durable. Waits while the queue is full.
 
         The order of the calls is the order of the records. An append whose wait is cancelled may still take place.
         """
-        records, size = self._checked(records)
         future: asyncio.Future[Lsn] = self._loop.create_future()
-        if self._waiting or self._queued_bytes + size > self._queue_bytes_max:
-            self._waiting.append((list(records), size, future))
-        else:
-            self._enqueue(records, size, future)
+        if self._queue.put(records, future) is None:
+            self._queue.wait(records, future)
         return future
 
     def submit(self, records: Sequence[Bytes], on_durable: OnDurable) -> Lsn:
@@ -138,14 +128,13 @@ class Wal:
 
         Raises `Overloaded` if the queue is full. Those submitted first are told first.
         """
-        records, size = self._checked(records)
-        if self._waiting or self._queued_bytes + size > self._queue_bytes_max:
-            raise Overloaded(
-                f"{self._queued_bytes} bytes wait to become durable", next_step="append again when some are"
-            )
         told = _Told(on_durable)
-        told.lsn = self._enqueue(records, size, told)
-        return told.lsn
+        lsn = self._queue.put(records, told)
+        if lsn is None:
+            waiting = f"{self.queued_bytes} bytes wait to become durable"
+            raise Overloaded(waiting, next_step="submit again when some are")
+        told.lsn = lsn
+        return lsn
 
     async def truncate(self, lsn: Lsn) -> None:
         """Drop every record behind `lsn`, and return when that is durable. A crash leaves all of them, or none.
@@ -156,11 +145,11 @@ class Wal:
 
     def submit_truncate(self, lsn: Lsn, on_durable: OnDurable) -> None:
         """As `truncate`, in the order of the calls, and be told on the loop."""
-        self._check_open()
+        self._queue.check_open()
         first_lsn = max(self.first_lsn, self._trimmed_to)
-        if not first_lsn - 1 <= lsn <= self._last_lsn:
-            raise InvalidArgument(f"cannot truncate to lsn {lsn}: the log holds {first_lsn} to {self._last_lsn}")
-        self._last_lsn = lsn
+        if not first_lsn - 1 <= lsn <= self.last_lsn:
+            raise InvalidArgument(f"cannot truncate to lsn {lsn}: the log holds {first_lsn} to {self.last_lsn}")
+        self._queue.last_lsn = lsn
         self._cuts.append(lsn)
         self._reader.on_cut(lsn)
 
@@ -177,9 +166,9 @@ class Wal:
 
     def submit_trim(self, lsn: Lsn, on_durable: OnDurable) -> None:
         """As `trim`, in the order of the calls, and be told on the loop."""
-        self._check_open()
-        if lsn > self._last_lsn + 1:
-            raise InvalidArgument(f"cannot trim to lsn {lsn}: the log ends at {self._last_lsn}")
+        self._queue.check_open()
+        if lsn > self.last_lsn + 1:
+            raise InvalidArgument(f"cannot trim to lsn {lsn}: the log ends at {self.last_lsn}")
         self._trimmed_to = max(self._trimmed_to, lsn)
         job = Job(f"trimming to lsn {lsn}", partial(self._segments.trim, lsn), partial(_tell, on_durable, lsn))
         self._put(job)
@@ -190,7 +179,8 @@ class Wal:
 
     def submit_state(self, file: StateFile, state: bytes, on_durable: OnDurable) -> None:
         """As `save_state`, and be told on the loop."""
-        self._check_open()
+        self._queue.check_open()
+        file.check_size(state)
         job = Job(f"saving {file.path}", partial(file.save, state), partial(_tell, on_durable, self.last_lsn))
         self._put(job)
 
@@ -217,10 +207,11 @@ class Wal:
         if self._is_closed:
             return
         self._is_closed = True
-        is_poisoned = self._poison is not None
-        for _, _, future in self._waiting:
-            _fail(future, ShuttingDown("the WAL was closed while this append waited for room"))
-        self._waiting.clear()
+        is_poisoned = self._is_poisoned
+        self._queue.refuse(
+            lambda: AlreadyClosed("the WAL is closed"),
+            lambda: ShuttingDown("the WAL was closed while this append waited for room"),
+        )
         marked: asyncio.Future[Lsn] = self._loop.create_future()
         on_done = partial(_settle, marked, self.last_lsn)
         self._put(Job("marking the end of the log", self._segments.mark, on_done))
@@ -233,72 +224,17 @@ class Wal:
         finally:
             await self._loop.run_in_executor(None, self._writer.join)
 
-    def _checked(self, records: Sequence[Bytes]) -> tuple[Sequence[bytes], int]:
-        """The records as bytes, and what they take of the queue. On the way of every append, so it does little."""
-        if self._is_closed or self._poison is not None:
-            self._check_open()
-        size = INDEX_BYTES * len(records)
-        for record in records:
-            if type(record) is not bytes:
-                return self._checked([bytes(memoryview(record)) for record in records])
-            size += len(record)
-        if size > self._options.record_bytes_max or size == 0:
-            self._check_limits(records, size)
-        return cast("Sequence[bytes]", records), size
-
-    def _check_limits(self, records: Sequence[Bytes], size: int) -> None:
-        if not records:
-            raise InvalidArgument("there is nothing to append")
-        longest = max(map(len, records))
-        if longest > self._options.record_bytes_max:
-            raise LimitExceeded(
-                f"a record of {longest} bytes is above the limit of {self._options.record_bytes_max}",
-                next_step="split it, or raise record_bytes_max",
-            )
-        if size > self._queue_bytes_max:
-            raise LimitExceeded(
-                f"{len(records)} records of {size} bytes are above the limit of {self._queue_bytes_max}",
-                next_step="append fewer at a time",
-            )
-
-    def _check_open(self) -> None:
-        if self._poison is not None:
-            raise self._poison.error(Written.NO)
-        if self._is_closed:
-            raise AlreadyClosed("the WAL is closed")
-
     def _check_readable(self, first_lsn: Lsn) -> None:
-        if not 1 <= first_lsn <= self._last_lsn + 1:
-            raise InvalidArgument(f"cannot read from lsn {first_lsn}: the log ends at {self._last_lsn}")
+        if not 1 <= first_lsn <= self.last_lsn + 1:
+            raise InvalidArgument(f"cannot read from lsn {first_lsn}: the log ends at {self.last_lsn}")
 
     def _limit(self, include_unsynced: bool) -> Callable[[], Lsn]:
         if include_unsynced:
-            return lambda: Lsn(min(self._segments.written_lsn, *self._cuts, self._last_lsn))
+            return lambda: Lsn(min(self._segments.written_lsn, *self._cuts, self.last_lsn))
         return lambda: self.durable_lsn
 
-    def _enqueue(self, records: Sequence[bytes], size: int, waiter: Waiter) -> Lsn:
-        group = self._group
-        if group is None:
-            # Handed over behind everything that is ready to run now, so that all of it goes into one batch.
-            group = self._group = Group()
-            self._loop.call_soon(self._hand_over)
-        group.records += records
-        group.queued_bytes += size
-        self._queued_bytes += size
-        self._last_lsn = lsn = Lsn(self._last_lsn + len(records))
-        group.waiters.append(waiter)
-        group.lsns.append(lsn)
-        if group.queued_bytes >= self._options.batch_bytes_max:
-            self._hand_over()
-        return lsn
-
-    def _hand_over(self) -> None:
-        if self._group is not None:
-            self._writer.put(self._group)
-            self._group = None
-
     def _put(self, job: Job) -> None:
-        self._hand_over()
+        self._queue.flush()
         self._writer.put(job)
 
     async def _awaited(self, submit: Callable[[OnDurable], None]) -> None:
@@ -316,41 +252,30 @@ class Wal:
 
     def _on_done(self, done: Done) -> None:
         """The writer has come to the end of something."""
-        for group in done.groups:
-            self._queued_bytes -= group.queued_bytes
-            if done.poison is None:
-                self._durable_lsn = group.lsns[-1]
-                for waiter, lsn in zip(group.waiters, group.lsns, strict=True):
-                    if not waiter.done():
-                        waiter.set_result(lsn)
         if done.poison is not None:
             self._on_poison(done, done.poison)
-        elif done.job is not None:
+            return
+        for group in done.groups:
+            self._durable_lsn = group.lsns[-1]
+            for waiter, lsn in zip(group.waiters, group.lsns, strict=True):
+                if not waiter.done():
+                    waiter.set_result(lsn)
+            self._queue.release(group)
+        if done.job is not None:
             done.job.on_done(None)
-        if self._waiting:
-            self._admit()
 
     def _on_poison(self, done: Done, poison: Poison) -> None:
         """Tell everybody, each by an error of their own: each raises it somewhere else."""
-        self._poison = poison
+        self._is_poisoned = True
+        refusal = partial(poison.error, Written.NO)
+        self._queue.refuse(refusal, refusal)
         for group in done.groups:
             for waiter in group.waiters:
                 if not waiter.done():
                     waiter.set_exception(poison.error(done.written))
+            self._queue.release(group)
         if done.job is not None:
             done.job.on_done(poison.error(done.written))
-
-    def _admit(self) -> None:
-        """Let in those who wait for room, first come first served; or tell them that there will be none."""
-        while self._waiting:
-            copies, size, future = self._waiting[0]
-            if self._poison is not None:
-                _fail(future, self._poison.error(Written.NO))
-            elif self._queued_bytes + size > self._queue_bytes_max:
-                return
-            elif not future.done():
-                self._enqueue(copies, size, future)
-            self._waiting.popleft()
 
 
 class _Told:
@@ -387,11 +312,6 @@ def _settle(future: asyncio.Future[Lsn], lsn: Lsn, error: PenstockError | None) 
     if error is None:
         future.set_result(lsn)
     else:
-        future.set_exception(error)
-
-
-def _fail(future: asyncio.Future[Lsn], error: PenstockError) -> None:
-    if not future.done():
         future.set_exception(error)
 
 

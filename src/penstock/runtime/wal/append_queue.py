@@ -1,0 +1,138 @@
+"""The queue of appends: numbers records, gathers those of one turn of the loop into a group, and bounds what waits.
+
+It lives on the loop, and `put` is on the way of every append: it does little, and what can be done once per group or
+once per state is not done there. What always holds:
+
+- Records are numbered in the order in which they are put, and handed over in that order.
+- `queued_bytes ≤ queue_bytes_max`. Who finds no room may wait for it; then nobody else is let in before them.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from penstock.base.errors import InvalidArgument, LimitExceeded, PenstockError
+from penstock.base.ids import Lsn
+from penstock.runtime.wal.batch import INDEX_BYTES
+from penstock.runtime.wal.options import WalOptions
+from penstock.runtime.wal.writer import Group, Waiter
+
+__all__ = ["AppendQueue", "Bytes"]
+
+Bytes = bytes | bytearray | memoryview
+Refusal = Callable[[], PenstockError]  # a new error each time: each is raised somewhere else
+
+
+class AppendQueue:
+    """What was appended and is not yet durable."""
+
+    def __init__(self, options: WalOptions, last_lsn: Lsn, hand_over: Callable[[Group], None]) -> None:
+        self.last_lsn = last_lsn  # of the record put last
+        self._loop = asyncio.get_running_loop()
+        self._hand_over = hand_over
+        self._record_bytes_max = options.record_bytes_max
+        self._batch_bytes_max = options.batch_bytes_max
+        self._queue_bytes_max = options.queue_bytes_max
+        self._group = Group()  # of this turn of the loop
+        # Bytes are counted from the first record on, so that one sum and one comparison serve every purpose.
+        self._put_bytes = 0
+        self._released_bytes = 0
+        self._handed_over_bytes = 0
+        self._open_to_bytes = options.queue_bytes_max  # up to where there is room; -1 while nobody is let in
+        self._waiting: deque[tuple[Sequence[Bytes], asyncio.Future[Lsn]]] = deque()  # for room
+        self._refusal: Refusal | None = None
+
+    @property
+    def queued_bytes(self) -> int:
+        """Put and not yet released: payloads and index."""
+        return self._put_bytes - self._released_bytes
+
+    def put(self, records: Sequence[Bytes], waiter: Waiter) -> Lsn | None:
+        """Queue the records for a waiter; the Lsn of the last one. None if there is no room."""
+        size = INDEX_BYTES * len(records)
+        for record in records:
+            if type(record) is not bytes:
+                return self.put(_copies(records), waiter)
+            size += len(record)
+        if not 0 < size <= self._record_bytes_max:
+            self._check_limits(records, size)
+        put_bytes = self._put_bytes + size
+        if put_bytes > self._open_to_bytes:
+            self.check_open()
+            return None
+        self._put_bytes = put_bytes
+        lsn: Lsn = self.last_lsn + len(records)  # type: ignore[assignment] # Lsn(…) would cost a call
+        self.last_lsn = lsn
+        group = self._group
+        if not group.lsns:
+            # Handed over behind everything that is ready to run now, so that all of it goes into one batch.
+            self._loop.call_soon(self.flush)
+        group.lsns.append(lsn)
+        group.waiters.append(waiter)
+        group.records += records  # type: ignore[arg-type] # the loop above has seen that they are bytes
+        if put_bytes - self._handed_over_bytes >= self._batch_bytes_max:
+            self.flush()
+        return lsn
+
+    def wait(self, records: Sequence[Bytes], future: "asyncio.Future[Lsn]") -> None:
+        """Put the records as soon as there is room, behind all who wait already."""
+        self._waiting.append((_copies(records), future))
+        self._open_to_bytes = -1
+
+    def flush(self) -> None:
+        """Hand over what there is now."""
+        group = self._group
+        if group.lsns:
+            group.queued_bytes = self._put_bytes - self._handed_over_bytes
+            self._handed_over_bytes = self._put_bytes
+            self._group = Group()
+            self._hand_over(group)
+
+    def release(self, group: Group) -> None:
+        """A group has come to its end: there is room again."""
+        self._released_bytes += group.queued_bytes
+        if self._refusal is None:
+            self._admit()
+
+    def refuse(self, refusal: Refusal, to_those_who_wait: Refusal) -> None:
+        """From now on nothing is let in, nor are those who wait."""
+        self._refusal = self._refusal or refusal
+        self._open_to_bytes = -1
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_exception(to_those_who_wait())
+        self._waiting.clear()
+
+    def check_open(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal()
+
+    def _admit(self) -> None:
+        """Let in those who wait, first come first served, while there is room; then everybody."""
+        self._open_to_bytes = self._released_bytes + self._queue_bytes_max
+        while self._waiting:
+            records, future = self._waiting[0]
+            if not future.done() and self.put(records, future) is None:
+                self._open_to_bytes = -1
+                return
+            self._waiting.popleft()
+
+    def _check_limits(self, records: Sequence[Bytes], size: int) -> None:
+        if not records:
+            raise InvalidArgument("there is nothing to append")
+        longest = max(map(len, records))
+        if longest > self._record_bytes_max:
+            raise LimitExceeded(
+                f"a record of {longest} bytes is above the limit of {self._record_bytes_max}",
+                next_step="split it, or raise record_bytes_max",
+            )
+        if size > self._queue_bytes_max:
+            raise LimitExceeded(
+                f"{len(records)} records of {size} bytes are above the limit of {self._queue_bytes_max}",
+                next_step="append fewer at a time",
+            )
+
+
+def _copies(records: Sequence[Bytes]) -> list[Bytes]:
+    """The records as they are now, as bytes which nobody can change."""
+    return [record if type(record) is bytes else bytes(memoryview(record)) for record in records]
