@@ -418,6 +418,19 @@ class KeySpaceBehaviours:
             last = (await other.transact(then=[Put(f"{p}a", b"")])).revision
             assert [order_of(await shown_until(watch, last)) for watch in watches] == [[(last, f"{p}a")]] * 4
 
+    async def test_who_waits_for_a_batch_may_give_up_and_wait_again(self, keyspace: KeySpace, p: str) -> None:
+        start = Revision((await keyspace.status()).revision + 1)
+        async with keyspace.watch(p, start) as watch:
+            for n in range(5):
+                waiting = asyncio.ensure_future(anext(watch))
+                for _ in range(n):
+                    await asyncio.sleep(0)
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+            last = (await keyspace.transact(then=[Put(f"{p}a", b"")])).revision
+            assert order_of(await shown_until(watch, last)) == [(last, f"{p}a")]
+
     async def test_a_watch_goes_on_after_a_restart(self, harness: Harness, keyspace: KeySpace, p: str) -> None:
         first = (await keyspace.transact(then=[Put(f"{p}a", b"1")])).revision
         async with keyspace.watch(p, first) as watch:

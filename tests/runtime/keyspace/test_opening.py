@@ -1,10 +1,11 @@
 """KeySpaces by URL."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from penstock.base.errors import InvalidArgument
+from penstock.base.errors import ConfigError, InvalidArgument
 from penstock.keyspace.transaction import Put
 from penstock.runtime.keyspace import open_keyspace
 
@@ -27,8 +28,25 @@ async def test_a_folder(tmp_path: Path) -> None:
         "embedded:///a%00",
         "/a",
         "zk://a",
+        "etcd://",
+        "etcd://host",
+        "etcd://host:port",
+        "etcd://host:70000",
+        "etcd://host:2379/prefix",
+        "etcd://user:secret@host:2379",
+        "etcd://host:2379,",
     ],
 )
 async def test_what_is_no_keyspace_is_refused(url: str) -> None:
     with pytest.raises(InvalidArgument):
         await open_keyspace(url)
+
+
+async def test_etcd_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(sys.modules):
+        if name.startswith("penstock.runtime.keyspace.etcd"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with pytest.raises(ConfigError) as refused:
+        await open_keyspace("etcd://127.0.0.1:2379")
+    assert refused.value.next_step == "pip install 'penstock[etcd]'"

@@ -3,67 +3,19 @@
 import asyncio
 import signal
 import sqlite3
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 
 from tests.runtime.keyspace.behaviours import WAIT_S, shown_until
+from tests.runtime.keyspace.processes import worker
 
 from penstock.base.ids import Revision
 from penstock.runtime.keyspace.embedded.options import EmbeddedOptions
 from penstock.runtime.keyspace.embedded.store import EmbeddedKeySpace
 
-WORKER = Path(__file__).with_name("worker.py")
 
-
-class Worker:
-    """One run of worker.py."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-
-    async def line(self) -> str:
-        assert self.process.stdout is not None
-        async with asyncio.timeout(WAIT_S):
-            line = await self.process.stdout.readline()
-        assert line, "the worker ended"
-        return line.decode().strip()
-
-    async def kill(self) -> list[str]:
-        """kill -9; return what it had said and nobody had read."""
-        assert self.process.stdout is not None
-        self.process.kill()
-        rest = (await self.process.stdout.read()).decode()
-        await self.process.wait()
-        return rest.splitlines()
-
-    async def tell(self, line: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{line}\n".encode())
-        await self.process.stdin.drain()
-
-
-@asynccontextmanager
-async def worker(*arguments: object) -> AsyncIterator[Worker]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(WORKER),
-        *map(str, arguments),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        limit=1 << 20,
-    )
-    try:
-        yield Worker(process)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        assert process.stdin is not None
-        process.stdin.close()
+def url(folder: Path) -> str:
+    return f"embedded://{folder}"
 
 
 async def test_processes_killed_while_they_write_lose_nothing_and_leave_no_half(tmp_path: Path) -> None:
@@ -73,7 +25,7 @@ async def test_processes_killed_while_they_write_lose_nothing_and_leave_no_half(
 
     async def live_and_die(name: str) -> None:
         for _ in range(3):
-            async with worker("write", folder, name) as process:
+            async with worker("write", url(folder), name) as process:
                 lines = [await process.line() for _ in range(rng.randint(1, 60))]
                 lines += await process.kill()
                 for line in lines:
@@ -109,7 +61,7 @@ async def test_another_process_wakes_a_watch_without_any_polling(tmp_path: Path)
     async with (
         await EmbeddedKeySpace.open(folder, never) as keyspace,
         keyspace.watch("k", Revision(2)) as watch,
-        worker("put", folder, "k") as other,
+        worker("put", url(folder), "k") as other,
     ):
         for number in range(2, 6):
             await other.tell("again")
@@ -121,7 +73,7 @@ async def test_a_stopped_process_loses_its_lease_and_is_told_when_it_goes_on(tmp
     folder = tmp_path / "keyspace"
     async with (
         await EmbeddedKeySpace.open(folder, EmbeddedOptions(poll_ms=20)) as keyspace,
-        worker("hold", folder, "a", 1_500) as holder,
+        worker("hold", url(folder), "holders/a", 1_500) as holder,
     ):
         assert await holder.line() == "holding"
         held = await keyspace.range("holders/")
@@ -140,7 +92,7 @@ async def test_a_killed_process_leaves_a_lease_which_ends_and_a_fifo_which_is_cl
     folder = tmp_path / "keyspace"
     async with (
         await EmbeddedKeySpace.open(folder, EmbeddedOptions(poll_ms=20)) as keyspace,
-        worker("hold", folder, "a", 1_000) as holder,
+        worker("hold", url(folder), "holders/a", 1_000) as holder,
     ):
         assert await holder.line() == "holding"
         assert len(list((folder / "wake").iterdir())) == 2

@@ -7,13 +7,11 @@ python worker.py put FOLDER KEY           puts the key for every line it reads; 
 
 import asyncio
 import sys
-from pathlib import Path
 
 import structlog
 
 from penstock.keyspace.transaction import Put, is_absent
-from penstock.runtime.keyspace.embedded.store import EmbeddedKeySpace
-from penstock.runtime.keyspace.lease_keeper import LeaseKeeper
+from penstock.runtime.keyspace import KeySpace, LeaseKeeper, open_keyspace
 
 
 def say(text: str) -> None:
@@ -21,7 +19,7 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-async def write(keyspace: EmbeddedKeySpace, name: str) -> None:
+async def write(keyspace: KeySpace, name: str) -> None:
     """Both keys of a pair in one transaction. Where an earlier life stopped does not matter: it goes on behind that."""
     number = len((await keyspace.range(f"{name}/a/")).entries)
     while True:
@@ -32,7 +30,7 @@ async def write(keyspace: EmbeddedKeySpace, name: str) -> None:
         number += 1
 
 
-async def hold(keyspace: EmbeddedKeySpace, name: str, ttl_ms: int) -> None:
+async def hold(keyspace: KeySpace, key: str, ttl_ms: int) -> None:
     lost = asyncio.Event()
     reasons: list[str] = []
 
@@ -41,21 +39,21 @@ async def hold(keyspace: EmbeddedKeySpace, name: str, ttl_ms: int) -> None:
         lost.set()
 
     keeper = await LeaseKeeper.start(keyspace, ttl_ms, on_lease_lost)
-    await keyspace.transact(then=[Put(f"holders/{name}", b"", keeper.id)])
+    await keyspace.transact(then=[Put(key, b"", keeper.id)])
     say("holding")
     await lost.wait()
     await keeper.close()
     say(f"lost: {reasons}")
 
 
-async def put(keyspace: EmbeddedKeySpace, key: str) -> None:
+async def put(keyspace: KeySpace, key: str) -> None:
     while await asyncio.to_thread(sys.stdin.readline):
         await keyspace.transact(then=[Put(key, b"")])
         say("put")
 
 
-async def main(what: str, folder: str, *arguments: str) -> None:
-    async with await EmbeddedKeySpace.open(Path(folder)) as keyspace:
+async def main(what: str, url: str, *arguments: str) -> None:
+    async with await open_keyspace(url) as keyspace:
         match what:
             case "write":
                 await write(keyspace, arguments[0])

@@ -1,0 +1,1 @@
+"""etcd v3 as the KeySpace. Needs the extra `penstock[etcd]`."""
