@@ -31,7 +31,7 @@ class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
     parts_in_flight_max: int = 4
     chunk_bytes: int = 1 << 20  # of a reader
     page_keys_max: int = 1_000
-    threads_max: int = 8  # local folder: how many calls run at once
+    threads_max: int = 16  # how many calls run at once; more wait for their turn
     lock_ms_max: int = 30_000  # local folder: how long to wait for another process which changes the same folder
     credentials: dict[str, str] = {}  # by obstore's names; without any, the cloud's environment variables count
 

@@ -10,12 +10,13 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from random import Random
 from typing import Any, Literal, Self
 
 import obstore
 
-from penstock.base.errors import AlreadyClosed, InvalidArgument, NotFound, ObjectStoreFailed, PenstockError, Written
+from penstock.base.errors import InvalidArgument, NotFound, ObjectStoreFailed, PenstockError, Written
 from penstock.runtime.objectstore.arguments import (
     check_after,
     check_condition,
@@ -49,6 +50,7 @@ from penstock.runtime.objectstore.port import (
     SignMethod,
     StoredObject,
 )
+from penstock.runtime.objectstore.threads import Steps, Threads
 
 __all__ = ["BucketStore", "Kind"]
 
@@ -66,6 +68,7 @@ class BucketStore:
         self._kind = kind
         self._name = name
         self._options = options
+        self._threads = Threads(repr(self), options.threads_max)
         self._random = Random()
         # GCS compares generations, the others ETags.
         self._etag_field = "version" if kind == "gs" else "e_tag"
@@ -77,13 +80,13 @@ class BucketStore:
         check_key(key)
         check_put_size(data)
         check_condition(if_absent=if_absent, if_match=if_match)
-        self._open()
         mode: Any = {self._etag_field: if_match} if if_match is not None else "create" if if_absent else "overwrite"
+        put = partial(obstore.put, self._once, key, data, mode=mode, use_multipart=False)
         doubtful = False  # an earlier attempt may have taken effect
         pauses = iter(self._pauses_s())
         while True:
             try:
-                return self._etag(await obstore.put_async(self._once, key, data, mode=mode, use_multipart=False))
+                return self._etag(await self._threads.run(put))
             except RAISED_BY_OBSTORE as error:
                 failure = failure_of(error)
                 pause = next(pauses, None) if failure in _RETRIED else None
@@ -109,22 +112,18 @@ class BucketStore:
         first, behind = result.range
         check_get_size(key, behind - first)
         with asking("get", key):
-            return StoredObject(self._meta(result.meta), memoryview(await result.bytes_async()))
+            return StoredObject(self._meta(result.meta), memoryview(await self._threads.run(result.bytes)))
 
     async def _request(self, key: str, start: int, end: int | None) -> Any:
         """The store's answer to a ranged get, or None where no byte of the object is in the range."""
         check_key(key)
         check_range(start, end)
-        store = self._open()
         if start == end:
             return None  # HTTP has no empty range
-        options: dict[str, Any] = {}
-        if end is not None:
-            options["range"] = (start, end)
-        elif start:
-            options["range"] = {"offset": start}
+        part: Any = (start, end) if end is not None else {"offset": start}
+        options: Any = {"range": part} if start or end is not None else {}  # an empty object has no range at all
         try:
-            return await obstore.get_async(store, key, options=options)  # type: ignore[arg-type]
+            return await self._threads.run(lambda: obstore.get(self._client, key, options=options))
         except RAISED_BY_OBSTORE as error:
             if failure_of(error) is Failure.RANGE:
                 return None
@@ -141,13 +140,14 @@ class BucketStore:
         cut = cut_ranges(key, meta.size, ranges)
         starts, ends = [start for start, end in cut if start < end], [end for start, end in cut if start < end]
         with asking("get", key):
-            found = iter(await obstore.get_ranges_async(self._open(), key, starts=starts, ends=ends) if starts else ())
+            get = partial(obstore.get_ranges, self._client, key, starts=starts, ends=ends)
+            found = iter(await self._threads.run(get) if starts else ())
         return tuple(memoryview(next(found)) if start < end else memoryview(b"") for start, end in cut)
 
     async def head(self, key: str) -> ObjectMeta:
         check_key(key)
         with asking("head", key):
-            return self._meta(await obstore.head_async(self._open(), key))
+            return self._meta(await self._threads.run(lambda: obstore.head(self._client, key)))
 
     async def delete(self, *keys: str) -> None:
         for key in keys:
@@ -158,7 +158,8 @@ class BucketStore:
     async def _delete_page(self, keys: Sequence[str]) -> None:
         try:
             with asking("delete", keys[0], changes=True):
-                await obstore.delete_async(self._open(), keys if len(keys) > 1 else keys[0])
+                paths = keys if len(keys) > 1 else keys[0]
+                await self._threads.run(lambda: obstore.delete(self._client, paths))
         except NotFound:
             # GCS and Azure report a missing key, and stop there: go through them one by one.
             for key in keys if len(keys) > 1 else ():
@@ -168,12 +169,13 @@ class BucketStore:
         check_key(source)
         check_key(target)
         with asking("copy", source, changes=True):
-            await obstore.copy_async(self._open(), source, target)
+            await self._threads.run(lambda: obstore.copy(self._client, source, target))
 
     @asynccontextmanager
     async def writer(self, key: str) -> AsyncIterator[ObjectWriter]:
         check_key(key)
-        upload = Upload(self._open(), key, self._options)
+        self._threads.check_open()
+        upload = Upload(self._client, key, self._options, Steps(self._threads))
         try:
             yield upload
         except BaseException:
@@ -185,7 +187,7 @@ class BucketStore:
     async def reader(self, key: str, start: int = 0, end: int | None = None) -> AsyncIterator[ObjectReader]:
         result = await self._request(key, start, end)
         meta = await self._empty_range(key, start) if result is None else self._meta(result.meta)
-        yield Download(meta, result, self._options.chunk_bytes)
+        yield Download(meta, result, self._options.chunk_bytes, Steps(self._threads))
 
     async def sign(self, method: SignMethod, key: str, expires_s: int) -> str:
         check_key(key)
@@ -193,21 +195,17 @@ class BucketStore:
         if self._kind == "memory":
             raise InvalidArgument("a store in memory has no URLs to sign")
         with asking("sign", key):
-            return str(await obstore.sign_async(self._open(), method, key, expires_in=timedelta(seconds=expires_s)))
+            expires = timedelta(seconds=expires_s)
+            return str(await self._threads.run(lambda: obstore.sign(self._client, method, key, expires_in=expires)))
 
     async def close(self) -> None:
-        self._client = self._once = None
+        await self._threads.close()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    def _open(self) -> Any:
-        if self._client is None:
-            raise AlreadyClosed(f"{self!r} is closed")
-        return self._client
 
     def _etag(self, result: Mapping[str, Any]) -> ETag:
         etag = str(result[self._etag_field])
@@ -220,19 +218,19 @@ class BucketStore:
 
     async def _list_below(self, prefix: str, after: str) -> AsyncIterator[Page]:
         stream = obstore.list(
-            self._open(),
+            self._client,
             prefix or None,
             offset=after.removesuffix("/") or None,
             chunk_size=self._options.page_keys_max,
         )
         with asking("list", prefix):
-            async for found in stream:
+            while found := await self._threads.run(lambda: next(stream, None)):
                 keys = (meta for meta in found if is_key(meta["path"]) and meta["path"] > after)
                 yield Page(tuple(self._meta(meta) for meta in keys))
 
     async def _list_folder(self, prefix: str, after: str) -> AsyncIterator[Page]:
         with asking("list", prefix):
-            found = await obstore.list_with_delimiter_async(self._open(), prefix or None)
+            found = await self._threads.run(lambda: obstore.list_with_delimiter(self._client, prefix or None))
         entries: list[Entry] = [(f"{folder}/", None) for folder in found["common_prefixes"] if is_key(folder)]
         entries += [(meta["path"], self._meta(meta)) for meta in found["objects"] if is_key(meta["path"])]
         for page in folder_pages(entries, after, self._options.page_keys_max):

@@ -1,6 +1,5 @@
 """Objects of any size to and from a bucket: parts up, chunks down, both bounded in memory."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,6 +9,7 @@ from penstock.base.errors import AlreadyClosed
 from penstock.runtime.objectstore.bucket.failures import asking
 from penstock.runtime.objectstore.options import StoreOptions
 from penstock.runtime.objectstore.port import Buffer, ObjectMeta
+from penstock.runtime.objectstore.threads import Steps
 
 __all__ = ["Download", "Upload"]
 
@@ -17,11 +17,12 @@ __all__ = ["Download", "Upload"]
 class Upload:
     """A multipart upload; up to one part it is a plain put. At most `parts_in_flight_max` parts are held in memory."""
 
-    def __init__(self, client: Any, key: str, options: StoreOptions) -> None:
+    def __init__(self, client: Any, key: str, options: StoreOptions, steps: Steps) -> None:
         self._key = key
-        self._file: Any = obstore.open_writer_async(
+        self._file: Any = obstore.open_writer(
             client, key, buffer_size=options.part_bytes, max_concurrency=options.parts_in_flight_max
         )
+        self._steps = steps
         self._size = 0
         self._ended = False
 
@@ -35,7 +36,7 @@ class Upload:
         # Parts are sent later, so what the caller may still change is copied.
         chunk = data if isinstance(data, bytes) else bytes(data)
         with asking("write", self._key):
-            await self._file.write(chunk)
+            await self._steps.do(lambda: self._file.write(chunk))
         self._size += len(chunk)
 
     async def finish(self) -> None:
@@ -43,28 +44,26 @@ class Upload:
         if not self._ended:
             self._ended = True
             with asking("finish", self._key, changes=True):
-                await self._file.close()
+                await self._steps.do(self._file.close)
 
     async def abort(self) -> None:
         if not self._ended:
             self._ended = True
+            await self._steps.quiet()
             with asking("abort", self._key):
-                await asyncio.shield(self._abort())
-
-    async def _abort(self) -> None:
-        await self._file.__aexit__(RuntimeError, None, None)  # obstore aborts when the block it sees has failed
+                # obstore aborts when the block it guards has failed.
+                await self._steps.do(lambda: self._file.__exit__(RuntimeError, None, None))
 
 
 class Download:
     """An object as chunks, from one request: all of them are of one version."""
 
-    def __init__(self, meta: ObjectMeta, result: Any, chunk_bytes: int) -> None:
+    def __init__(self, meta: ObjectMeta, result: Any, chunk_bytes: int, steps: Steps) -> None:
         self.meta = meta
-        self._result = result
-        self._chunk_bytes = chunk_bytes
+        self._chunks = iter(()) if result is None else result.stream(min_chunk_size=chunk_bytes)
+        self._steps = steps
 
     async def __aiter__(self) -> AsyncIterator[memoryview]:
-        if self._result is not None:
-            with asking("read", self.meta.key):
-                async for chunk in self._result.stream(min_chunk_size=self._chunk_bytes):
-                    yield memoryview(chunk)
+        with asking("read", self.meta.key):
+            while (chunk := await self._steps.do(lambda: next(self._chunks, None))) is not None:
+                yield memoryview(chunk)

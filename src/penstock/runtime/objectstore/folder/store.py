@@ -1,17 +1,12 @@
-"""The local folder as an `ObjectStore`: the blocking half (`disk.py`) in a few threads.
+"""The local folder as an `ObjectStore`: the blocking half (`disk.py`) in a few threads."""
 
-A call which is cancelled goes on in its thread and may still take effect; streams wait for that before they close.
-"""
-
-import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import islice
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self
 
-from penstock.base.errors import AlreadyClosed, InvalidArgument
+from penstock.base.errors import InvalidArgument
 from penstock.runtime.objectstore.arguments import (
     check_after,
     check_condition,
@@ -26,7 +21,7 @@ from penstock.runtime.objectstore.arguments import (
 from penstock.runtime.objectstore.folder.disk import FolderDisk
 from penstock.runtime.objectstore.folder.errors import disk_errors
 from penstock.runtime.objectstore.folder.staging import StagedFile
-from penstock.runtime.objectstore.folder.streams import FileReader, FileWriter, Steps, read_at
+from penstock.runtime.objectstore.folder.streams import FileReader, FileWriter, read_at
 from penstock.runtime.objectstore.folder.syscalls import Syscalls
 from penstock.runtime.objectstore.folder.walk import folder_entries, walk
 from penstock.runtime.objectstore.keys import check_key, check_prefix
@@ -42,10 +37,9 @@ from penstock.runtime.objectstore.port import (
     SignMethod,
     StoredObject,
 )
+from penstock.runtime.objectstore.threads import Steps, Threads
 
 __all__ = ["FolderStore"]
-
-T = TypeVar("T")
 
 
 class FolderStore:
@@ -55,36 +49,22 @@ class FolderStore:
         assert os.path.isabs(root), root
         self._disk = FolderDisk(root.rstrip("/"), options.lock_ms_max, syscalls)
         self._options = options
-        self._threads: ThreadPoolExecutor | None = ThreadPoolExecutor(options.threads_max, "penstock-folder")
+        self._threads = Threads(repr(self), options.threads_max)
 
     def __repr__(self) -> str:
         return f"FolderStore({self._disk.root})"
-
-    def _run(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        if self._threads is None:
-            raise AlreadyClosed(f"{self!r} is closed")
-        return asyncio.get_running_loop().run_in_executor(self._threads, call)
-
-    async def _take(self, call: Callable[[], T], give_back: Callable[[T], None]) -> T:
-        """What a call opens. If the caller is cancelled meanwhile, it is given back once the thread has it."""
-        taken = self._run(call)
-        try:
-            return await asyncio.shield(taken)
-        except asyncio.CancelledError:
-            taken.add_done_callback(lambda done: None if done.exception() else give_back(done.result()))
-            raise
 
     async def put(self, key: str, data: Buffer, *, if_absent: bool = False, if_match: ETag | None = None) -> ETag:
         check_key(key)
         check_put_size(data)
         check_condition(if_absent=if_absent, if_match=if_match)
         view = memoryview(data)
-        return await self._run(lambda: self._disk.put(key, view, if_absent=if_absent, if_match=if_match))
+        return await self._threads.run(lambda: self._disk.put(key, view, if_absent=if_absent, if_match=if_match))
 
     async def get(self, key: str, start: int = 0, end: int | None = None) -> StoredObject:
         check_key(key)
         check_range(start, end)
-        return await self._run(lambda: self._get(key, start, end))
+        return await self._threads.run(lambda: self._get(key, start, end))
 
     def _get(self, key: str, start: int, end: int | None) -> StoredObject:
         file, meta = self._disk.open(key)
@@ -99,7 +79,7 @@ class FolderStore:
     async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> tuple[memoryview, ...]:
         check_key(key)
         check_ranges(key, ranges)
-        return await self._run(lambda: self._get_ranges(key, ranges))
+        return await self._threads.run(lambda: self._get_ranges(key, ranges))
 
     def _get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> tuple[memoryview, ...]:
         file, meta = self._disk.open(key)
@@ -110,7 +90,7 @@ class FolderStore:
 
     async def head(self, key: str) -> ObjectMeta:
         check_key(key)
-        return await self._run(lambda: self._head(key))
+        return await self._threads.run(lambda: self._head(key))
 
     def _head(self, key: str) -> ObjectMeta:
         file, meta = self._disk.open(key)
@@ -120,18 +100,18 @@ class FolderStore:
     async def delete(self, *keys: str) -> None:
         for key in keys:
             check_key(key)
-        await self._run(lambda: self._disk.delete(keys))
+        await self._threads.run(lambda: self._disk.delete(keys))
 
     async def copy(self, source: str, target: str) -> None:
         check_key(source)
         check_key(target)
-        await self._run(lambda: self._disk.copy(source, target))
+        await self._threads.run(lambda: self._disk.copy(source, target))
 
     @asynccontextmanager
     async def writer(self, key: str) -> AsyncIterator[ObjectWriter]:
         check_key(key)
-        steps = Steps(self._run)
-        staged = await self._take(lambda: self._disk.stage(key), StagedFile.close)
+        steps = Steps(self._threads)
+        staged = await self._threads.take(lambda: self._disk.stage(key), StagedFile.close)
         writer = FileWriter(key, self._disk, staged, steps)
         try:
             yield writer
@@ -143,8 +123,8 @@ class FolderStore:
     async def reader(self, key: str, start: int = 0, end: int | None = None) -> AsyncIterator[ObjectReader]:
         check_key(key)
         check_range(start, end)
-        steps = Steps(self._run)
-        file, meta = await self._take(lambda: self._disk.open(key), lambda opened: os.close(opened[0]))
+        steps = Steps(self._threads)
+        file, meta = await self._threads.take(lambda: self._disk.open(key), lambda opened: os.close(opened[0]))
         try:
             check_start(key, meta.size, start)
             behind = meta.size if end is None else min(end, meta.size)
@@ -159,10 +139,8 @@ class FolderStore:
         raise InvalidArgument("a folder has no URLs to sign; serve its files, or use a bucket")
 
     async def close(self) -> None:
-        threads, self._threads = self._threads, None
-        if threads is not None:
-            await asyncio.to_thread(threads.shutdown)
-            self._disk.close()
+        await self._threads.close()
+        self._disk.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -175,7 +153,7 @@ class FolderStore:
         check_prefix(prefix)
         check_after(after)
         pages = self._pages(prefix, after, delimiter)
-        while page := await self._run(lambda: self._next_page(pages, prefix)):
+        while page := await self._threads.run(lambda: self._next_page(pages, prefix)):
             yield page
 
     def _pages(self, prefix: str, after: str, delimiter: str) -> Iterator[Page]:

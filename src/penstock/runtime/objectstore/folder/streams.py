@@ -2,18 +2,16 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator
 
 from penstock.base.errors import AlreadyClosed, ObjectStoreFailed
 from penstock.runtime.objectstore.folder.disk import FolderDisk
 from penstock.runtime.objectstore.folder.errors import disk_errors
 from penstock.runtime.objectstore.folder.staging import StagedFile
 from penstock.runtime.objectstore.port import Buffer, ObjectMeta
+from penstock.runtime.objectstore.threads import Steps
 
-__all__ = ["FileReader", "FileWriter", "Steps", "read_at"]
-
-T = TypeVar("T")
+__all__ = ["FileReader", "FileWriter", "read_at"]
 
 
 def read_at(file: int, key: str, start: int, size: int) -> memoryview:
@@ -26,24 +24,6 @@ def read_at(file: int, key: str, start: int, size: int) -> memoryview:
                 raise ObjectStoreFailed(f"get {key!r}: the file was cut short by another program", retryable=False)
             data += more
     return memoryview(data)
-
-
-class Steps:
-    """The calls of one stream. Each ends in its thread even if its caller is cancelled."""
-
-    def __init__(self, run: Callable[[Callable[[], Any]], asyncio.Future[Any]]) -> None:
-        self._run = run
-        self._last: asyncio.Future[Any] | None = None
-
-    async def do(self, call: Callable[[], T]) -> T:
-        self._last = self._run(call)
-        result: T = await asyncio.shield(self._last)
-        return result
-
-    async def quiet(self) -> None:
-        """Wait until no call is in a thread: a file must not be closed under it."""
-        if self._last is not None:
-            await asyncio.wait([self._last])
 
 
 class FileReader:
