@@ -12,7 +12,7 @@ BIN := .venv/bin
 PYTEST ?= $(BIN)/pytest
 WORKERS ?= 2
 SEEDS ?= 0..2000
-BENCH ?= wire wal
+BENCH ?= wire wal quorum objectstore
 
 .PHONY: help
 help: ## Show this list
@@ -35,10 +35,13 @@ $(UV):
 	@touch $@
 
 .PHONY: lock
-lock: | $(UV) ## Resolve the dependencies again into requirements.lock
+lock: | $(UV) ## Resolve the dependencies again into the lock files
 	$(UV) pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
 	  --custom-compile-command "make lock" --python-version 3.11 \
 	  --extra bench --extra etcd --group dev pyproject.toml --output-file requirements.lock
+	$(UV) pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
+	  --custom-compile-command "make lock" --python-version 3.11 \
+	  --group docs --output-file requirements-docs.lock
 
 .PHONY: check
 check: setup ## Lint, layers, types
@@ -76,8 +79,15 @@ bench: setup ## Every benchmark next to its peers (or one: make bench BENCH=wire
 
 .PHONY: golden
 golden: setup ## Write the golden files anew; read the diff before you commit it
-	PENSTOCK_GOLDEN=write $(PYTEST) -q -k "golden or transcript"
+	$(BIN)/python -m penstock.cli.reference
+	GOLDEN=rewrite $(PYTEST) tests/cli tests/quorum
+
+.PHONY: docs
+docs: | $(UV) ## Build the documentation into site/, from a small environment of its own
+	@test -x .venv-docs/bin/python || $(UV) venv --quiet --python $(PYTHON) .venv-docs
+	@$(UV) pip sync --quiet --python .venv-docs/bin/python --require-hashes requirements-docs.lock
+	@.venv-docs/bin/zensical build --clean
 
 .PHONY: clean
 clean: ## Remove what the other targets made
-	rm -rf .venv .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site
+	rm -rf .venv .venv-docs .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site

@@ -1,0 +1,75 @@
+"""The README does what it says: its targets exist, its commands run, its Python runs."""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.main import command_tree, run
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SECONDS_MAX = 60
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def shell_lines(text: str) -> Iterator[list[str]]:
+    for block in blocks(text, "sh"):
+        for line in block.splitlines():
+            words = shlex.split(line, comments=True)
+            if words:
+                yield words
+
+
+def targets() -> set[str]:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+
+
+def test_shell_lines_of_the_readme_are_make_targets_or_our_own_commands() -> None:
+    lines = list(shell_lines(README))
+    assert ["make", "demo"] in lines
+    assert ["make", "test"] in lines
+    for first, *rest in lines:
+        assert first in ("make", "penstock")
+        assert first != "make" or set(rest) <= targets(), rest
+
+
+COMMANDS = sorted({" ".join(words) for words in shell_lines(README) if words[0] == "penstock"})
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_of_the_readme_run(command: str, capfd: pytest.CaptureFixture[str]) -> None:
+    few = re.sub(r"--seeds \d+\.\.\d+", "--seeds 0..2", command)  # that it runs is enough here
+    arguments = few.split()[1:]
+    if "--mutant" in arguments:  # two seeds would not catch it; tests/sim does
+        command_tree().parse_args(arguments)
+    else:
+        assert run(arguments) == 0
+        assert capfd.readouterr().out
+
+
+PYTHON = [(page.relative_to(ROOT), block) for page in PAGES for block in blocks(page.read_text("utf-8"), "python")]
+
+
+@pytest.mark.parametrize(("page", "block"), PYTHON, ids=[str(page) for page, _ in PYTHON])
+def test_python_in_the_papers_runs(page: Path, block: str, tmp_path: Path) -> None:
+    script = tmp_path / "block.py"
+    script.write_text(block, encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 0, f"{page}:\n{ran.stderr}"
+    assert ran.stdout
+
+
+def test_the_readme_has_python_to_run() -> None:
+    assert any(page == Path("README.md") for page, _ in PYTHON)
