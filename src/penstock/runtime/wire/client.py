@@ -3,7 +3,8 @@
 Errors say what may have happened. Not sent: `ConnectFailed`, `Overloaded` or another `Unavailable`, which are definite
 and may be retried. Sent, and the connection lost: `ConnectionLost`. Sent, and no answer in time: `DeadlineExceeded`.
 The last two are indeterminate. What the server answered comes back as the error it raised.
-What always holds: a request is sent at most once; the channel itself retries connecting, never a request.
+What always holds: a request is taken at most once. The channel itself sends one again only if the server has said that
+it did not take it, because it was going away.
 """
 
 import asyncio
@@ -11,9 +12,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 from types import TracebackType
+from typing import Final
 
+from penstock.base.errors import ShuttingDown
 from penstock.runtime.wire.backoff import Backoff
-from penstock.runtime.wire.client_connection import ClientConnection, Pending
+from penstock.runtime.wire.client_connection import NotTaken
 from penstock.runtime.wire.client_stream import ClientStream
 from penstock.runtime.wire.deadlines import NEVER
 from penstock.runtime.wire.dialler import Dialler
@@ -25,6 +28,8 @@ from penstock.runtime.wire.stream import Receiver
 from penstock.runtime.wire.tls import Tls
 
 __all__ = ["Channel"]
+
+SENDS_MAX: Final = 3  # of one request, each but the last refused by a server going away
 
 
 class Channel:
@@ -80,26 +85,35 @@ class Channel:
         """Send a request, wait for its reply. If the caller is cancelled, so is the server's handler."""
         if deadline_s is None:
             deadline_s = self._deadline_s
+        deadline_at = None
         connection = self._dialler.connection
-        pending = None if connection is None else connection.request(method, body, bulk, deadline_s)
-        if connection is None or pending is None:
-            connection, pending = await self._request_later(method, body, bulk, deadline_s)
-        try:
-            return await pending.reply
-        except asyncio.CancelledError:
-            connection.cancel_call(pending)
-            raise
+        if connection is not None:
+            pending = connection.request(method, body, bulk, deadline_s)
+            if pending is not None:
+                try:
+                    return await pending.reply
+                except asyncio.CancelledError:
+                    connection.cancel_call(pending)
+                    raise
+                except NotTaken:
+                    deadline_at = pending.deadline_at
+        return await self._call_later(method, body, bulk, deadline_at or asyncio.get_running_loop().time() + deadline_s)
 
-    async def _request_later(
-        self, method: str, body: bytes, bulk: Bulk, deadline_s: float
-    ) -> tuple[ClientConnection, Pending]:
-        """Send a request when there is a connection with room for it."""
+    async def _call_later(self, method: str, body: bytes, bulk: Bulk, deadline_at: float) -> Message:
+        """Send a request when there is a connection with room for it; again, if the server has not taken it."""
         loop = asyncio.get_running_loop()
-        deadline_at = loop.time() + deadline_s
-        connection = await self._dialler.wait_for_room(len(body) + len(bulk), deadline_at)
-        pending = connection.request(method, body, bulk, deadline_at - loop.time(), is_admitted=True)
-        assert pending is not None
-        return connection, pending
+        for _ in range(SENDS_MAX):
+            connection = await self._dialler.wait_for_room(len(body) + len(bulk), deadline_at)
+            pending = connection.request(method, body, bulk, deadline_at - loop.time(), is_admitted=True)
+            assert pending is not None
+            try:
+                return await pending.reply
+            except asyncio.CancelledError:
+                connection.cancel_call(pending)
+                raise
+            except NotTaken:
+                continue
+        raise ShuttingDown(f"{self.address} takes no requests")
 
     @asynccontextmanager
     async def stream(

@@ -35,10 +35,14 @@ from penstock.runtime.wire.protocol.frames import Bulk, Kind, encode_frame, pack
 from penstock.runtime.wire.protocol.hello import HELLO_CODEC, WELCOME_BYTES_MAX, WELCOME_CODEC, Hello, check_welcome
 from penstock.runtime.wire.statistics import Statistics
 
-__all__ = ["ClientConnection", "Pending"]
+__all__ = ["ClientConnection", "NotTaken", "Pending"]
 
 _REQUEST: Final = int(Kind.REQUEST)
 _OPEN: Final = int(Kind.OPEN)
+
+
+class NotTaken(Exception):
+    """The server was going away, and has not looked at the request: it may be sent again, on another connection."""
 
 
 class Pending(msgspec.Struct, frozen=True, gc=False):
@@ -107,6 +111,7 @@ class ClientConnection(Connection):
         self._streams_max = welcome.streams_max
         self._ping_ms = min(self.limits.keepalive_ms, welcome.silence_ms // 3)
         self._parser.frame_bytes_max = self.limits.frame_bytes_max
+        self._restart_ticks()
         self._on[Kind.WELCOME] = self._on_unexpected
         self._on[Kind.RESPONSE] = self._on_response
         self._on[Kind.MESSAGE] = self._on_message
@@ -126,7 +131,7 @@ class ClientConnection(Connection):
     def _on_goaway(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
         self._become_unusable()
         for number in [number for number in self._calls if number > id]:
-            self._end_call(number, ShuttingDown("the server is shutting down, and has not taken the request"))
+            self._end_call(number, NotTaken())
         for number in [number for number in self._streams if number > id]:
             self._end_stream(number, ShuttingDown("the server is shutting down, and has not taken the stream"))
         self._abandoned = {number for number in self._abandoned if number <= id}
@@ -252,7 +257,7 @@ class ClientConnection(Connection):
         self._wake_waiting()
         self._close_if_done()
 
-    def _end_call(self, id: int, error: PenstockError) -> None:
+    def _end_call(self, id: int, error: Exception) -> None:
         pending = self._calls.pop(id)
         self._request_bytes -= pending.size
         if not pending.reply.done():
@@ -346,6 +351,9 @@ class ClientConnection(Connection):
 
     def _on_pong(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
         """It was heard: that is all it is for."""
+
+    def _tick_seconds(self) -> float:
+        return min(super()._tick_seconds(), self._ping_ms / 4000)
 
     def _on_tick(self, now: float) -> None:
         if self._pinged_at > self._heard_at:

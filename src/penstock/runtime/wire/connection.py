@@ -83,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = _name(transport.get_extra_info("peername"))
         self._statistics.connections_opened += 1
         self._statistics.connections_now += 1
-        self._tick_timer = self._loop.call_later(self._tick_seconds(), self._tick)
+        self._restart_ticks()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._parser.space()
@@ -268,8 +268,13 @@ class Connection(asyncio.BufferedProtocol):
         shortest = min(limits.hello_ms, limits.frame_ms, limits.write_stall_ms, limits.keepalive_ms, limits.pong_ms)
         return min(shortest, limits.silence_ms, limits.idle_ms, 4000) / 4000
 
-    def _tick(self) -> None:
+    def _restart_ticks(self) -> None:
+        if self._tick_timer is not None:
+            self._tick_timer.cancel()
         self._tick_timer = self._loop.call_later(self._tick_seconds(), self._tick)
+
+    def _tick(self) -> None:
+        self._restart_ticks()
         if self.is_closing:
             return
         now = self._loop.time()

@@ -58,9 +58,15 @@ def encode_error(error: PenstockError) -> bytes:
     record = error.to_record()
     try:
         body = ERROR_CODEC.encode(record)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, RecursionError):
         body = b""
     if 0 < len(body) <= ERROR_BYTES_MAX:
         return body
-    message, next_step = record.message[:500], record.next_step[:200]
-    return ERROR_CODEC.encode(msgspec.structs.replace(record, message=message, next_step=next_step, details={}))
+    shorter = msgspec.structs.replace(
+        record, message=_short(record.message, 500), next_step=_short(record.next_step, 200), details={}
+    )
+    return ERROR_CODEC.encode(shorter)
+
+
+def _short(text: str, characters_max: int) -> str:
+    return text[:characters_max].encode(errors="replace").decode()
