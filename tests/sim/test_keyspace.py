@@ -9,10 +9,11 @@ import pytest
 from tests.runtime.keyspace.behaviours import KeySpaceBehaviours
 from tests.sim.keyspace_client import SimulatedHarness, idle_node
 
-from penstock.base.errors import Compacted, ConnectionLost, LeaseExpired
+from penstock.base.errors import Compacted, ConnectionLost, LeaseExpired, PenstockError
 from penstock.base.ids import MILLISECOND, SECOND, Instant, Revision
 from penstock.base.probes import recording
-from penstock.keyspace.records import Lease, WatchBatch
+from penstock.keyspace.mirror import Mirror
+from penstock.keyspace.records import KeyValue, Lease, Snapshot, WatchBatch
 from penstock.keyspace.transaction import Delete, Outcome, Put, Transaction
 from penstock.sim.keyspace import KEYSPACE, KeySpaceFaults, SimulatedKeySpace
 from penstock.sim.node import Node
@@ -201,3 +202,71 @@ def test_calm_ends_every_fault() -> None:
     world.run(Instant(world.now + 100 * MILLISECOND))
     assert [type(answer) for answer in answers] == [Outcome] * 50
     assert sum(change.key == "calm" for batch in shown for change in batch.changes) == 50
+
+
+class MirroringClient:
+    """A process which follows the KeySpace through a mirror, and reads anew whenever it must."""
+
+    def __init__(self, keyspace: SimulatedKeySpace, states: dict[Revision, tuple[KeyValue, ...]]) -> None:
+        self._keyspace = keyspace
+        self._node = idle_node(keyspace.world)
+        self._states = states
+        self.mirror = Mirror("k")
+        self.resyncs = 0
+        self._read()
+
+    def _read(self) -> None:
+        self._keyspace.read(self._node, "k", self._on_read)
+
+    def _on_read(self, answer: Snapshot | PenstockError) -> None:
+        if isinstance(answer, PenstockError):
+            self._read()
+            return
+        self.resyncs += self.mirror.load(answer).is_resync
+        self._check()
+        self._keyspace.watch(self._node, "k", Revision(self.mirror.revision + 1), self._on_batch)
+
+    def _on_batch(self, answer: WatchBatch | PenstockError) -> None:
+        if isinstance(answer, PenstockError):
+            assert isinstance(answer, Compacted)
+            self._read()
+            return
+        self.mirror.apply(answer)
+        self._check()
+
+    def _check(self) -> None:
+        self.mirror.check()
+        assert tuple(entry.stored for entry in self.mirror.range("")) == self._states[self.mirror.revision]
+
+
+def mirrors_under_faults(seed: int) -> list[MirroringClient]:
+    rng = Random(seed)
+    world = World(rng)
+    keyspace = SimulatedKeySpace(world, KeySpaceFaults.draw(rng))
+    states: dict[Revision, tuple[KeyValue, ...]] = {}
+
+    def remember() -> None:
+        """Every state there ever was: each change happens in a step of its own, and this looks after each."""
+        states[keyspace.store.revision] = tuple(keyspace.store.range("k"))
+
+    def write(node: Node) -> None:
+        key = f"k{rng.randint(0, 3)}"
+        transaction = put(key) if rng.random() < 0.6 else Transaction(then=(Delete(key),))
+        keyspace.transact(node, transaction, lambda _: None)
+        world.after(rng.randint(1, 20) * MILLISECOND, lambda: write(node))
+
+    remember()
+    keyspace.after_step = remember
+    mirrors = [MirroringClient(keyspace, states) for _ in range(2)]
+    write(idle_node(world))
+    world.run(Instant(2 * SECOND))
+    keyspace.calm()
+    world.run(Instant(world.now + 500 * MILLISECOND))
+    for client in mirrors:
+        assert client.mirror.revision >= keyspace.store.revision - 20, "it follows again when all is well"
+    return mirrors
+
+
+def test_a_mirror_is_always_a_state_that_was_whatever_goes_wrong() -> None:
+    mirrors = [client for seed in range(15) for client in mirrors_under_faults(seed)]
+    assert sum(client.resyncs for client in mirrors) > 3, "some had to read anew"

@@ -76,6 +76,7 @@ class SimulatedKeySpace:
         self._watches: list[SimulatedWatch] = []
         self._looks_at: Instant | None = None  # when leases are looked at next
         self._is_calm = False
+        self.after_step: Callable[[], None] = lambda: None  # whatever changed the store: for checkers
         self._repeat(self.faults.compact_every_ns, self._compact)
         self._repeat(self.faults.lose_session_every_ns, self._lose_session)
 
@@ -172,6 +173,7 @@ class SimulatedKeySpace:
             self._looks_at = deadline
             self.world.at(Instant(max(deadline, self.world.now)), self._look_at_leases)
         if self.store.revision != before:
+            self.after_step()
             self.world.note(KEYSPACE, "=", f"revision {self.store.revision}")
             self._wake_watches()
 

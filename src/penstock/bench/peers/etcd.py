@@ -33,6 +33,11 @@ class Etcd:
     def __init__(self, clients: list[str]) -> None:
         self._clients = clients
 
+    @property
+    def addresses(self) -> list[str]:
+        """host:port of each member."""
+        return self._clients
+
     def puts_per_second(self, in_flight: int, seconds: float, value: bytes) -> float:
         return uvloop.run(self._load(in_flight, seconds, value))[0]
 

@@ -202,6 +202,23 @@ async def test_closing_ends_what_waits(harness: EmbeddedHarness) -> None:
             await call
 
 
+async def test_a_write_which_waits_when_the_keyspace_is_closed_never_happens(tmp_path: Path) -> None:
+    keyspace = await EmbeddedKeySpace.open(tmp_path, EmbeddedOptions(lock_ms_max=50))
+    lock = WriterLock(tmp_path / "writer.lock", 1_000)
+    lock.acquire()
+    begun, waits = (asyncio.create_task(keyspace.transact(then=[Put(key, b"")])) for key in ("begun", "waits"))
+    await asyncio.sleep(0)
+    await keyspace.close()  # although somebody else holds the lock
+    with pytest.raises(Overloaded):
+        await begun
+    with pytest.raises(AlreadyClosed):
+        await waits
+    lock.release()
+    lock.close()
+    async with await EmbeddedKeySpace.open(tmp_path) as keyspace:
+        assert (await keyspace.range("")).entries == ()
+
+
 # Leases and clocks
 
 

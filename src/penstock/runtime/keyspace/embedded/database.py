@@ -78,6 +78,10 @@ class Database:
         """Bring the WAL into the database file, as far as readers allow. Call it with the writer lock held."""
         self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
+    def data_version(self) -> int:
+        """Another number than before if any other connection, of any process, has committed since."""
+        return int(self.connection.execute("PRAGMA data_version").fetchone()[0])
+
     def used_bytes(self) -> int:
         pages, free, size = (
             self.connection.execute(f"PRAGMA {name}").fetchone()[0]

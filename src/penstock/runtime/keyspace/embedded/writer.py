@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from penstock.base.errors import DiskFull, Overloaded, PenstockError, StorageError, Written
+from penstock.base.errors import AlreadyClosed, DiskFull, Overloaded, PenstockError, StorageError, Written
 from penstock.runtime.keyspace.embedded.clock import LeaseClock
 from penstock.runtime.keyspace.embedded.database import Database, storage_errors
 from penstock.runtime.keyspace.embedded.lock import WriterLock
@@ -63,17 +63,27 @@ class Writer:
         return await ended
 
     async def close(self, last: Callable[[], None]) -> None:
-        """End after what has begun; what still waits is cancelled. `last` runs with the lock held."""
+        """End after what has begun; what still waits never happens. `last` runs with the lock held."""
         while self._waiting:
-            self._waiting.pop()[1].cancel()
+            ended = self._waiting.pop()[1]
+            if not ended.done():
+                ended.set_exception(AlreadyClosed("the KeySpace was closed before this was written"))
 
         def blocking() -> None:
+            try:
+                self._locked(last_of_all)
+            except (
+                Overloaded
+            ):  # somebody else has the store open, then: SQLite checkpoints only when the last one closes
+                last_of_all()
+
+        def last_of_all() -> None:
             last()
             if self._database is not None:
                 self._database.close()
 
         try:
-            await self._loop.run_in_executor(self._thread, self._locked, blocking)
+            await self._loop.run_in_executor(self._thread, blocking)
         finally:
             self._thread.shutdown(wait=False)
 
