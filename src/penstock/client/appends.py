@@ -184,6 +184,8 @@ class Appends:
         self._flush()
 
     def on_closed(self, error: PenstockError | None) -> None:
+        if self._stream is not None:  # not by `_go_to`: this node has gone, or has no replica of the shard
+            self._addresses.rotate(-1)
         self._stream = None
         self._lost.set()
 
