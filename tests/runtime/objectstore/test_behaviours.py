@@ -203,23 +203,25 @@ async def test_odd_keys_come_back_as_they_were_put(store: ObjectStore) -> None:
     assert await listed(store) == []
 
 
-@pytest.mark.parametrize(
-    "key",
-    ["", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "../a", "a/./b", "a.", "a./b", "a\nb", "a\0", "a\x7f", "a\x85",
-     "a\\b", "\ud800", "\ufffe", "e\u0301", "a" * 256, "a/" * 450 + "a", ".penstock/locks/00", ".penstock"],
-)  # fmt: skip
-async def test_a_name_which_is_no_key_is_refused_everywhere(store: ObjectStore, key: str) -> None:
-    calls = [
-        store.put(key, b""), store.get(key), store.head(key), store.delete("a", key), store.copy(key, "a"),
-        store.copy("a", key), store.get_ranges(key, [(0, 1)]), store.sign("GET", key, 60),
-    ]  # fmt: skip
-    for call in calls:
-        with pytest.raises(InvalidArgument):
-            await call
-    for stream in (store.reader(key), store.writer(key)):
-        with pytest.raises(InvalidArgument):
-            async with stream:
-                pass
+NO_KEYS = [
+    "", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "../a", "a/./b", "a.", "a./b", "a\nb", "a\0", "a\x7f", "a\x85",
+    "a\\b", "\ud800", "\ufffe", "e\u0301", "a" * 256, "a/" * 450 + "a", ".penstock/locks/00", ".penstock",
+]  # fmt: skip
+
+
+async def test_a_name_which_is_no_key_is_refused_everywhere(store: ObjectStore) -> None:
+    for key in NO_KEYS:
+        calls = [
+            store.put(key, b""), store.get(key), store.head(key), store.delete("a", key), store.copy(key, "a"),
+            store.copy("a", key), store.get_ranges(key, [(0, 1)]), store.sign("GET", key, 60),
+        ]  # fmt: skip
+        for call in calls:
+            with pytest.raises(InvalidArgument):
+                await call
+        for stream in (store.reader(key), store.writer(key)):
+            with pytest.raises(InvalidArgument):
+                async with stream:
+                    pass
     assert await listed(store) == []
 
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.base.errors import ObjectStoreFailed
+from penstock.base.errors import LimitExceeded, ObjectStoreFailed
 from penstock.runtime.objectstore import ObjectStore, StoreOptions
 from penstock.runtime.objectstore.folder.store import FolderStore
 from penstock.runtime.objectstore.folder.syscalls import Syscalls
+from penstock.runtime.objectstore.port import GET_BYTES_MAX
 
 
 def open_files(root: Path) -> list[str]:
@@ -50,6 +51,17 @@ async def test_a_file_cut_short_by_another_program_is_noticed(tmp_path: Path) ->
             os.truncate(tmp_path / "a", 15)
             with pytest.raises(ObjectStoreFailed, match="cut short"):
                 [chunk async for chunk in chunks]
+
+
+async def test_an_object_too_large_for_memory_can_only_be_streamed_or_cut(tmp_path: Path) -> None:
+    (tmp_path / "large").touch()
+    os.truncate(tmp_path / "large", GET_BYTES_MAX + 3)  # without blocks: it takes no space
+    async with FolderStore(str(tmp_path), StoreOptions()) as store:
+        with pytest.raises(LimitExceeded, match="more than"):
+            await store.get("large")
+        assert bytes((await store.get("large", GET_BYTES_MAX)).data) == b"\0\0\0"
+        async with store.reader("large", GET_BYTES_MAX) as reader:
+            assert [bytes(chunk) async for chunk in reader] == [b"\0\0\0"]
 
 
 async def test_no_file_stays_open(tmp_path: Path) -> None:
