@@ -4,7 +4,7 @@ import pytest
 from tests.runtime.wal.disks import UnsyncedDisk
 from tests.runtime.wal.logs import add, open_log
 
-from penstock.runtime.wal.batch import HEAD_BYTES, INDEX_BYTES, encode
+from penstock.runtime.wal.batch import HEAD_BYTES, INDEX_BYTES, crcs_in, encode
 from penstock.runtime.wal.cursor import READ_BYTES, Batch, Cursor, Damage, find_head, is_blank
 from penstock.runtime.wal.segment import HEADER_BYTES, Segment
 
@@ -66,7 +66,7 @@ def test_records_behind_the_limit_need_not_be_there(segment: Segment) -> None:
     cut = cursor.next(4)
     assert isinstance(cut, Batch)
     assert (cut.count, cut.payload, cut.last_lsn, cursor.lsn) == (2, b"three", 4, 5)
-    assert cursor.chain == cut.index.crcs[1]
+    assert cursor.chain == cut.chain == crcs_in(cut.index)[1]
     file.disk.close(file.fd)
 
 
@@ -97,7 +97,7 @@ def test_damage_in_the_index_keeps_nothing_of_the_batch(segment: Segment) -> Non
 def test_a_batch_in_the_wrong_place_is_misplaced(segment: Segment) -> None:
     file = OpenFile(segment)
     batches, _ = file.walk(file.cursor())
-    again, _ = encode([b"six"], 6, segment.salt, batches[1].index.crcs[-1])
+    again, _ = encode([b"six"], 6, segment.salt, batches[1].chain)
     file.disk.pwrite(file.fd, again, batches[2].end)
     _, twice = file.walk(file.cursor())
     assert (twice.lsn, twice.is_misplaced, twice.why) == (7, True, "a batch of lsn 6 stands here")

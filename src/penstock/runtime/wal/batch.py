@@ -22,7 +22,7 @@ from google_crc32c import extend
 
 from penstock.runtime.wal.checksum import crc32c, has_crc, with_crc
 
-__all__ = ["HEAD_BYTES", "INDEX_BYTES", "MAGIC", "Head", "Index", "decode_head", "decode_index", "encode"]
+__all__ = ["HEAD_BYTES", "INDEX_BYTES", "MAGIC", "Head", "crcs_in", "decode_head", "encode", "is_index", "lengths_in"]
 
 MAGIC: Final = b"PnB1"
 HEAD_BYTES: Final = 40
@@ -45,13 +45,6 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     index_crc: int
 
 
-class Index(msgspec.Struct, frozen=True, gc=False):
-    """Where each record of a batch ends, and what it must sum up to."""
-
-    lengths: "array[int]"
-    crcs: "array[int]"
-
-
 def encode(records: list[bytes], first_lsn: int, salt: int, chain: int) -> tuple[bytes, int]:
     """The bytes of a batch, and the chain behind it."""
     crcs = array("I", accumulate(records, extend, initial=chain))
@@ -71,12 +64,19 @@ def decode_head(data: bytes, at: int, salt: int) -> Head | None:
     return Head(count, first_lsn, salt, payload_bytes, chain, index_crc)
 
 
-def decode_index(head: Head, data: bytes) -> Index | None:
-    """The index which belongs to the head, or None if these bytes are not it."""
-    if len(data) != INDEX_BYTES * head.count or crc32c(data) != head.index_crc:
-        return None
-    half = len(data) // 2
-    return Index(_from_bytes(data[:half]), _from_bytes(data[half:]))
+def is_index(head: Head, data: bytes) -> bool:
+    """Whether these bytes are the index which belongs to the head."""
+    return len(data) == INDEX_BYTES * head.count and crc32c(data) == head.index_crc
+
+
+def lengths_in(index: bytes) -> "array[int]":
+    """The length of each record."""
+    return _from_bytes(index[: len(index) // 2])
+
+
+def crcs_in(index: bytes) -> "array[int]":
+    """The crc of each record."""
+    return _from_bytes(index[len(index) // 2 :])
 
 
 def _to_bytes(numbers: "array[int]") -> bytes:

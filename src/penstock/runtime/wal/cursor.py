@@ -5,19 +5,20 @@ thing which is not right and says exactly what and where; what that means (the e
 judge: see recovery.py.
 """
 
+from array import array
 from itertools import accumulate
 from typing import Final
 
 import msgspec
 
-from penstock.runtime.wal.batch import HEAD_BYTES, INDEX_BYTES, MAGIC, Head, Index, decode_head, decode_index
+from penstock.runtime.wal.batch import HEAD_BYTES, INDEX_BYTES, MAGIC, Head, crcs_in, decode_head, is_index, lengths_in
 from penstock.runtime.wal.checksum import crc32c
 from penstock.runtime.wal.disk import Disk, read_fully
 from penstock.runtime.wal.segment import Segment
 
 __all__ = ["Batch", "Cursor", "Damage", "find_head", "is_blank"]
 
-READ_BYTES: Final = 1024 * 1024
+READ_BYTES: Final = 256 * 1024  # at once: stays in the cache of a core until it is checked
 _ZEROS: Final = bytes(READ_BYTES)
 
 
@@ -26,9 +27,10 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
 
     at: int
     first_lsn: int
-    index: Index  # of all records, also those cut off
+    index: bytes  # of all records, also those cut off
     payload: bytes
     count: int  # of records in `payload`
+    chain: int  # the crc of the last of them
 
     @property
     def last_lsn(self) -> int:
@@ -36,11 +38,16 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def payload_at(self) -> int:
-        return self.at + HEAD_BYTES + INDEX_BYTES * len(self.index.lengths)
+        return self.at + HEAD_BYTES + len(self.index)
 
     @property
     def end(self) -> int:
         return self.payload_at + len(self.payload)
+
+    @property
+    def lengths(self) -> "array[int]":
+        """Of the records in `payload`."""
+        return lengths_in(self.index)[: self.count]
 
 
 class Damage(msgspec.Struct, frozen=True):
@@ -79,10 +86,10 @@ class Cursor:
         self._window_at = at
 
     @classmethod
-    def before(cls, disk: Disk, fd: int, segment: Segment, lsn: int, read_bytes: int = READ_BYTES) -> "Cursor":
+    def before(cls, disk: Disk, fd: int, segment: Segment, lsn: int) -> "Cursor":
         """A cursor a little before the batch which holds `lsn`, or at it."""
         at, first_lsn = segment.place_before(lsn)
-        return cls(disk, fd, segment, at=at, chain=None, lsn=first_lsn, read_bytes=read_bytes)
+        return cls(disk, fd, segment, at=at, chain=None, lsn=first_lsn)
 
     def next(self, last_lsn: int) -> Batch | Damage:
         """The next batch, with its records up to `last_lsn`. Of those behind, not even the bytes need be there."""
@@ -93,22 +100,28 @@ class Cursor:
             return self._damage(f"a batch of lsn {head.first_lsn} stands here", is_misplaced=True)
         if self.chain is not None and head.chain != self.chain:
             return self._damage("the batch does not continue the record before it", is_misplaced=True)
-        index = decode_index(head, self._bytes(self.at + HEAD_BYTES, INDEX_BYTES * head.count))
-        if index is None:
+        index = self._bytes(self.at + HEAD_BYTES, INDEX_BYTES * head.count)
+        if not is_index(head, index):
             return self._damage("the batch's index does not match its checksum")
         return self._payload(head, index, min(head.count, last_lsn - head.first_lsn + 1))
 
-    def _payload(self, head: Head, index: Index, count: int) -> Batch | Damage:
-        is_whole = count == head.count
-        wanted_bytes = head.payload_bytes if is_whole else sum(index.lengths[:count])
-        batch = Batch(self.at, head.first_lsn, index, b"", count)
-        payload = self._bytes(batch.payload_at, wanted_bytes)
-        if len(payload) != wanted_bytes or (count and crc32c(payload, head.chain) != index.crcs[count - 1]):
-            return _first_wrong(batch, payload, head.chain)
-        self.at = batch.payload_at + wanted_bytes
+    def _payload(self, head: Head, index: bytes, count: int) -> Batch | Damage:
+        """The rest of a batch whose head and index are right: its first `count` records."""
+        if count == head.count:
+            payload_bytes = head.payload_bytes
+            crc = int.from_bytes(index[-4:], "little") if count else head.chain
+        else:
+            payload_bytes = sum(lengths_in(index)[:count])
+            crc = crcs_in(index)[count - 1]
+        payload_at = self.at + HEAD_BYTES + len(index)
+        payload = self._bytes(payload_at, payload_bytes)
+        if len(payload) != payload_bytes or crc32c(payload, head.chain) != crc:
+            return _first_wrong(self.at, head, index, payload)
+        batch = Batch(self.at, head.first_lsn, index, payload, count, crc)
+        self.at = payload_at + payload_bytes
         self.lsn = head.first_lsn + count
-        self.chain = index.crcs[count - 1] if count else head.chain
-        return Batch(batch.at, head.first_lsn, index, payload, count)
+        self.chain = crc
+        return batch
 
     def _bytes(self, at: int, count: int) -> bytes:
         """Bytes of the file; fewer at its end. Calls come in rising order."""
@@ -123,19 +136,19 @@ class Cursor:
         return Damage(self.at, self.lsn, why, self.at, is_misplaced)
 
 
-def _first_wrong(batch: Batch, payload: bytes, chain: int) -> Damage:
+def _first_wrong(at: int, head: Head, index: bytes, payload: bytes) -> Damage:
     """Which record of a batch is the first wrong one, and the batch as far as it is right."""
+    chain = head.chain
     start = 0
     count = 0
-    for end, crc in zip(accumulate(batch.index.lengths), batch.index.crcs, strict=True):
-        chain = crc32c(payload[start:end], chain)
-        if end > len(payload) or chain != crc:
+    for end, crc in zip(accumulate(lengths_in(index)), crcs_in(index), strict=True):
+        if end > len(payload) or crc32c(payload[start:end], chain) != crc:
             break
-        start = end
+        start, chain = end, crc
         count += 1
-    intact = Batch(batch.at, batch.first_lsn, batch.index, payload[:start], count) if count else None
-    why = "the record does not match its checksum"
-    return Damage(batch.payload_at + start, batch.first_lsn + count, why, batch.at, intact=intact)
+    intact = Batch(at, head.first_lsn, index, payload[:start], count, chain) if count else None
+    place = at + HEAD_BYTES + len(index) + start
+    return Damage(place, head.first_lsn + count, "the record does not match its checksum", at, intact=intact)
 
 
 def find_head(disk: Disk, fd: int, segment: Segment, *, at: int, lsn: int) -> tuple[int, Head] | None:

@@ -13,7 +13,7 @@ from itertools import accumulate
 import msgspec
 
 from penstock.base.ids import Lsn
-from penstock.runtime.wal.cursor import READ_BYTES, Batch, Cursor, Damage
+from penstock.runtime.wal.cursor import Batch, Cursor, Damage
 from penstock.runtime.wal.disk import Disk
 from penstock.runtime.wal.segment import Segment, corrupt, read_header
 
@@ -59,24 +59,27 @@ def read_records(disk: Disk, live: tuple[Segment, ...], first_lsn: Lsn, last_lsn
     lengths = array("I")
     payloads: list[bytes] = []
     room = bytes_max
-    with closing(_batches(disk, live, first_lsn, last_lsn, bytes_max)) as batches:
+    with closing(_batches(disk, live, first_lsn, last_lsn)) as batches:
         for batch in batches:
-            skip = max(0, first_lsn - batch.first_lsn)
-            lengths += batch.index.lengths[skip : batch.count]
-            payloads.append(batch.payload[sum(batch.index.lengths[:skip]) :] if skip else batch.payload)
-            room -= len(payloads[-1])
+            its_lengths, payload = batch.lengths, batch.payload
+            if batch.first_lsn < first_lsn:
+                skip = first_lsn - batch.first_lsn
+                payload = payload[sum(its_lengths[:skip]) :]
+                its_lengths = its_lengths[skip:]
+            if len(payload) > room:
+                fitting = bisect_right(list(accumulate(its_lengths)), room)
+                its_lengths = its_lengths[: max(fitting, 0 if lengths else 1)]
+                payload = payload[: sum(its_lengths)]
+                room = 0
+            lengths += its_lengths
+            payloads.append(payload)
+            room -= len(payload)
             if room <= 0:
                 break
-    if room >= 0:
-        return Records(first_lsn, lengths, b"".join(payloads))
-    ends = list(accumulate(lengths))
-    count = max(1, bisect_right(ends, bytes_max))
-    return Records(first_lsn, lengths[:count], b"".join(payloads)[: ends[count - 1]])
+    return Records(first_lsn, lengths, b"".join(payloads))
 
 
-def _batches(
-    disk: Disk, live: tuple[Segment, ...], first_lsn: int, last_lsn: int, bytes_max: int
-) -> Generator[Batch, None, None]:
+def _batches(disk: Disk, live: tuple[Segment, ...], first_lsn: int, last_lsn: int) -> Generator[Batch, None, None]:
     """The batches which hold these records, cut off behind the last one."""
     for segment, following in zip(live, (*live[1:], None), strict=True):
         end_lsn = last_lsn if following is None else min(last_lsn, following.first_lsn - 1)
@@ -84,7 +87,7 @@ def _batches(
             continue
         fd = _open(disk, segment)
         try:
-            cursor = Cursor.before(disk, fd, segment, first_lsn, min(READ_BYTES, bytes_max + READ_BYTES // 16))
+            cursor = Cursor.before(disk, fd, segment, first_lsn)
             while cursor.lsn <= end_lsn:
                 batch = cursor.next(end_lsn)
                 if isinstance(batch, Damage):

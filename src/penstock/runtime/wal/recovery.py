@@ -158,4 +158,4 @@ def _judge(disk: Disk, fd: int, segment: Segment, damage: Damage, tail: Tail) ->
     if intact is None:
         return tail, torn
     segment.note(intact.first_lsn, intact.at)
-    return Tail(intact.end, Lsn(intact.last_lsn), intact.index.crcs[intact.count - 1], intact.at), torn
+    return Tail(intact.end, Lsn(intact.last_lsn), intact.chain, intact.at), torn

@@ -148,7 +148,7 @@ class Segments:
         if lsn < segment.first_lsn:
             return segment.chain, HEADER_BYTES
         batch = self._batch_of(segment, lsn)
-        return batch.index.crcs[batch.count - 1], batch.end
+        return batch.chain, batch.end
 
     def _batch_of(self, segment: Segment, lsn: Lsn) -> Batch:
         """The batch which holds a record, cut off behind it."""

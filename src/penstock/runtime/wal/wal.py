@@ -28,7 +28,6 @@ from penstock.base.errors import (
 )
 from penstock.base.ids import Lsn
 from penstock.runtime.wal.append_queue import AppendQueue, Bytes
-from penstock.runtime.wal.cursor import READ_BYTES
 from penstock.runtime.wal.disk import Disk, LocalDisk
 from penstock.runtime.wal.options import WalOptions
 from penstock.runtime.wal.reader import Reader
@@ -40,6 +39,7 @@ from penstock.runtime.wal.writer import Done, Job, Poison, Writer
 
 __all__ = ["OnDurable", "Wal"]
 
+READ_BYTES: Final = 1024 * 1024
 OnDurable = Callable[[Lsn, PenstockError | None], None]  # told on the loop: durable up to this Lsn, or why not
 
 
