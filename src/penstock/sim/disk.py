@@ -6,7 +6,7 @@ part (a torn tail; the real WAL's chained checksums turn any reordering of unsyn
 operation tells its owner that nobody knows what is on the disk.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -49,6 +49,7 @@ class Disk:
     records: list[Any] = field(default_factory=list)
     state: Any = None
     has_failed: bool = False  # nobody knows what is on it until the next recovery
+    on_durable: Callable[[Effect], None] = lambda _: None  # hears of every operation when it has reached the platter
     _pending: list[Effect] = field(default_factory=list)
     _busy_until: int = 0
 
@@ -96,6 +97,11 @@ class Disk:
         self.records.clear()
         self._pending.clear()
 
+    @property
+    def pending(self) -> Sequence[Effect]:
+        """What is on its way, oldest first."""
+        return self._pending
+
     def recover(self) -> Found:
         assert not self._pending, "recovery comes after a crash"
         return Found(self.first, tuple(self.records), self.state)
@@ -111,6 +117,7 @@ class Disk:
                 self.state = state
             case _:
                 raise AssertionError(f"not a durable effect: {operation}")
+        self.on_durable(operation)
 
     def _append(self, first: Lsn, records: Sequence[Any]) -> None:
         if not self.records:

@@ -77,6 +77,7 @@ class Node:
         self.machine: Machine | None = None
         self.run = 0
         self.is_paused = False
+        self.resumed_at = Instant(0)  # when it last thawed, by the world's clock
         self.stopped_because: str | None = None
         self._held: list[Callable[[], None]] = []  # what happened while the process was frozen
         self._timers: dict[str, int] = {}
@@ -115,9 +116,10 @@ class Node:
             return
         self.world.note(self.name, "!", "resume")
         self.is_paused = False
+        self.resumed_at = self.world.now
         held, self._held = self._held, []
         for happening in held:
-            self._awake(happening)
+            self.when_awake(happening)
 
     def stop(self, reason: str) -> None:
         """The machine itself gave up. Its supervisor may boot it again."""
@@ -135,12 +137,13 @@ class Node:
 
     def deliver(self, event: Event) -> None:
         """Let the machine handle an event now, or when the process thaws. A dead process hears nothing."""
-        self._awake(lambda: self._step(event))
+        self.when_awake(lambda: self._step(event))
 
     def receive(self, sender: NodeId, message: Any) -> None:
         self.deliver(Received(sender, message))
 
-    def _awake(self, happening: Callable[[], None]) -> None:
+    def when_awake(self, happening: Callable[[], None]) -> None:
+        """Now, or when the process thaws; never, if it dies before."""
         if self.machine is None:
             return
         if self.is_paused:
@@ -195,10 +198,10 @@ class Node:
                 return
             if succeeds and not self.disk.has_failed:
                 self.disk.complete(effect)
-                self._awake(lambda: self._completed(effect, behind))
+                self.when_awake(lambda: self._completed(effect, behind))
             else:
                 self.disk.has_failed = True
-                self._awake(self._failed)
+                self.when_awake(self._failed)
 
         self.world.at(ends_at, ended)
 

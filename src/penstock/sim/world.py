@@ -33,6 +33,7 @@ class World:
         self.network = Network(rng, self.at)
         self.nodes: dict[NodeId, Node] = {}
         self.after_step: Callable[[Node], None] = lambda _: None
+        self.on_send: Callable[[NodeId, NodeId, Any], None] = lambda *_: None  # hears every message before the network
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._tokens = 0
         self._steps_left = steps_max
@@ -58,6 +59,7 @@ class World:
 
     def send(self, source: NodeId, to: NodeId, message: Any) -> None:
         """Carry a message, from its own point of view: who is not there gets nothing."""
+        self.on_send(source, to, message)
         target = self.nodes.get(to)
         if target is not None:
             self.network.send(self.now, source, to, message, target.receive)

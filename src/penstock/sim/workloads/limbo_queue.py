@@ -163,8 +163,8 @@ class LimboQueueWorkload:
                 assert answers.offsets[-1] <= durable, "an async OK is durable on the leader"
             case Fate.INDETERMINATE:
                 reached("limbo.detached")
-            case Fate.COMMITTED_BELOW_LEVEL:
-                raise AssertionError("nobody asked for a level")
+            case _:
+                raise AssertionError(f"nobody can be told {answers.fate} here")
 
     def _end(self, request: RequestId, fate: Fate) -> None:
         waiter = self.waiters[request]
