@@ -72,6 +72,9 @@ async def test_appends_of_many_tasks_share_batches_and_keep_their_order(tmp_path
         lsns = await asyncio.gather(*(wal.append([b"%d" % number]) for number in range(100)))
         assert lsns == list(range(1, 101))
         assert disk.calls == ["pwrite", "fdatasync"]
+        counted = wal.statistics
+        assert (counted.batches, counted.records, counted.bytes) == (1, 100, 190 + 8 * 100)
+        assert counted.commit_seconds > 0
         assert await contents(wal) == [b"%d" % number for number in range(100)]
 
 

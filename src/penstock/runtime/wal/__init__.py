@@ -9,6 +9,18 @@ from penstock.runtime.wal.options import WalOptions
 from penstock.runtime.wal.records import Records
 from penstock.runtime.wal.recovery import Recovery, TornTail
 from penstock.runtime.wal.state_file import StateFile
+from penstock.runtime.wal.statistics import WalStatistics
 from penstock.runtime.wal.wal import OnDurable, Wal
 
-__all__ = ["Disk", "LocalDisk", "OnDurable", "Records", "Recovery", "StateFile", "TornTail", "Wal", "WalOptions"]
+__all__ = [
+    "Disk",
+    "LocalDisk",
+    "OnDurable",
+    "Records",
+    "Recovery",
+    "StateFile",
+    "TornTail",
+    "Wal",
+    "WalOptions",
+    "WalStatistics",
+]

@@ -35,6 +35,7 @@ from penstock.runtime.wal.records import Records
 from penstock.runtime.wal.recovery import Recovery
 from penstock.runtime.wal.segments import Segments
 from penstock.runtime.wal.state_file import StateFile
+from penstock.runtime.wal.statistics import WalStatistics
 from penstock.runtime.wal.writer import Done, Job, Poison, Writer
 
 __all__ = ["OnDurable", "Wal"]
@@ -107,6 +108,11 @@ class Wal:
     def durable_lsn(self) -> Lsn:
         """The last record which no crash can take away."""
         return min(self._durable_lsn, *self._cuts) if self._cuts else self._durable_lsn
+
+    @property
+    def statistics(self) -> WalStatistics:
+        """What it has done since it was opened."""
+        return self._writer.statistics
 
     @property
     def queued_bytes(self) -> int:

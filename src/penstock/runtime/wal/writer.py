@@ -11,6 +11,7 @@ written what the first one lost.
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from threading import Thread
+from time import perf_counter
 from typing import Protocol
 
 import msgspec
@@ -19,6 +20,7 @@ from penstock.base.errors import InternalError, PenstockError, StorageError, Wal
 from penstock.base.ids import Lsn
 from penstock.runtime.wal.disk import storage_error
 from penstock.runtime.wal.segments import Segments
+from penstock.runtime.wal.statistics import WalStatistics
 
 __all__ = ["Done", "Group", "Job", "Poison", "Waiter", "Writer"]
 
@@ -106,6 +108,7 @@ class Writer:
         batch_bytes_max: int,
         mark_after_s: float | None,
     ) -> None:
+        self.statistics = WalStatistics()
         self._segments = segments
         self._notify = notify
         self._folder = folder
@@ -162,6 +165,7 @@ class Writer:
         except Empty:
             if self._poison is None:
                 self._attempt("marking the end of the log", self._segments.mark)
+                self.statistics.marks += 1
             return self._queue.get()
 
     def _commit(self, groups: list[Group]) -> Done:
@@ -173,13 +177,19 @@ class Writer:
             return Done(groups, poison=self._poison, written=Written.NO)
         if not self._attempt("beginning a segment", lambda: self._segments.make_room(body_bytes)):
             return Done(groups, poison=self._poison, written=Written.NO)
+        before = perf_counter()
         if not self._attempt("writing a batch", lambda: self._segments.write(records)):
             return Done(groups, poison=self._poison, written=Written.UNKNOWN)
+        self.statistics.commit_seconds += perf_counter() - before
+        self.statistics.batches += 1
+        self.statistics.records += len(records)
+        self.statistics.bytes += body_bytes
         return Done(groups)
 
     def _do_job(self, job: Job) -> Done:
         if self._poison is not None:
             return Done([], job, self._poison, Written.NO)
+        self.statistics.jobs += 1
         is_done = self._attempt(job.doing, job.run)
         return Done([], job, self._poison, Written.YES if is_done else Written.UNKNOWN)
 
