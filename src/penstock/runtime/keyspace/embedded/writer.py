@@ -21,7 +21,7 @@ from penstock.runtime.keyspace.embedded.writes import Writes
 __all__ = ["Writer"]
 
 _BATCH_JOBS_MAX: Final = 64
-_CHECKPOINT_BYTES: Final = 4 << 20
+_CHECKPOINT_BYTES: Final = 1 << 20  # the sooner the WAL is written over instead of growing, the cheaper its fsync
 
 R = TypeVar("R")
 Job = Callable[[Writes], Any]

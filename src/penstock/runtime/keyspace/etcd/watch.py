@@ -1,9 +1,10 @@
 """A watch on etcd: one stream, opened anew where it was whenever it breaks.
 
 Three things etcd does not do by itself. It drops the removals of the very revision a compaction names when a watch
-starts there (etcd issue 18089), so we always ask from one revision earlier, which it then refuses as compacted. It cuts
-large answers into fragments anywhere, so the last revision is held back until it is whole. And it says nothing when it
-was set back to an older state, so each new stream is checked not to be behind what this watch has shown.
+starts there (etcd issues 18089 and 19179), so we always ask from one revision earlier, which it then refuses as
+compacted. It cuts large answers into fragments anywhere, so the last revision is held back until it is whole. And it
+says nothing when it was set back to an older state, so each new stream is checked not to be behind what this watch has
+shown.
 
 Nothing runs in the background: a batch is read from the stream when it is asked for, and gRPC's flow control holds the
 server back meanwhile.
