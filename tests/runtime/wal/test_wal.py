@@ -1,5 +1,6 @@
 import asyncio
 import errno
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -397,3 +398,13 @@ async def test_a_torn_tail_is_dropped_and_reported(tmp_path: Path) -> None:
 async def test_options_are_checked(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         await Wal.open(tmp_path, WalOptions(segment_bytes=1))
+
+
+def test_the_example_in_the_reference_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    page = (Path(__file__).parents[3] / "docs/reference/wal.md").read_text()
+    [example] = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    exec(example, {})
+    assert capsys.readouterr().out.splitlines()[-1] == "1 [b'first', b'another second']"
