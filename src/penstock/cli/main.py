@@ -23,6 +23,7 @@ __all__ = ["NOUNS", "command_tree", "main", "run"]
 
 # noun → where it is, and its line in `penstock --help`
 NOUNS: Final = {
+    "demo": ("penstock.cli.demo:app", "See it work: real processes, real faults, an audit."),
     "cluster": ("penstock.cli.cluster:app", "A real multi-process cluster on this machine, for trying and for drills."),
     "quorum": ("penstock.cli.quorum:app", "The quorum log: its shards, their leaders and their ensembles."),
     "node": ("penstock.cli.node:app", "Run one node of the quorum log."),
