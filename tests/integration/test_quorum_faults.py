@@ -1,0 +1,323 @@
+"""Real processes, killed and frozen under load: nothing acknowledged is lost, nothing happens twice."""
+
+import asyncio
+import signal
+import statistics
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.integration.linearizability import FOREVER, Operation, is_linearizable
+
+from penstock.base.errors import Indeterminate, PenstockError, Refused, Unavailable
+from penstock.base.ids import EntryId, Epoch, Offset
+from penstock.client.operator import Operators
+from penstock.client.quorum import QuorumLog
+from penstock.quorum.metadata import Metadata, Status
+from penstock.quorum.resolve import Resolution
+from penstock.runtime.cluster.local import LocalCluster
+from penstock.runtime.quorum.machines import AppendTo, CompareAndSet, Get, Put, encode_op
+
+pytestmark = pytest.mark.timeout(180)
+READY_S = 60.0
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    cluster = LocalCluster.create(tmp_path / "cluster", nodes=3, spares=1, snapshot_entries=2_000)
+    try:
+        cluster.start_all()
+        yield cluster
+    finally:
+        cluster.stop_all()
+
+
+async def metadata_of(cluster: LocalCluster, *, is_steady: bool = True) -> Metadata:
+    """The shard's metadata (made if there is none), as soon as somebody leads."""
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline:
+        try:
+            async with Operators(cluster.addresses("operator")) as operators:
+                shards = (await operators.status()).shards
+                if "main" not in shards:
+                    await operators.create("main", cluster.names("node")[:3])
+                metadata = shards.get("main", (None, ""))[0]
+        except PenstockError:
+            metadata = None
+        if metadata is not None and (metadata.status is Status.STEADY_STATE or not is_steady):
+            return metadata
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"no leader within {READY_S} s\n{cluster.log_tail('op1')}")
+
+
+async def leader_of(cluster: LocalCluster) -> str:
+    metadata = await metadata_of(cluster)
+    assert metadata.leader is not None
+    return metadata.leader.node
+
+
+@asynccontextmanager
+async def a_client(cluster: LocalCluster) -> AsyncIterator[QuorumLog]:
+    async with QuorumLog(cluster.addresses("node"), "main") as log:
+        yield log
+
+
+class Load:
+    """Writers of numbered records and users of registers, with everything they were told."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self.cluster = cluster
+        self.is_over = False
+        self.acknowledged: dict[str, int] = {}
+        self.history: dict[str, list[Operation]] = {}
+        self.unknown: list[EntryId] = []
+        self.answers = 0
+
+    async def write_records(self, name: str) -> None:
+        async with a_client(self.cluster) as log:
+            self.acknowledged[name] = 0
+            while not self.is_over:
+                record, seq = b"%06d" % self.acknowledged[name], log.next_seq()
+                while True:
+                    try:
+                        await log.append(encode_op(AppendTo(name, record)), seq=seq, timeout=2.0)
+                        break
+                    except (Indeterminate, Unavailable):
+                        continue
+                self.acknowledged[name] += 1
+                self.answers += 1
+
+    async def use_register(self, key: str, number: int) -> None:
+        rng = Random(f"{key}{number}")
+        history = self.history.setdefault(key, [])
+        async with a_client(self.cluster) as log:
+            count = 0
+            while not self.is_over and count < 60:
+                count += 1
+                value = b"%d-%d" % (number, count)
+                began = time.monotonic()
+                try:
+                    match rng.choice(("put", "get", "get", "cas")):
+                        case "put":
+                            await log.append(encode_op(Put(key, value)), ack="applied", timeout=2.0)
+                            history.append(Operation("put", began, time.monotonic(), argument=value))
+                        case "get":
+                            read = await log.read(encode_op(Get(key)), timeout=2.0)
+                            history.append(Operation("get", began, time.monotonic(), result=read.result))
+                        case _:
+                            expected = (await log.read(encode_op(Get(key)), timeout=2.0)).result
+                            began = time.monotonic()
+                            op = CompareAndSet(key, expected, value)
+                            done = await log.append(encode_op(op), ack="applied", timeout=2.0)
+                            did = done.result[0] if isinstance(done.result, list) else None
+                            ended = time.monotonic() if did is not None else FOREVER
+                            history.append(Operation("cas", began, ended, value, expected, did))
+                except Indeterminate as error:
+                    self._note_unknown(error)
+                    history.append(Operation("put", began, FOREVER, argument=value))
+                except (Refused, Unavailable):
+                    pass  # definite: nothing happened
+                self.answers += 1
+                await asyncio.sleep(rng.random() * 0.05)
+
+    def _note_unknown(self, error: Indeterminate) -> None:
+        if "offset" in error.details:
+            self.unknown.append(EntryId(Epoch(error.details["epoch"]), Offset(error.details["offset"])))
+
+
+async def audit(load: Load) -> None:
+    async with a_client(load.cluster) as log:
+        for name, acknowledged in load.acknowledged.items():
+            value = (await log.read(encode_op(Get(name)), timeout=30)).result or b""
+            records = [int(value[at : at + 6]) for at in range(0, len(value), 6)]
+            assert records in (list(range(acknowledged)), list(range(acknowledged + 1))), name
+        for entry in load.unknown:
+            fates = {await log.resolve(entry, timeout=20) for _ in range(2)}
+            assert fates <= {Resolution.COMMITTED, Resolution.ABORTED}
+            assert len(fates) == 1, f"{entry} has two fates"
+        await agree(log)
+    for key, history in load.history.items():
+        assert is_linearizable(history), f"no order explains what was read and written at {key}"
+
+
+async def agree(log: QuorumLog) -> None:
+    """All members end up with one checksum over what they applied. (A node which was swapped out stays behind.)"""
+    deadline = time.monotonic() + 30
+    checksums: dict[str, int] = {}
+    while time.monotonic() < deadline:
+        answers = [answer for answer in (await log.status()).values() if not isinstance(answer, PenstockError)]
+        replicas = [each for answer in answers for each, _ in answer if not each.failed]
+        assert not [each.diverged for each in replicas if each.diverged]
+        leading = [each for each in replicas if each.limbo is not None]
+        if leading:
+            ensemble = max(leading, key=lambda each: each.epoch).ensemble
+            checksums = {each.member.node: each.checksum for each in replicas if each.member in ensemble}
+            if len(checksums) == len(ensemble) and len(set(checksums.values())) == 1:
+                return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"replicas do not agree: {checksums}")
+
+
+async def under_load(cluster: LocalCluster, *faults: Callable[[LocalCluster], Awaitable[None]]) -> Load:
+    """Run the load, strike with each fault in turn, audit."""
+    await metadata_of(cluster)
+    load = Load(cluster)
+    users = [load.write_records(f"w{n}") for n in range(4)] + [load.use_register("r", n) for n in range(4)]
+    tasks = [asyncio.create_task(user) for user in users]
+    try:
+        for fault in faults:
+            before = load.answers
+            await until(lambda before=before: load.answers > before + 20)  # type: ignore[misc]
+            await fault(cluster)
+        before = load.answers
+        await until(lambda: load.answers > before + 20)
+        load.is_over = True
+        await asyncio.wait_for(asyncio.gather(*tasks), 60)
+    finally:
+        load.is_over = True
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    await audit(load)
+    return load
+
+
+async def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "the load makes no progress"
+        await asyncio.sleep(0.02)
+
+
+async def kill_leader(cluster: LocalCluster) -> None:
+    name = await leader_of(cluster)
+    cluster.kill(name)
+    cluster.start(name)
+
+
+async def kill_follower(cluster: LocalCluster) -> None:
+    metadata = await metadata_of(cluster)
+    name = next(member.node for member in metadata.ensemble if member != metadata.leader)
+    cluster.kill(name)
+    cluster.start(name)
+
+
+async def freeze_leader_until_replaced(cluster: LocalCluster) -> None:
+    before = await metadata_of(cluster)
+    assert before.leader is not None
+    cluster.kill(before.leader.node, signal.SIGSTOP)
+    try:
+        deadline = time.monotonic() + READY_S
+        while (await metadata_of(cluster)).epoch <= before.epoch:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
+    finally:
+        cluster.kill(before.leader.node, signal.SIGCONT)
+
+
+async def kill_operator_in_an_election(cluster: LocalCluster) -> None:
+    """The leader dies, and the operator right when it begins to do something about it."""
+    before = await metadata_of(cluster)
+    assert before.leader is not None
+    cluster.kill(before.leader.node)
+    deadline = time.monotonic() + READY_S
+    while (await metadata_of(cluster, is_steady=False)).epoch == before.epoch:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0)
+    cluster.kill("op1")
+    cluster.start("op1")
+    cluster.start(before.leader.node)
+    await metadata_of(cluster)
+
+
+async def swap_while_the_operator_dies(cluster: LocalCluster) -> None:
+    """A reconfiguration is cut in the middle; an election completes or drops it, and a second try ends it."""
+    metadata = await metadata_of(cluster)
+    old = next(member.node for member in metadata.ensemble if member != metadata.leader)
+    spare = next(name for name in cluster.names("node") if name not in [m.node for m in metadata.ensemble])
+    async with Operators(cluster.addresses("operator")) as operators:
+        changing = asyncio.create_task(operators.swap("main", old, spare))
+        deadline = time.monotonic() + READY_S
+        while (await metadata_of(cluster, is_steady=False)).epoch == metadata.epoch:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0)
+        cluster.kill("op1")
+        cluster.start("op1")
+        await asyncio.gather(changing, return_exceptions=True)
+    after = await metadata_of(cluster)
+    if spare not in [member.node for member in after.ensemble]:
+        async with Operators(cluster.addresses("operator")) as operators:
+            after = await operators.swap("main", old, spare)
+    assert sorted(m.node for m in after.ensemble) == sorted({m.node for m in metadata.ensemble} - {old} | {spare})
+
+
+async def test_killed_and_frozen_leaders_lose_nothing(cluster: LocalCluster) -> None:
+    load = await under_load(cluster, kill_leader, kill_follower, freeze_leader_until_replaced)
+    assert sum(load.acknowledged.values()) > 50
+
+
+async def test_operators_killed_in_the_middle_of_their_work_lose_nothing(cluster: LocalCluster) -> None:
+    await under_load(cluster, kill_operator_in_an_election, swap_while_the_operator_dies)
+
+
+async def test_a_new_leader_serves_soon_after_the_old_one_is_found_dead(cluster: LocalCluster) -> None:
+    """Detection is `failure_ms`; what is measured is the rest: fence, choose, open the epoch, commit."""
+    times: list[float] = []
+    async with a_client(cluster) as log:
+        await metadata_of(cluster)
+        for _ in range(3):
+            await log.append(b"before", timeout=30)
+            name = await leader_of(cluster)
+            started = time.monotonic()
+            cluster.kill(name)
+            await log.append(b"after", timeout=30)
+            times.append(time.monotonic() - started - cluster.plan.failure_ms / 1000)
+            cluster.start(name)
+            await agree(log)
+    assert statistics.median(times) < 1.0, times
+
+
+async def test_a_damaged_log_is_refused_by_name_and_the_node_comes_back_by_a_swap(cluster: LocalCluster) -> None:
+    async with a_client(cluster) as log:
+        await metadata_of(cluster)
+        for number in range(200):
+            await log.append(encode_op(Put("k", b"%d" % number)), timeout=30)
+        await agree(log)
+        metadata = await metadata_of(cluster)
+        victim = next(member.node for member in metadata.ensemble if member != metadata.leader)
+        cluster.kill(victim)
+        damage(cluster.folder / victim / "shards" / "main" / "log")
+        cluster.start(victim)
+        why = await failure_of(log, cluster, victim)
+        assert ".wal" in why or "log" in why, why
+        await log.append(encode_op(Put("k", b"goes on")), timeout=30)
+        async with Operators(cluster.addresses("operator")) as operators:
+            after = await operators.swap("main", victim, victim)
+        new = next(member for member in after.ensemble if member.node == victim)
+        assert new not in metadata.ensemble, "it came back as another incarnation"
+        await log.append(encode_op(Put("k", b"all")), ack="all", timeout=30)
+        await agree(log)
+
+
+def damage(folder: Path) -> None:
+    """Flip a byte in the middle of what was acknowledged."""
+    segment = max((path for path in folder.iterdir() if path.is_file()), key=lambda path: path.stat().st_size)
+    with segment.open("r+b") as file:
+        file.seek(3_000)
+        byte = file.read(1)
+        file.seek(3_000)
+        file.write(bytes([byte[0] ^ 0xFF]))
+
+
+async def failure_of(log: QuorumLog, cluster: LocalCluster, node: str) -> str:
+    address = cluster.process(node).address
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline:
+        answer = (await log.status())[address]
+        if not isinstance(answer, PenstockError) and answer and answer[0][0].failed:
+            return answer[0][0].failed
+        await asyncio.sleep(0.05)
+    raise AssertionError("the damaged replica did not say so")
