@@ -5,7 +5,7 @@ FIFOs there are; an entry answered in time is dropped when it reaches the front,
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from penstock.base.ids import Instant
@@ -28,17 +28,21 @@ class Deadlines:
         self._grain_ns = grain_ns
         self._fifos: dict[int, deque[LimboEntry]] = {}
 
-    def add(self, entry: LimboEntry, timeout_ns: int, now: Instant) -> None:
-        """The entry's waiter gives up `timeout_ns` from now, at most one grain later."""
-        rounded = -(-timeout_ns // self._grain_ns) * self._grain_ns
-        entry.deadline = Instant(now + rounded)
-        fifo = self._fifos.get(rounded)
+    def rounded(self, timeout_ns: int) -> int:
+        """A waiter waits at most one grain longer than it asked for."""
+        return -(-timeout_ns // self._grain_ns) * self._grain_ns
+
+    def add(self, entries: Sequence[LimboEntry], rounded_ns: int, now: Instant) -> None:
+        """The waiters of these entries give up `rounded_ns` from now."""
+        deadline = Instant(now + rounded_ns)
+        for entry in entries:
+            entry.deadline = deadline
+        fifo = self._fifos.get(rounded_ns)
         if fifo is None:
-            fifo = self._fifos[rounded] = deque()
-        for _ in range(2):  # two out for one in: what is over never piles up
-            if fifo and is_over(fifo[0]):
-                fifo.popleft()
-        fifo.append(entry)
+            fifo = self._fifos[rounded_ns] = deque()
+        while fifo and is_over(fifo[0]):  # so that what is over never piles up
+            fifo.popleft()
+        fifo.extend(entries)
 
     def earliest(self) -> Instant | None:
         """When somebody gives up next, if anybody waits."""

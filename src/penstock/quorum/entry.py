@@ -4,13 +4,14 @@ Design: quorum-log.md, "Records". An entry's id is (epoch, offset); the offset i
 repeated inside. At offset j, ROLLBACK(f) dooms every TXN in [f, j); other kinds in that range stay valid.
 """
 
+from collections.abc import Sequence
 from typing import NewType
 
 import msgspec
 
 from penstock.base.ids import Epoch, Offset
 
-__all__ = ["OVERHEAD_BYTES", "Barrier", "ClientId", "Confirm", "Entry", "Rollback", "Txn", "size_of"]
+__all__ = ["OVERHEAD_BYTES", "Barrier", "ClientId", "Confirm", "Entry", "Rollback", "Txn", "size_of", "sizes_of"]
 
 ClientId = NewType("ClientId", str)  # a client's session: together with a sequence number it names a transaction
 
@@ -59,3 +60,8 @@ OVERHEAD_BYTES = 64  # what an entry costs beside its ops, roughly, in memory an
 def size_of(entry: Entry) -> int:
     """What the entry counts for in every limit given in bytes."""
     return OVERHEAD_BYTES + len(entry.ops) if isinstance(entry, Txn) else OVERHEAD_BYTES
+
+
+def sizes_of(entries: Sequence[Entry]) -> int:
+    """The same for many."""
+    return OVERHEAD_BYTES * len(entries) + sum([len(entry.ops) for entry in entries if isinstance(entry, Txn)])

@@ -34,7 +34,7 @@ class FollowCursor(msgspec.Struct, eq=False):
 class FollowCursors:
     """The cursors of one epoch and the quorum over them. The leader's own durable offset is its own vote."""
 
-    __slots__ = ("_cursors", "durable", "ensemble", "epoch", "leader", "removed")
+    __slots__ = ("_cursors", "_followers_who_vote", "durable", "ensemble", "epoch", "leader", "removed")
 
     def __init__(self, epoch: Epoch, leader: Member, ensemble: Ensemble) -> None:
         assert leader in ensemble, "a leader is a member"
@@ -44,6 +44,7 @@ class FollowCursors:
         self.removed: Member | None = None  # still counted in the ensemble's size, but without a vote
         self.durable = NOTHING  # the leader's own
         self._cursors: dict[Member, FollowCursor] = {}
+        self._followers_who_vote: list[FollowCursor] | None = None  # None: find them again
 
     def __iter__(self) -> Iterator[FollowCursor]:
         return iter(self._cursors.values())
@@ -60,6 +61,7 @@ class FollowCursors:
         confirmed = at if known is None else Offset(max(at, known.last_confirmed))
         cursor = FollowCursor(member, confirmed, confirmed)
         self._cursors[member] = cursor
+        self._followers_who_vote = None
         return cursor
 
     def hold(self, member: Member) -> FollowCursor:
@@ -67,11 +69,25 @@ class FollowCursors:
         assert member != self.leader, "a leader does not follow itself"
         cursor = self._cursors.setdefault(member, FollowCursor(member, NOTHING, NOTHING))
         cursor.is_attached = False
+        self._followers_who_vote = None
         return cursor
 
     def drop(self, member: Member) -> None:
         """Forget a member's cursor: it is sent nothing any more, and its acknowledgements count for nothing."""
         self._cursors.pop(member, None)
+        self._followers_who_vote = None
+
+    def remove_vote(self, member: Member) -> None:
+        """A member is being removed: the ensemble's majority stays what it is, but without this vote."""
+        assert member != self.leader, "a leader is never removed"
+        self.removed = member
+        self._followers_who_vote = None
+
+    def reconfigure(self, ensemble: Ensemble) -> None:
+        """From now on this ensemble decides."""
+        assert self.leader in ensemble
+        self.ensemble, self.removed = ensemble, None
+        self._followers_who_vote = None
 
     def pushed(self, cursor: FollowCursor, upto: Offset) -> None:
         assert upto >= cursor.last_pushed, (upto, cursor.last_pushed)
@@ -115,7 +131,13 @@ class FollowCursors:
 
     def quorum_offset(self) -> Offset:
         """The highest offset which a majority of the ensemble holds: the order statistic over its votes."""
-        return self.held_by_at_least(majority(len(self.ensemble)), self.voters())
+        if self._followers_who_vote is None:
+            self._followers_who_vote = [self._cursors[member] for member in self.voters() if member in self._cursors]
+        held = [cursor.last_confirmed for cursor in self._followers_who_vote]
+        held.append(self.durable)
+        held.sort()
+        needed = majority(len(self.ensemble))
+        return held[-needed] if needed <= len(held) else NOTHING
 
     def level_offset(self, level: int) -> Offset:
         """The highest offset which `level` voters hold (all of them, if there are fewer)."""

@@ -134,9 +134,12 @@ class Follower:
                 replica.is_formatted = True
                 replica.save()
             return
+        if replica.is_writing_snapshot:
+            return  # a part is on its way to the disk, perhaps this one: the leader asks again
         if self.receiving != snapshot:
             self.receiving, self.received, self.is_received = snapshot, 0, False
         if request.position == self.received:
+            replica.is_writing_snapshot = True
             replica.emit(WriteSnapshot(snapshot, request.position, request.data, request.is_last))
         else:
             self._ask_on(snapshot)  # a part was lost, or we have restarted

@@ -51,6 +51,7 @@ class Leader:
         self.confirmed_upto = Offset(replica.log.end)  # u0 of P3: what this leader has confirmed
         self._not_facts: deque[Offset] = deque()  # CONFIRMs and ROLLBACKs above it: alone they are not worth a CONFIRM
         self._is_confirm_timed = False
+        self._has_new_votes = True  # the commit index may have to move
         self.change: Change | None = None  # a reconfiguration under way
         self.asked_by: NodeId | None = None  # the operator waiting for Prepared
         self.last_change: Change | None = None  # committed in this epoch: a repeated request is answered again
@@ -103,7 +104,7 @@ class Leader:
     def on_read(self, request: RequestId, now: Instant) -> None:
         """P12: what the read must see is what was committed when it came, and this epoch's barrier."""
         config = self.replica.config
-        if len(self.reads) >= config.reads_max:
+        if len(self.reads.waiting) >= config.reads_max:
             self.replica.emit(Reply(request, Overloaded("too many reads are waiting for this leader")))
         else:
             must_see = Offset(max(self.replica.commit, self.barrier))
@@ -113,13 +114,15 @@ class Leader:
 
     def on_durable(self) -> None:
         self.replication.cursors.durable = self.own_vote()
+        self._has_new_votes = True
 
     def own_vote(self) -> Offset:
         """P2: the own vote counts only when locally durable."""
         return self.log.durable
 
     def on_add_entry_response(self, member: Member, response: AddEntryResponse) -> None:
-        self.replication.on_add_entry_response(member, response)
+        if self.replication.on_add_entry_response(member, response):
+            self._has_new_votes = True
 
     def advance_commit(self) -> None:
         """P2: the highest offset a majority holds, of this epoch, outside every doomed range."""
@@ -145,16 +148,19 @@ class Leader:
 
     def settle(self, now: Instant) -> None:
         """Do everything that has become possible."""
-        self.advance_commit()
         limbo = self.limbo
+        if self._has_new_votes:
+            self._has_new_votes = False
+            self.advance_commit()
+            limbo.levels_reached(self.replication.cursors.level_offset)
         if self.has_barrier:
             limbo.acknowledge_async(self.log.durable)
-        if limbo.queue.levels():
-            limbo.levels_reached(self.replication.cursors.level_offset)
         if limbo.queue.volatile_length:
             limbo.admit(is_active=True)
-        self._confirm_now_or_later(now)
-        self._ask_rounds()
+        if self.replica.commit > self.confirmed_upto:
+            self._confirm_now_or_later(now)
+        if self.reads.waiting:
+            self._ask_rounds()
         if self.change is not None:
             self._report_prepared()
         self.replication.push_all()
@@ -164,7 +170,7 @@ class Leader:
 
     def serve_reads(self) -> None:
         """Serve what may be served; after applying, so that a read sees what this step applied."""
-        if len(self.reads):
+        if self.reads.waiting:
             served = self.reads.servable(self.replica.applied)
             if served:
                 self.replica.emit(Serve(tuple(served), self.replica.applied))
@@ -209,8 +215,6 @@ class Leader:
     # reads
 
     def _ask_rounds(self) -> None:
-        if not len(self.reads):
-            return
         self.reads.confirm(self.round_confirmed())
         if self.reads.starts_round():
             self.replication.round = self.reads.started
@@ -242,7 +246,7 @@ class Leader:
     def remove_vote(self, change: Change) -> None:
         """The old node is fenced off: its cursor goes, and what it confirmed no longer counts."""
         if change.old is not None:
-            self.replication.cursors.removed = change.old
+            self.replication.cursors.remove_vote(change.old)
             self.replication.drop(change.old)
 
     def is_prepared(self) -> bool:
@@ -267,8 +271,8 @@ class Leader:
         """P11: the final ensemble is the ensemble, and the learner a voter."""
         replica, cursors = self.replica, self.replication.cursors
         if self.change == change:
-            cursors.ensemble = final_ensemble(cursors.ensemble, change)
-            cursors.removed = None
+            cursors.reconfigure(final_ensemble(cursors.ensemble, change))
+            self._has_new_votes = True
             self.change, self.last_change = None, change
             self._check_commit_survives()
         replica.send(asked_by, CommitReconfigurationResponse(replica.epoch, replica.member.incarnation))
@@ -324,9 +328,9 @@ class Leader:
     def fingerprint(self) -> tuple[Any, ...]:
         """All that decides what the leader will do, as a hashable value."""
         return (
-            self.barrier, self.confirmed_upto, tuple(self._not_facts), self._is_confirm_timed, self.change,
-            self.asked_by, self.last_change, self.replication.fingerprint(), self.limbo.queue.fingerprint(),
-            self.reads.fingerprint(),
+            self.barrier, self._has_new_votes, self.confirmed_upto, tuple(self._not_facts), self._is_confirm_timed,
+            self.change, self.asked_by, self.last_change, self.replication.fingerprint(),
+            self.limbo.queue.fingerprint(), self.reads.fingerprint(),
         )  # fmt: skip
 
     def check(self) -> None:

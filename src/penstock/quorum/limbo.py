@@ -9,6 +9,7 @@ says nothing any more (I19). The rules P5 and P6:
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import Any
 
 from penstock.base.effects import Effect
@@ -25,6 +26,11 @@ from penstock.quorum.replica import Replica
 __all__ = ["Limbo"]
 
 NOT_APPENDED = Epoch(0)
+
+
+def _timeout_of(entry: LimboEntry) -> int:
+    timeout_ns: int = entry.body.timeout_ns
+    return timeout_ns
 
 
 class Limbo:
@@ -46,32 +52,36 @@ class Limbo:
     def offer(self, requests: Sequence[AppendRequest], ensemble_size: int, now: Instant) -> None:
         """Let requests in; what finds no room, or asks for a level there is not, is refused."""
         entries: list[LimboEntry] = []
-        refused: list[RequestId] = []
-        default_timeout = self.config.append_timeout_ns
+        invalid: list[RequestId] = []
         for each in requests:
             level = self._checked_level(each, ensemble_size) if each.level else MAJORITY
             if level is None:
-                refused.append(each.request)
-                continue
-            size = OVERHEAD_BYTES + len(each.ops)
-            entry = LimboEntry(each.request, each, size, each.is_sync, level, Instant(0), each.rolls_back)
-            entries.append(entry)
+                invalid.append(each.request)
+            else:
+                size = OVERHEAD_BYTES + len(each.ops)
+                entries.append(LimboEntry(each.request, each, size, each.is_sync, level, rolls_back=each.rolls_back))
         overflow = self.queue.offer(entries)
-        for entry in entries[: len(entries) - len(overflow)]:
-            self._deadlines.add(entry, entry.body.timeout_ns or default_timeout, now)
-            if self._armed_at is not None and entry.deadline < self._armed_at:
+        if overflow:
+            del entries[-len(overflow) :]
+            self._refuse(Fate.OVERLOADED, [entry.body.request for entry in overflow])
+        self._refuse(Fate.INVALID, invalid)
+        self._set_deadlines(entries, now)
+
+    def _set_deadlines(self, entries: list[LimboEntry], now: Instant) -> None:
+        """Most of a batch, and mostly all of it, waits equally long."""
+        config, deadlines = self.config, self._deadlines
+        for timeout_ns, run in groupby(entries, key=_timeout_of):
+            timeout = deadlines.rounded(min(timeout_ns or config.append_timeout_ns, config.append_timeout_ns_max))
+            deadlines.add(list(run), timeout, now)
+            if self._armed_at is not None and now + timeout < self._armed_at:
                 self._armed_at = None  # the timer would fire too late
-        self._refuse(Fate.INVALID, refused)
-        self._refuse(Fate.OVERLOADED, [entry.body.request for entry in overflow])
 
     def _checked_level(self, request: AppendRequest, ensemble_size: int) -> int | None:
         """Levels below the majority, above the ensemble, or of async transactions do not exist (P7)."""
         level = request.level
-        if level == APPLIED:
-            return level
         if not request.is_sync:
             return None
-        is_one = level == ALL or majority(ensemble_size) <= level <= ensemble_size
+        is_one = level in (ALL, APPLIED) or majority(ensemble_size) <= level <= ensemble_size
         return level if is_one else None  # not MAJORITY where it is one: a contraction makes that a lower number
 
     def _refuse(self, fate: Fate, requests: list[RequestId]) -> None:
@@ -85,7 +95,9 @@ class Limbo:
         admitted = self.queue.admit(epoch, Offset(replica.log.end + 1), is_active=is_active)
         if admitted:
             bodies = [entry.body for entry in admitted]
-            replica.append([Txn(epoch, body.client, body.seq, body.ops, body.is_sync) for body in bodies])
+            sizes = [entry.size for entry in admitted]
+            txns = [Txn(epoch, body.client, body.seq, body.ops, body.is_sync) for body in bodies]
+            replica.append_transactions(txns, sum(sizes), max(sizes))
 
     # out
 
@@ -138,7 +150,7 @@ class Limbo:
         for entry in self._deadlines.expired(now):
             if entry.state is LimboState.SUBMITTED and entry.rolls_back and self._can_end_by_rollback(entry):
                 entry.rolls_back = False
-                self._deadlines.add(entry, self.config.rollback_grace_ns, now)
+                self._deadlines.add([entry], self._deadlines.rounded(self.config.rollback_grace_ns), now)
                 if self.may_roll_back(entry):
                     first = entry.offset if first is None else Offset(min(first, entry.offset))
             else:

@@ -15,7 +15,7 @@ the log, uncommitted. What always holds:
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any
 
@@ -115,25 +115,21 @@ class LimboQueue:
 
     # in
 
-    def offer(self, entries: Iterable[LimboEntry]) -> list[LimboEntry]:
+    def offer(self, entries: Sequence[LimboEntry]) -> list[LimboEntry]:
         """Let entries in, as VOLATILE. Returns those there is no room for: nothing happened to them.
 
         Once one does not fit, no later one of the same call does either: their order is a promise.
         """
-        limits = self.limits
-        refused: list[LimboEntry] = []
         if self.is_frozen:
             return list(entries)
-        for entry in entries:
-            has_room = len(self._volatile) < limits.volatile_length_max and (
-                self.volatile_size + entry.size <= limits.volatile_bytes_max or not self._volatile
-            )
-            if has_room and not refused:
-                self._volatile.append(entry)
-                self.volatile_size += entry.size
-            else:
-                refused.append(entry)
-        return refused
+        limits, volatile = self.limits, self._volatile
+        for count, entry in enumerate(entries):
+            size = self.volatile_size + entry.size
+            if len(volatile) >= limits.volatile_length_max or (size > limits.volatile_bytes_max and volatile):
+                return list(entries[count:])
+            volatile.append(entry)
+            self.volatile_size = size
+        return []
 
     def admit(self, epoch: Epoch, next_offset: Offset, *, is_active: bool) -> list[LimboEntry]:
         """VOLATILE entries which may be appended now, at `next_offset` and behind it, without a hole.
@@ -203,13 +199,13 @@ class LimboQueue:
         while submitted and submitted[0].offset <= upto:
             entry = submitted.popleft()
             size += entry.size
-            if entry.request is None:
-                entry.state = LimboState.ANSWERED
-            elif entry.level:
+            if entry.level and entry.request is not None:
                 entry.state = LimboState.COMMITTED
                 self._levels.setdefault(entry.level, deque()).append(entry)
-            else:
+            elif entry.request is not None:
                 done.append(entry)
+            else:
+                entry.state = LimboState.ANSWERED
         self.size -= size
         _answer(Fate.COMMITTED, done, answers)
 
@@ -233,9 +229,11 @@ class LimboQueue:
         """
         submitted, window = self._submitted, self.limits.async_window_bytes
         done: list[LimboEntry] = []
-        while submitted and not submitted[0].is_sync and submitted[0].offset <= durable:
+        while submitted:
             entry = submitted[0]
-            if self.acknowledged_bytes + entry.size > window or self._is_doomed(entry.offset):
+            if entry.is_sync or entry.offset > durable or self._is_doomed(entry.offset):
+                break
+            if self.acknowledged_bytes + entry.size > window:
                 break
             submitted.popleft()
             self.size -= entry.size
@@ -373,21 +371,21 @@ class LimboQueue:
 
 def _answer(fate: Fate, entries: list[LimboEntry], answers: list[Answers]) -> None:
     """Answer entries in the given order, one effect per run of the same epoch; each can be answered only once."""
-    start = 0
-    for index, entry in enumerate(entries):
+    if not entries:
+        return
+    epoch = entries[0].epoch
+    requests: list[RequestId] = []
+    offsets: list[Offset] = []
+    for entry in entries:
         assert entry.state is not LimboState.ANSWERED
         assert entry.request is not None
         entry.state = LimboState.ANSWERED
-        if entry.epoch != entries[start].epoch:
-            answers.append(_run(fate, entries[start:index]))
-            start = index
-    if entries:
-        answers.append(_run(fate, entries[start:]))
-
-
-def _run(fate: Fate, entries: list[LimboEntry]) -> Answers:
-    requests = tuple([entry.request for entry in entries if entry.request is not None])
-    return Answers(fate, entries[0].epoch, requests, tuple([entry.offset for entry in entries]))
+        if entry.epoch != epoch:
+            answers.append(Answers(fate, epoch, tuple(requests), tuple(offsets)))
+            epoch, requests, offsets = entry.epoch, [], []
+        requests.append(entry.request)
+        offsets.append(entry.offset)
+    answers.append(Answers(fate, epoch, tuple(requests), tuple(offsets)))
 
 
 def _entry_fingerprint(entry: LimboEntry) -> tuple[Any, ...]:

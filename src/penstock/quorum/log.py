@@ -27,7 +27,7 @@ class Log:
 
     __slots__ = (
         "_epoch_starts", "_epochs", "_tail", "_tail_bytes", "_tail_first", "_unsettled_confirms",
-        "base", "confirmed", "doomed", "durable", "end", "tail_bytes_max", "window_start",
+        "base", "confirmed", "doomed", "durable", "end", "largest", "tail_bytes_max", "window_start",
     )  # fmt: skip
 
     def __init__(self, snapshot: SnapshotMeta, confirmed: Offset, tail_bytes_max: int) -> None:
@@ -49,6 +49,7 @@ class Log:
         self._tail: list[Entry] = []
         self._tail_first = Offset(self.end + 1)
         self._tail_bytes = 0
+        self.largest = OVERHEAD_BYTES  # no entry of the tail is larger
 
     # ids
 
@@ -122,7 +123,7 @@ class Log:
         """Add entries behind the head; returns the offset of the first. They are not durable yet."""
         first = offset = Offset(self.end + 1)
         last_epoch = self._epochs[-1] if self._epochs else Epoch(0)
-        size = 0
+        size = largest = 0
         for entry in entries:
             if entry.epoch != last_epoch:
                 assert entry.epoch > last_epoch, "epochs never fall along a log"
@@ -130,18 +131,30 @@ class Log:
                 self._epochs.append(last_epoch)
                 self._epoch_starts.append(offset)
             if isinstance(entry, Txn):
-                size += len(entry.ops)
+                length = len(entry.ops)
+                size += length
+                largest = max(largest, length)
             elif isinstance(entry, Confirm):
                 self._unsettled_confirms.append((offset, entry.upto))
             elif isinstance(entry, Rollback):
                 self.doomed.append((entry.first, offset))
             offset = Offset(offset + 1)
-        self.end = Offset(offset - 1)
+        self._extend(entries, size + OVERHEAD_BYTES * len(entries), largest + OVERHEAD_BYTES)
+        return first
+
+    def append_transactions(self, txns: Sequence[Txn], size: int, largest: int) -> Offset:
+        """The same for transactions of the epoch the log ends in: only the tail grows, so nobody looks at each."""
+        first = Offset(self.end + 1)
+        self._extend(txns, size, largest)
+        return first
+
+    def _extend(self, entries: Sequence[Entry], size: int, largest: int) -> None:
+        self.end = Offset(self.end + len(entries))
         self._tail.extend(entries)
-        self._tail_bytes += size + OVERHEAD_BYTES * len(entries)
+        self._tail_bytes += size
+        self.largest = max(self.largest, largest)
         if self._tail_bytes > 2 * self.tail_bytes_max:
             self._shorten_tail()
-        return first
 
     def made_durable(self, upto: Offset) -> None:
         """Everything up to `upto` is on the disk, CONFIRMs included."""
@@ -171,7 +184,7 @@ class Log:
         assert self.is_in_tail(first), (first, self._tail_first)
         start = first - self._tail_first
         entries = self._tail[start : last + 1 - self._tail_first]
-        if self._tail_bytes <= bytes_max or len(entries) <= 1:
+        if len(entries) * self.largest <= bytes_max:
             return tuple(entries)
         return cut_to_bytes(entries, bytes_max)
 
@@ -251,15 +264,9 @@ class Log:
         """An equal log which shares nothing that changes."""
         twin = Log.__new__(type(self))
         for name in (
-            "base",
-            "confirmed",
-            "durable",
-            "end",
-            "tail_bytes_max",
-            "window_start",
-            "_tail_first",
-            "_tail_bytes",
-        ):
+            "base", "confirmed", "durable", "end", "largest", "tail_bytes_max", "window_start",
+            "_tail_first", "_tail_bytes",
+        ):  # fmt: skip
             setattr(twin, name, getattr(self, name))
         twin.doomed = list(self.doomed)
         twin._epochs, twin._epoch_starts = list(self._epochs), list(self._epoch_starts)
@@ -281,6 +288,7 @@ class Log:
         assert self.confirmed <= self.durable
         assert self._tail_first + len(self._tail) == self.end + 1
         assert self._tail_bytes == sum(map(size_of, self._tail))
+        assert all(size_of(entry) <= self.largest for entry in self._tail)
         assert self._epochs == sorted(set(self._epochs))
         assert self._epoch_starts == sorted(set(self._epoch_starts))
         for offset, entry in enumerate(self._tail, self._tail_first):

@@ -144,7 +144,7 @@ class Node:
             case Persisted(lsn):
                 self._on_persisted(Offset(lsn))
             case StateSaved():
-                self.replica.saving -= 1
+                self.replica.has_saved()
             case Applied():
                 self._on_applied(event)
             case TimerFired(name):
@@ -174,9 +174,8 @@ class Node:
         replica.apply(self.apply_limit())
         if self.leader is not None:
             self.leader.serve_reads()
-        if len(self._local_reads):
+        if self._local_reads.waiting:
             self._serve_local_reads()
-        replica.trim()
         return replica.take_effects()
 
     def apply_limit(self) -> Offset:
@@ -196,6 +195,7 @@ class Node:
             case SnapshotTaken(snapshot):
                 self.replica.took_snapshot(snapshot)
             case SnapshotWritten():
+                self.replica.is_writing_snapshot = False
                 if self.follower is not None:
                     self.follower.on_snapshot_written(event)
             case _:
@@ -492,11 +492,11 @@ class Node:
 
     def _on_local_read(self, request: RequestId, read: Read, now: Instant) -> None:
         config = self.replica.config
-        if len(self._local_reads) >= config.reads_max:
+        if len(self._local_reads.waiting) >= config.reads_max:
             self.replica.emit(Reply(request, Overloaded("too many reads are waiting for this node")))
         else:
             self._local_reads.add(request, read.after, Instant(now + config.read_timeout_ns))
-            if len(self._local_reads) == 1:
+            if len(self._local_reads.waiting) == 1:
                 self._time_local_reads()
 
     def resolve(self, entry: EntryId) -> Resolution:

@@ -38,23 +38,20 @@ class WaitingRead(msgspec.Struct, frozen=True):
 class ReadRounds:
     """The waiting reads of one leadership, oldest first."""
 
-    __slots__ = ("_reads", "confirmed", "started")
+    __slots__ = ("confirmed", "started", "waiting")
 
     def __init__(self) -> None:
         self.started = 0  # the newest round
         self.confirmed = 0  # the newest round a majority has answered
-        self._reads: deque[WaitingRead] = deque()
-
-    def __len__(self) -> int:
-        return len(self._reads)
+        self.waiting: deque[WaitingRead] = deque()
 
     def add(self, request: RequestId, offset: Offset, deadline: Instant) -> None:
         """The read waits for the round which begins next: one already under way proves nothing about it."""
-        self._reads.append(WaitingRead(request, self.started + 1, offset, deadline))
+        self.waiting.append(WaitingRead(request, self.started + 1, offset, deadline))
 
     def starts_round(self) -> bool:
         """Begin the next round if somebody waits for it and none is under way; the caller must ask every voter."""
-        is_wanted = bool(self._reads) and self._reads[-1].round > self.started
+        is_wanted = bool(self.waiting) and self.waiting[-1].round > self.started
         if is_wanted and self.confirmed == self.started:
             self.started += 1
             return True
@@ -67,7 +64,7 @@ class ReadRounds:
     def servable(self, applied: Offset) -> list[RequestId]:
         """Reads which may be served now. Their offsets never fall, so nobody waits behind a later one."""
         served: list[RequestId] = []
-        reads = self._reads
+        reads = self.waiting
         while reads and reads[0].round <= self.confirmed and reads[0].offset <= applied:
             served.append(reads.popleft().request)
         return served
@@ -75,70 +72,67 @@ class ReadRounds:
     def expired(self, now: Instant) -> list[RequestId]:
         """Reads which waited too long: this leader may be cut off."""
         gone: list[RequestId] = []
-        while self._reads and self._reads[0].deadline <= now:
-            gone.append(self._reads.popleft().request)
+        while self.waiting and self.waiting[0].deadline <= now:
+            gone.append(self.waiting.popleft().request)
         return gone
 
     def drain(self) -> list[RequestId]:
         """All of them: this node no longer leads."""
-        gone = [read.request for read in self._reads]
-        self._reads.clear()
+        gone = [read.request for read in self.waiting]
+        self.waiting.clear()
         return gone
 
     def copy(self) -> "ReadRounds":
         """Equal rounds which share nothing that changes."""
         twin = ReadRounds()
-        twin.started, twin.confirmed, twin._reads = self.started, self.confirmed, deque(self._reads)
+        twin.started, twin.confirmed, twin.waiting = self.started, self.confirmed, deque(self.waiting)
         return twin
 
     def fingerprint(self) -> tuple[Any, ...]:
         """All that decides which read is served, as a hashable value."""
-        return (self.started, self.confirmed, tuple((each.request, each.round, each.offset) for each in self._reads))
+        return (self.started, self.confirmed, tuple((each.request, each.round, each.offset) for each in self.waiting))
 
     def check(self) -> None:
         """Nobody waits for a round which nobody will begin."""
         assert self.confirmed <= self.started
-        rounds = [read.round for read in self._reads]
+        rounds = [read.round for read in self.waiting]
         assert rounds == sorted(rounds)
         assert all(round_ <= self.started + 1 for round_ in rounds)
-        offsets = [read.offset for read in self._reads]
+        offsets = [read.offset for read in self.waiting]
         assert offsets == sorted(offsets), "what a read must see never falls"
 
 
 class LocalReads:
     """Reads of what this very node has applied, oldest first."""
 
-    __slots__ = ("_reads",)
+    __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        self._reads: list[tuple[RequestId, EntryId, Instant]] = []
-
-    def __len__(self) -> int:
-        return len(self._reads)
+        self.waiting: list[tuple[RequestId, EntryId, Instant]] = []
 
     def add(self, request: RequestId, after: EntryId, deadline: Instant) -> None:
-        self._reads.append((request, after, deadline))
+        self.waiting.append((request, after, deadline))
 
     def servable(self, applied: Offset) -> list[tuple[RequestId, EntryId]]:
         """Reads whose entry, or another one at its place, is applied."""
-        ready = [(request, after) for request, after, _ in self._reads if after.offset <= applied]
-        self._reads = [read for read in self._reads if read[1].offset > applied]
+        ready = [(request, after) for request, after, _ in self.waiting if after.offset <= applied]
+        self.waiting = [read for read in self.waiting if read[1].offset > applied]
         return ready
 
     def expired(self, now: Instant) -> list[RequestId]:
-        gone = [request for request, _, deadline in self._reads if deadline <= now]
-        self._reads = [read for read in self._reads if read[2] > now]
+        gone = [request for request, _, deadline in self.waiting if deadline <= now]
+        self.waiting = [read for read in self.waiting if read[2] > now]
         return gone
 
     def next_deadline(self) -> Instant | None:
-        return min((deadline for _, _, deadline in self._reads), default=None)
+        return min((deadline for _, _, deadline in self.waiting), default=None)
 
     def copy(self) -> "LocalReads":
         """Equal reads which share nothing that changes."""
         twin = LocalReads()
-        twin._reads = list(self._reads)
+        twin.waiting = list(self.waiting)
         return twin
 
     def fingerprint(self) -> tuple[Any, ...]:
         """All that decides which read is served, as a hashable value."""
-        return tuple((request, after) for request, after, _ in self._reads)
+        return tuple((request, after) for request, after, _ in self.waiting)

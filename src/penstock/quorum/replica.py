@@ -12,7 +12,7 @@ from penstock.base.effects import Effect, Persist, SaveState, Send, TrimLog, Tru
 from penstock.base.ids import Lsn, NodeId, Offset
 from penstock.quorum.config import NodeConfig
 from penstock.quorum.effects import Apply, KeepLost, ReadLog, RestoreSnapshot, TakeSnapshot
-from penstock.quorum.entry import Entry
+from penstock.quorum.entry import Entry, Txn
 from penstock.quorum.log import Log
 from penstock.quorum.state import NodeState, SnapshotMeta
 
@@ -38,6 +38,7 @@ class Replica:
         self.applying = Offset(0)  # handed to the state machine, or being read for it
         self.is_restoring = False
         self.is_taking_snapshot = False
+        self.is_writing_snapshot = False  # one received, part by part
         self.checksum = 0  # of the state machine at `applied`
         self._now: list[Effect] = []
         self._durable: list[Effect] = []
@@ -77,6 +78,13 @@ class Replica:
         self._new += entries
         return first
 
+    def append_transactions(self, txns: Sequence[Txn], size: int, largest: int) -> Offset:
+        first = self.log.append_transactions(txns, size, largest)
+        if not self._new:
+            self._new_first = first
+        self._new += txns
+        return first
+
     @property
     def has_new_entries(self) -> bool:
         """Has this step appended something already?"""
@@ -89,6 +97,11 @@ class Replica:
         self.saved = state
         self.saving += 1
         self._durable.append(SaveState(state))
+
+    def has_saved(self) -> None:
+        """The oldest of the states handed to the disk is durable."""
+        self.saving -= 1
+        self.trim()
 
     def truncate(self, to: Offset) -> None:
         """Drop the log behind `to`. A CONFIRM may go with it, so what it said is saved before (P4)."""
@@ -196,7 +209,8 @@ class Replica:
         """All that decides what the replica will do, as a hashable value."""
         return (
             self.member, self.epoch, self.is_formatted, self.saved, self.saving, self.snapshot, self.commit,
-            self.applied, self.applying, self.is_restoring, self.is_taking_snapshot, self.log.fingerprint(),
+            self.applied, self.applying, self.is_restoring, self.is_taking_snapshot, self.is_writing_snapshot,
+            self.log.fingerprint(),
         )  # fmt: skip
 
     def check(self) -> None:

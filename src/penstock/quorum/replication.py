@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.base.ids import EntryId, Offset
 from penstock.quorum.effects import LogRead, ReadLog, ReadSnapshot, SnapshotRead
-from penstock.quorum.entry import Entry, size_of
+from penstock.quorum.entry import Entry, sizes_of
 from penstock.quorum.follow_cursor import FollowCursor, FollowCursors
 from penstock.quorum.log import Log
 from penstock.quorum.member import Ensemble, Member
@@ -140,7 +140,7 @@ class Replication:
         log = self.log
         if self._last_batch is None or self._last_batch[:2] != (first, log.end):
             entries = log.tail_between(first, log.end, self.replica.config.push_bytes_max)
-            self._last_batch = (first, log.end, entries, sum(map(size_of, entries)))
+            self._last_batch = (first, log.end, entries, sizes_of(entries))
         return self._last_batch[2:]
 
     def _push_entries(self, link: Link, entries: tuple[Entry, ...], size: int) -> None:
@@ -179,7 +179,7 @@ class Replication:
             if link.is_reading and event.purpose == FOR_PUSH + str(link.cursor.member):
                 link.is_reading = False
                 if link.cursor.is_attached and event.entries and event.first == link.cursor.last_pushed + 1:
-                    self._push_entries(link, event.entries, sum(map(size_of, event.entries)))
+                    self._push_entries(link, event.entries, sizes_of(event.entries))
                 self.push(link)
                 return
 

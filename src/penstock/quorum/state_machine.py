@@ -91,15 +91,15 @@ class Applier:
         for offset, entry in enumerate(effect.entries, effect.first):
             result = None
             if isinstance(entry, Txn):
-                if offset in doomed:
+                if doomed and offset in doomed:
                     self._retire(entry)
                 else:
                     result = self._apply_once(EntryId(entry.epoch, Offset(offset)), entry)
             elif isinstance(entry, Confirm) and divergence is None:
-                divergence = self._compare(entry)
+                divergence = self._compare(entry, Offset(offset - 1))
             results.append(result)
             self._sums.append(self.checksum)
-            self.applied = Offset(offset)
+        self.applied = Offset(effect.first + len(results) - 1)
         return Applied(self.applied, tuple(results), self.checksum, divergence)
 
     def _apply_once(self, id_: EntryId, txn: Txn) -> Any:
@@ -107,24 +107,27 @@ class Applier:
         seen = self._seen.get(key)
         if seen is not None:
             return Retired() if seen.entry is None else Duplicate(seen.entry, seen.result)
-        result = self.machine.apply(id_, txn.ops)
-        self.checksum = crc32(_encode((id_.offset, result, self.machine.checksum())), crc32(txn.ops, self.checksum))
-        self._remember(_Seen(txn.client, txn.seq, id_, result))
+        machine = self.machine
+        result = machine.apply(id_, txn.ops)
+        self.checksum = crc32(_encode((id_.offset, result, machine.checksum())), crc32(txn.ops, self.checksum))
+        self._seen[key] = _Seen(txn.client, txn.seq, id_, result)
+        if len(self._seen) > self._dedup_window:
+            self._forget_oldest()
         return result
 
     def _retire(self, txn: Txn) -> None:
         """A rolled-back pair never takes effect; one which already did keeps its result."""
         if (txn.client, txn.seq) not in self._seen:
-            self._remember(_Seen(txn.client, txn.seq, None, None))
+            self._seen[txn.client, txn.seq] = _Seen(txn.client, txn.seq, None, None)
+            if len(self._seen) > self._dedup_window:
+                self._forget_oldest()
 
-    def _remember(self, seen: _Seen) -> None:
-        self._seen[seen.client, seen.seq] = seen
-        if len(self._seen) > self._dedup_window:
-            del self._seen[next(iter(self._seen))]
+    def _forget_oldest(self) -> None:
+        del self._seen[next(iter(self._seen))]
 
-    def _compare(self, confirm: Confirm) -> Divergence | None:
+    def _compare(self, confirm: Confirm, applied: Offset) -> Divergence | None:
         """The leader wrote down its checksum at an offset it had applied; here is ours, if we still know it."""
-        back = self.applied - confirm.checked
+        back = applied - confirm.checked
         if not 0 <= back < len(self._sums):
             return None
         actual = self._sums[-1 - back]
