@@ -41,7 +41,7 @@ class AnswerChecker:
         self.records = records
         self.quorums = quorums
         self.config = config
-        self.acknowledged: list[Attempt] = []
+        self.acknowledged: list[tuple[Attempt, Member]] = []  # and by whom
         self.indeterminate: list[Attempt] = []
         self._volatile: dict[Author, dict[int, Attempt]] = {}  # arrived and neither appended nor answered, in order
         self._last_ok: dict[tuple[Author, int], int] = {}  # by leader and lane: OKs come in order within a lane
@@ -166,7 +166,7 @@ class AnswerChecker:
             entry = host.log.entry_at(at)
             assert type(entry) is not Txn or not entry.is_sync, f"I16: {attempt} overtakes the sync one at {at}"
         assert not self.logs.is_doomed_anywhere(attempt.entry.epoch, offset), f"I16: {attempt} is doomed"
-        self.acknowledged.append(attempt)
+        self.acknowledged.append((attempt, host.member))
 
     # ABORTED
 
@@ -205,8 +205,8 @@ class AnswerChecker:
 
     def _finish_acknowledged(self) -> None:
         """I16: what was acknowledged is lost only by an epoch change, as a suffix, and not more than the window."""
-        book, lost_bytes = self.book, dict.fromkeys((each.entry.epoch for each in self.acknowledged), 0)
-        for attempt in self.acknowledged:
+        book, lost_bytes = self.book, dict.fromkeys((each.entry.epoch for each, _ in self.acknowledged), 0)
+        for attempt, _ in self.acknowledged:
             epoch, offset = attempt.entry.epoch, attempt.entry.offset
             assert not self.logs.is_doomed_anywhere(epoch, offset), f"I16: {attempt} was covered by a ROLLBACK"
             if book.verdict(attempt.entry) == "committed":

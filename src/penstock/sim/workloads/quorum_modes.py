@@ -225,8 +225,8 @@ def _draw_node(rng: Random, mode: Mode) -> NodeConfig:
 def _draw_operator(rng: Random) -> OperatorConfig:
     one = rng.choice
     return OperatorConfig(
-        heartbeat_ns=one((5, 10)) * MILLISECOND,
-        failure_ns=one((25, 60)) * MILLISECOND,
+        heartbeat_ns=one((6, 12)) * MILLISECOND,
+        failure_ns=one((30, 60)) * MILLISECOND,
         election_ns=one((20, 80)) * MILLISECOND,
         grace_ns=one((0, 0, 2)) * MILLISECOND,
         reconfiguration_ns=one((40, 150)) * MILLISECOND,
