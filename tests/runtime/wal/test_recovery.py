@@ -170,6 +170,7 @@ def test_a_torn_batch_leaves_its_first_records_for_good(crashed: SmallLog) -> No
     segments = open_log(crashed.folder)
     assert contents(segments) == RECORDS[:4]
     assert [segment.first_lsn for segment in segments.live] == [1, 5]
+    assert crashed.path.stat().st_size == payload_at + len(RECORDS[2])  # what was dropped is gone
     add(segments, b"other")
     segments.close()
     segments = open_log(crashed.folder)

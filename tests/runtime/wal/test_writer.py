@@ -128,7 +128,7 @@ def test_what_fails_in_the_write_may_be_written_and_nothing_behind_it_is(tmp_pat
     assert disk.arrived.wait(60)
     failing = [heard.put(b"failing"), heard.put(b"failing too")]
     job = heard.job(lambda: pytest.fail("a poisoned writer does nothing any more"))
-    behind = heard.put(b"behind")
+    behind = heard.put(bytes(5000))  # it would need a new segment
     faulty.fail_at = len(faulty.calls) + (1 if call == "pwrite" else 2)
     disk.gate.set()
     assert heard.next() == Done([first])
