@@ -45,15 +45,15 @@ lock: | $(UV) ## Resolve the dependencies again into the lock files
 
 .PHONY: check
 check: setup ## Lint, layers, types
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 .PHONY: format
 format: setup ## Let ruff rewrite what it can
-	$(BIN)/ruff check --fix-only .
-	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix-only src tests
+	$(BIN)/ruff format src tests
 
 .PHONY: test
 test: check java ## Everything CI runs: checks, then all tests
