@@ -271,6 +271,8 @@ async def test_closing_makes_durable_what_is_queued(tmp_path: Path) -> None:
             attempt()
     with pytest.raises(AlreadyClosed):
         await wal.truncate(Lsn(0))
+    with pytest.raises(AlreadyClosed):
+        await wal.read(Lsn(1))
     async with await opened(tmp_path) as wal:
         assert await contents(wal) == [b"queued"]
 

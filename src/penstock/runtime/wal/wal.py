@@ -231,6 +231,8 @@ class Wal:
             await self._loop.run_in_executor(None, self._writer.join)
 
     def _check_readable(self, first_lsn: Lsn) -> None:
+        if self._is_closed:
+            raise AlreadyClosed("the WAL is closed")  # its folder may have another owner by now
         if not 1 <= first_lsn <= self.last_lsn + 1:
             raise InvalidArgument(f"cannot read from lsn {first_lsn}: the log ends at {self.last_lsn}")
 
