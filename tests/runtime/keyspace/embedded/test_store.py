@@ -22,7 +22,8 @@ from penstock.base.errors import (
     Written,
 )
 from penstock.base.ids import Revision
-from penstock.keyspace.transaction import Outcome, Put
+from penstock.keyspace.records import NO_LEASE
+from penstock.keyspace.transaction import Delete, Outcome, Put
 from penstock.runtime.keyspace.embedded.lock import WriterLock
 from penstock.runtime.keyspace.embedded.options import EmbeddedOptions
 from penstock.runtime.keyspace.embedded.store import EmbeddedKeySpace
@@ -305,3 +306,43 @@ async def test_history_is_kept_within_its_number(tmp_path: Path) -> None:
         entry = await keyspace.get("a", at=status.compacted)
         assert entry is not None
         assert entry.value == b"%d" % (status.compacted - 2)
+
+
+async def test_compaction_keeps_what_is_live_and_nothing_else(harness: EmbeddedHarness) -> None:
+    keyspace = await harness.open()
+    for n in range(5):
+        await keyspace.transact(then=[Put("kept", b"%d" % n), Put(f"gone{n}", b"")])
+    last = await keyspace.transact(then=[Delete("gone", is_prefix=True)])
+    await keyspace.compact(last.revision)
+    connection = sqlite3.connect(harness.folder / "store.sqlite")
+    assert connection.execute("SELECT key, value FROM version").fetchall() == [(b"kept", b"4")]
+    connection.close()
+
+
+async def test_a_batch_is_bounded_and_still_has_whole_revisions(tmp_path: Path) -> None:
+    async with await EmbeddedKeySpace.open(tmp_path, EmbeddedOptions(batch_changes_max=3)) as keyspace:
+        for size in (2, 1, 2, 2, 5, 1, 1, 1, 1):
+            await keyspace.transact(then=[Put(f"k{n}", b"") for n in range(size)])
+        async with keyspace.watch("", Revision(2)) as watch:
+            batches = [len((await anext(watch)).changes) for _ in range(6)]
+        assert batches == [3, 2, 2, 5, 3, 1]
+
+
+async def test_many_transactions_share_a_commit_and_a_refused_one_harms_no_other(harness: EmbeddedHarness) -> None:
+    keyspace = await harness.open()
+    lease = await keyspace.grant_lease(60_000)
+    await keyspace.revoke_lease(lease.id)
+    lock = lock_of(harness)
+    lock.acquire()
+    tasks = [
+        asyncio.create_task(keyspace.transact(then=[Put(f"k{n}", b"", lease.id if n % 3 == 1 else NO_LEASE)]))
+        for n in range(30)
+    ]
+    await asyncio.sleep(0)
+    lock.release()
+    lock.close()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(result) for result in results] == [Outcome, LeaseExpired, Outcome] * 10
+    revisions = [result.revision for result in results if isinstance(result, Outcome)]
+    assert revisions == list(range(2, 22))
+    assert len((await keyspace.range("k")).entries) == 20

@@ -91,20 +91,20 @@ async def test_another_cluster_is_not_mistaken_for_ours(tmp_path: Path, own_serv
 
 
 async def test_a_server_which_does_not_answer_leaves_the_outcome_open(own_server: EtcdServer) -> None:
-    options = EtcdOptions(request_ms_max=200, retry_ms_max=300, connect_ms_max=200)
-    async with await EtcdKeySpace.open([own_server.address]) as patient, asyncio.timeout(WAIT_S):
-        async with await EtcdKeySpace.open([own_server.address], options) as keyspace:
-            own_server.process.send_signal(signal.SIGSTOP)
-            with pytest.raises(DeadlineExceeded) as open_outcome:
-                await keyspace.transact(then=[Put("a", b"")])
-            assert open_outcome.value.written is Written.UNKNOWN
-            with pytest.raises(Unavailable) as read:
-                await keyspace.get("a")
-            assert read.value.written is Written.NO
-            with pytest.raises(Unavailable):
-                await keyspace.transact(then=[Get("a")])
-            own_server.process.send_signal(signal.SIGCONT)
-        assert (await patient.transact(then=[Put("b", b"")])).succeeded
+    async with await EtcdKeySpace.open([own_server.address]) as keyspace, asyncio.timeout(WAIT_S):
+        patient, keyspace.options = keyspace.options, EtcdOptions(request_ms_max=200, retry_ms_max=300)
+        own_server.process.send_signal(signal.SIGSTOP)
+        with pytest.raises(DeadlineExceeded) as open_outcome:
+            await keyspace.transact(then=[Put("a", b"")])
+        assert open_outcome.value.written is Written.UNKNOWN
+        with pytest.raises(Unavailable) as read:
+            await keyspace.get("a")
+        assert read.value.written is Written.NO
+        with pytest.raises(Unavailable):
+            await keyspace.transact(then=[Get("a")])
+        own_server.process.send_signal(signal.SIGCONT)
+        keyspace.options = patient
+        assert (await keyspace.transact(then=[Put("b", b"")])).succeeded
 
 
 async def test_a_server_killed_while_it_is_asked(own_server: EtcdServer) -> None:

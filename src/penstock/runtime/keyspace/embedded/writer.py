@@ -1,8 +1,9 @@
 """The writer: one thread which takes what waits to be written, and commits it with one fsync.
 
-Each job is atomic by itself (a savepoint) and has its revision of its own; only the wait for the disk is shared. A job
-is acknowledged when the commit that holds it is on the disk. What fails is told as it is: nothing was written, or, when
-the disk itself failed during a commit, nobody knows; after that the store is not written to any more by this process.
+Each job happens as a whole or is refused before it changes anything, and has a revision of its own; only the wait for
+the disk is shared. A job is acknowledged when the commit that holds it is on the disk. What fails is told as it is:
+nothing was written, or, when the disk itself failed during a commit, nobody knows; after that the store is not written
+to any more by this process.
 """
 
 import asyncio
@@ -168,16 +169,14 @@ class Writer:
             self._poison = error
 
     def _attempt(self, job: Job) -> Any:
-        """One job in a savepoint: what it is refused for undoes it, and harms no other job of the batch."""
-        execute = self.database.connection.execute
-        execute("SAVEPOINT job")
+        """One job. It is refused before it has changed anything, so that it harms no other job of the batch."""
+        connection = self.database.connection
+        before = connection.total_changes
         try:
-            result = job(self._writes)
+            return job(self._writes)
         except PenstockError as refused:
-            execute("ROLLBACK TO job")
-            result = refused
-        execute("RELEASE job")
-        return result
+            assert connection.total_changes == before, "a refused job must have changed nothing"
+            return refused
 
     def _checkpoint(self) -> None:
         """Failing here takes nothing back: what was committed is in the WAL."""
