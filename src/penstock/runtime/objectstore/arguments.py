@@ -13,11 +13,12 @@ __all__ = [
     "check_condition",
     "check_expires",
     "check_get_size",
-    "check_put_size",
     "check_range",
     "check_ranges",
     "check_start",
     "cut_ranges",
+    "put_view_of",
+    "view_of",
 ]
 
 EXPIRES_S_MAX = 7 * 24 * 3600  # the longest S3 signs for
@@ -31,10 +32,20 @@ def check_condition(*, if_absent: bool, if_match: ETag | None) -> None:
         raise InvalidArgument("if_match is empty; for 'no object yet' there is if_absent")
 
 
-def check_put_size(data: Buffer) -> None:
-    size = memoryview(data).nbytes
-    if size > PUT_BYTES_MAX:
-        raise LimitExceeded(f"{size} bytes are more than the {PUT_BYTES_MAX} of one put", next_step="use writer")
+def view_of(data: Buffer) -> memoryview:
+    """The bytes of a buffer, whatever its items are."""
+    view = memoryview(data)
+    if not view.c_contiguous:
+        raise InvalidArgument("a buffer to write must be contiguous; copy it with bytes() first")
+    return view.cast("B") if view.nbytes else memoryview(b"")
+
+
+def put_view_of(data: Buffer) -> memoryview:
+    """The bytes of a buffer, if they are not too many for one put."""
+    view = view_of(data)
+    if view.nbytes > PUT_BYTES_MAX:
+        raise LimitExceeded(f"{view.nbytes} bytes are more than the {PUT_BYTES_MAX} of one put", next_step="use writer")
+    return view
 
 
 def check_get_size(key: str, size: int) -> None:

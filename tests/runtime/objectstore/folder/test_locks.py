@@ -5,11 +5,14 @@ import pytest
 
 from penstock.base.errors import ObjectStoreFailed, Written
 from penstock.runtime.objectstore.folder.locks import STRIPES, FolderLocks
+from penstock.runtime.objectstore.folder.syscalls import Syscalls
+
+fsync_folder = Syscalls().fsync_folder
 
 
 @pytest.fixture
 def locks(tmp_path: Path) -> FolderLocks:
-    made = FolderLocks(str(tmp_path / "locks"), 5_000)
+    made = FolderLocks(str(tmp_path), 5_000, fsync_folder)
     made.create()
     made.create()
     return made
@@ -35,7 +38,7 @@ def test_one_thread_at_a_time_changes_a_folder(locks: FolderLocks) -> None:
 
 
 def test_a_lock_kept_too_long_is_a_definite_failure(locks: FolderLocks, tmp_path: Path) -> None:
-    impatient = FolderLocks(str(tmp_path / "locks"), 10)
+    impatient = FolderLocks(str(tmp_path), 10, fsync_folder)
     with locks.changing("a"):
         with pytest.raises(ObjectStoreFailed) as caught, impatient.changing("a"):
             pass
@@ -51,4 +54,4 @@ def test_many_folders_are_locked_at_once_even_where_they_share_a_file(locks: Fol
 
 
 def test_where_nobody_ever_wrote_there_is_nothing_to_wait_for(tmp_path: Path) -> None:
-    FolderLocks(str(tmp_path / "nothing"), 10).settle("a")
+    FolderLocks(str(tmp_path / "nothing"), 10, fsync_folder).settle("a")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from penstock.base.errors import NotFound
 from penstock.runtime.objectstore.folder.disk import FolderDisk
+from penstock.runtime.objectstore.folder.syscalls import Syscalls
 
 WRITERS = Path(__file__).with_name("writers.py")
 
@@ -61,6 +62,34 @@ def test_a_process_killed_at_any_call_leaves_a_whole_object_or_none(tmp_path: Pa
         assert staging(root) == []
     assert left > 5
     assert 0 < found < calls - 1
+
+
+class Synced(Syscalls):
+    """Remembers which folders were synced."""
+
+    def __init__(self) -> None:
+        self.folders: list[str] = []
+
+    def fsync_folder(self, path: str) -> None:
+        super().fsync_folder(path)
+        self.folders.append(path)
+
+
+def test_names_given_by_a_killed_process_are_made_durable_before_they_are_shown(tmp_path: Path) -> None:
+    with start("killed", tmp_path) as process:
+        calls = int(process.communicate()[0])
+    shown_first = 0
+    for number in range(1, calls):
+        root = tmp_path / str(number)
+        synced = Synced()
+        with closing(FolderDisk(str(root), 1_000, synced)) as disk:
+            if content(disk, "a/b") is not None and synced.folders:
+                shown_first += 1
+                assert synced.folders == [str(root / "a"), str(root)]
+            synced.folders.clear()
+            content(disk, "a/b")
+            assert synced.folders == [], "once is enough"
+    assert shown_first == 1, "one kill comes between the name and its fsync"
 
 
 def test_what_a_living_process_has_staged_is_left_alone(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ class Stutter(Syscalls):
 
 @pytest.fixture
 def staging(tmp_path: Path) -> Iterator[Staging]:
-    locks = FolderLocks(str(tmp_path / "locks"), 1_000)
+    locks = FolderLocks(str(tmp_path), 1_000, Syscalls().fsync_folder)
     locks.create()
     made = Staging(str(tmp_path / "staging"), locks, Stutter())
     yield made
@@ -44,7 +44,7 @@ def test_short_writes_are_continued(staging: Staging, tmp_path: Path) -> None:
 
 
 def test_a_store_which_only_reads_leaves_no_trace(tmp_path: Path) -> None:
-    Staging(str(tmp_path / "staging"), FolderLocks(str(tmp_path / "locks"), 10), Syscalls()).close()
+    Staging(str(tmp_path / "staging"), FolderLocks(str(tmp_path), 10, Syscalls().fsync_folder), Syscalls()).close()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,7 +8,7 @@ sent". So puts go through a second client without retries, and the loop here rem
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from random import Random
@@ -22,11 +22,11 @@ from penstock.runtime.objectstore.arguments import (
     check_condition,
     check_expires,
     check_get_size,
-    check_put_size,
     check_range,
     check_ranges,
     check_start,
     cut_ranges,
+    put_view_of,
 )
 from penstock.runtime.objectstore.bucket.failures import (
     RAISED_BY_OBSTORE,
@@ -78,10 +78,10 @@ class BucketStore:
 
     async def put(self, key: str, data: Buffer, *, if_absent: bool = False, if_match: ETag | None = None) -> ETag:
         check_key(key)
-        check_put_size(data)
+        view = put_view_of(data)
         check_condition(if_absent=if_absent, if_match=if_match)
         mode: Any = {self._etag_field: if_match} if if_match is not None else "create" if if_absent else "overwrite"
-        put = partial(obstore.put, self._once, key, data, mode=mode, use_multipart=False)
+        put = partial(obstore.put, self._once, key, view, mode=mode, use_multipart=False)
         doubtful = False  # an earlier attempt may have taken effect
         pauses = iter(self._pauses_s())
         while True:
@@ -179,7 +179,8 @@ class BucketStore:
         try:
             yield upload
         except BaseException:
-            await upload.abort()
+            with suppress(ObjectStoreFailed):  # what is raised already matters more than parts left in the bucket
+                await upload.abort()
             raise
         await upload.finish()
 

@@ -6,6 +6,7 @@ from typing import Any
 import obstore
 
 from penstock.base.errors import AlreadyClosed
+from penstock.runtime.objectstore.arguments import view_of
 from penstock.runtime.objectstore.bucket.failures import asking
 from penstock.runtime.objectstore.options import StoreOptions
 from penstock.runtime.objectstore.port import Buffer, ObjectMeta
@@ -34,7 +35,7 @@ class Upload:
         if self._ended:
             raise AlreadyClosed(f"the writer of {self._key!r} has ended")
         # Parts are sent later, so what the caller may still change is copied.
-        chunk = data if isinstance(data, bytes) else bytes(data)
+        chunk = data if isinstance(data, bytes) else bytes(view_of(data))
         with asking("write", self._key):
             await self._steps.do(lambda: self._file.write(chunk))
         self._size += len(chunk)

@@ -38,8 +38,8 @@ class FolderDisk:
 
     def __init__(self, root: str, lock_ms_max: int, syscalls: Syscalls | None = None) -> None:
         self.root = root
-        self.locks = FolderLocks(f"{root}/{RESERVED}/locks", lock_ms_max)
         self._calls = syscalls or Syscalls()
+        self.locks = FolderLocks(root, lock_ms_max, self._sync_folder)
         self._staging = Staging(f"{root}/{RESERVED}/staging", self.locks, self._calls)
         self._is_prepared = False
         self._failed = False  # a folder's fsync failed: what it covered may be lost, and another fsync would not tell
@@ -82,13 +82,7 @@ class FolderDisk:
 
     def stage(self, key: str) -> StagedFile:
         """A file to write the object into."""
-        if self._failed:
-            raise ObjectStoreFailed(
-                f"put {key!r}: {self.root} is closed for writing since an fsync failed",
-                retryable=False,
-                next_step="look at the kernel's log and the disk, then start again",
-                key=key,
-            )
+        self._check_writable()
         with disk_errors("put", key):
             self._prepare()
             return self._staging.new()
@@ -102,7 +96,8 @@ class FolderDisk:
         for _ in range(_TRIES_MAX):
             with disk_errors("put", key), self.locks.changing(folder):
                 if self._give_name(staged.path, path, key, if_absent=if_absent, if_match=if_match):
-                    self._sync_names(folder, key)
+                    with disk_errors("put", key, written=Written.UNKNOWN):
+                        self._sync_folder(folder)
                     return etag
             with disk_errors("put", key):
                 self._make_folder(folder, key)
@@ -143,14 +138,21 @@ class FolderDisk:
             return None
         return _etag(found) if stat.S_ISREG(found.st_mode) else None
 
-    def _sync_names(self, folder: str, key: str) -> None:
-        """The name stands, but until this has returned nobody knows whether it would survive a power cut."""
-        with disk_errors("put", key, written=Written.UNKNOWN):
-            try:
-                self._calls.fsync_folder(folder)
-            except OSError:
-                self._failed = True
-                raise
+    def _sync_folder(self, folder: str) -> None:
+        """Until this has returned, nobody knows whether the names in a folder would survive a power cut."""
+        try:
+            self._calls.fsync_folder(folder)
+        except OSError:
+            self._failed = True
+            raise
+
+    def _check_writable(self) -> None:
+        if self._failed:
+            raise ObjectStoreFailed(
+                f"{self.root} is closed for writing since an fsync failed",
+                retryable=False,
+                next_step="look at the kernel's log and the disk, then start again",
+            )
 
     def _make_folder(self, folder: str, key: str) -> None:
         """Make a folder and those above it, each durable before anything is put into it."""
@@ -169,7 +171,7 @@ class FolderDisk:
                     raise in_the_way(key) from None
                 except FileNotFoundError:
                     return  # somebody removed the parent as empty: begin again
-                self._calls.fsync_folder(parent)
+                self._sync_folder(parent)
 
     def _prepare(self) -> None:
         """Make the root, and what we keep in it."""
@@ -182,7 +184,7 @@ class FolderDisk:
             path = os.path.dirname(path)
         for path in reversed(missing):
             os.makedirs(path, exist_ok=True)
-            self._calls.fsync_folder(os.path.dirname(path))
+            self._sync_folder(os.path.dirname(path))
         self.locks.create()
         self._is_prepared = True
 
@@ -190,6 +192,7 @@ class FolderDisk:
         """Remove objects; a missing one is no error."""
         if not os.path.isdir(self.root):
             return
+        self._check_writable()
         with disk_errors("delete", self.root):
             self._prepare()
         for folder, paths in groupby(sorted(map(self._path, keys), key=_folder_first), key=os.path.dirname):
@@ -202,7 +205,7 @@ class FolderDisk:
         with self.locks.changing(folder):
             found = [path for path in paths if self._unlink(path)]
             if found:
-                self._calls.fsync_folder(folder)
+                self._sync_folder(folder)
 
     def _unlink(self, path: str) -> bool:
         try:

@@ -1,8 +1,9 @@
 """Locks between processes on one machine: who may change the names in a folder.
 
-A lock is an flock on one of a few files, chosen by the folder's name. The kernel frees it when its process ends, in
-whichever way. Invariant: while a folder's lock is free, every name in that folder is durable, and so is the folder
-itself; for whoever changes names holds the lock until they are.
+A lock is an flock on one of a few files, chosen by the folder's name. Invariant: while a folder's lock is free, every
+name in that folder is durable, and so is the folder itself. For whoever changes names holds the lock until they are;
+and if it is killed before, the kernel frees its lock, but the lock's file still says which folders it was changing, and
+the next one syncs them first.
 """
 
 import errno
@@ -10,23 +11,28 @@ import fcntl
 import os
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from penstock.base.errors import ObjectStoreFailed
+from penstock.runtime.objectstore.keys import RESERVED
 
 __all__ = ["FolderLocks"]
 
 STRIPES = 64
 _PAUSE_S, _PAUSE_S_MAX = 0.000_1, 0.005
+_MARK_BYTES_MAX = 64 << 10
+_BUSY = (errno.EWOULDBLOCK, errno.EACCES)
 
 
 class FolderLocks:
     """The locks of one store. Any thread may use them; a thread holds those of one `changing` at a time."""
 
-    def __init__(self, path: str, wait_ms_max: int) -> None:
-        self._path = path
+    def __init__(self, root: str, wait_ms_max: int, sync_folder: Callable[[str], None]) -> None:
+        self._root = root
+        self._path = f"{root}/{RESERVED}/locks"
         self._wait_s_max = wait_ms_max / 1000
+        self._sync_folder = sync_folder
 
     def create(self) -> None:
         """Make the lock files. A folder without them has never been changed by us."""
@@ -36,18 +42,37 @@ class FolderLocks:
 
     @contextmanager
     def changing(self, *folders: str) -> Iterator[None]:
-        """Alone change names in these folders. Two of them may share a file, and all are taken in one order."""
+        """Alone change names in these folders, and sync them. Two may share a file; all are taken in one order."""
+        mark = os.fsencode("\0".join(folders))
         with ExitStack() as stack:
             for stripe in sorted({_stripe(folder) for folder in folders}):
-                stack.callback(os.close, self._acquire(stripe, fcntl.LOCK_EX))
+                file = self._acquire(stripe, fcntl.LOCK_EX)
+                stack.callback(os.close, file)
+                self._recover(file)
+                stack.callback(os.ftruncate, file, 0)
+                os.pwrite(file, mark, 0)
             yield
 
     def settle(self, folder: str) -> None:
         """Wait until the names which were there when this was called are durable."""
         try:
-            os.close(self._acquire(_stripe(folder), fcntl.LOCK_SH))
+            file = self._acquire(_stripe(folder), fcntl.LOCK_SH)
         except FileNotFoundError:
             return  # nobody has ever written here through this store
+        was_left = os.fstat(file).st_size > 0
+        os.close(file)
+        if was_left:
+            with self.changing(folder):  # its holder was killed; this makes its names durable
+                pass
+
+    def _recover(self, file: int) -> None:
+        """Sync what a killed process may have left half done: the folders, and those they are in."""
+        left = os.pread(file, _MARK_BYTES_MAX, 0)
+        for folder in os.fsdecode(left).split("\0") if left else ():
+            while folder.startswith(self._root):
+                if os.path.isdir(folder):
+                    self._sync_folder(folder)
+                folder = os.path.dirname(folder)
 
     def _acquire(self, stripe: int, how: int) -> int:
         file = os.open(self._file(stripe), (os.O_RDWR if how == fcntl.LOCK_EX else os.O_RDONLY) | os.O_CLOEXEC)
@@ -65,7 +90,7 @@ class FolderLocks:
             try:
                 return fcntl.flock(file, how | fcntl.LOCK_NB)
             except OSError as error:
-                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                if error.errno not in _BUSY:
                     raise
             if time.monotonic() >= deadline:
                 raise ObjectStoreFailed(

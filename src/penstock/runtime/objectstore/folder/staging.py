@@ -29,9 +29,8 @@ class StagedFile:
         self._file = syscalls.create(path)
 
     def write(self, data: memoryview) -> None:
-        rest = data.cast("B") if data.nbytes else data
-        while rest.nbytes:
-            rest = rest[self._calls.write(self._file, rest) :]
+        while data:
+            data = data[self._calls.write(self._file, data) :]
 
     def copy_from(self, source: int, size: int) -> None:
         """Add the next `size` bytes of another file."""

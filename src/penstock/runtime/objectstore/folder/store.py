@@ -12,11 +12,11 @@ from penstock.runtime.objectstore.arguments import (
     check_condition,
     check_expires,
     check_get_size,
-    check_put_size,
     check_range,
     check_ranges,
     check_start,
     cut_ranges,
+    put_view_of,
 )
 from penstock.runtime.objectstore.folder.disk import FolderDisk
 from penstock.runtime.objectstore.folder.errors import disk_errors
@@ -56,9 +56,8 @@ class FolderStore:
 
     async def put(self, key: str, data: Buffer, *, if_absent: bool = False, if_match: ETag | None = None) -> ETag:
         check_key(key)
-        check_put_size(data)
+        view = put_view_of(data)
         check_condition(if_absent=if_absent, if_match=if_match)
-        view = memoryview(data)
         return await self._threads.run(lambda: self._disk.put(key, view, if_absent=if_absent, if_match=if_match))
 
     async def get(self, key: str, start: int = 0, end: int | None = None) -> StoredObject:

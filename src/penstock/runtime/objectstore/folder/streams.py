@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator
 
 from penstock.base.errors import AlreadyClosed, ObjectStoreFailed
+from penstock.runtime.objectstore.arguments import view_of
 from penstock.runtime.objectstore.folder.disk import FolderDisk
 from penstock.runtime.objectstore.folder.errors import disk_errors
 from penstock.runtime.objectstore.folder.staging import StagedFile
@@ -65,7 +66,7 @@ class FileWriter:
         staged = self._staged
         if staged is None:
             raise AlreadyClosed(f"the writer of {self._key!r} has ended")
-        view = memoryview(data)
+        view = view_of(data)
         await self._steps.do(lambda: self._write(staged, view))
         self._size += view.nbytes
 
