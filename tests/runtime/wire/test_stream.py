@@ -249,6 +249,20 @@ async def test_a_handler_which_does_not_read_stops_the_client(stage: Stage) -> N
     assert await stream.finish() == Message(b"100", b"")
 
 
+async def test_a_reader_who_keeps_up_gets_a_larger_window_and_gives_it_back(stage: Stage) -> None:
+    server, channel = await stage.both(stream_window_bytes=WINDOW)
+    [connection] = server._connections
+    spare = connection.spare_window_bytes
+    stage.handlers.release.set()
+    async with channel.stream("swallow") as stream:
+        while not stage.handlers.streams or stage.handlers.streams[0].flow.window < 8 * WINDOW:
+            await stream.send(bytes(4000))
+        [server_stream] = stage.handlers.streams
+        assert connection.spare_window_bytes == spare - server_stream.flow.grown
+        server_stream.flow.check()
+    assert connection.spare_window_bytes == spare
+
+
 async def test_senders_who_wait_for_credit_keep_their_order(stage: Stage) -> None:
     _, channel = await stage.both(stream_window_bytes=WINDOW)
     stream = await channel.open("mirror")

@@ -25,12 +25,18 @@ class Bench:
         self.finished: list[int] = []
 
     def submit(self, id: int, handler: Callable[[Call], Awaitable[Message | bytes]]) -> Job:
-        job = Job(id, Call("method", "peer", b"", b"", 0.0), handler, self._done)
+        job = Job(id, Call("method", "peer", b"", b"", 0.0), handler, self)
         self.workers.submit(job)
         return job
 
-    def _done(self, job: Job, result: Result) -> None:
-        assert job.id not in self.results, "done is called once"
+    def on_done(self, job: Job, reply: Message | bytes) -> None:
+        self._end(job, reply)
+
+    def on_failed(self, job: Job, error: PenstockError) -> None:
+        self._end(job, error)
+
+    def _end(self, job: Job, result: Result) -> None:
+        assert job.id not in self.results, "a job ends once"
         self.results[job.id] = result
         self.finished.append(job.id)
 

@@ -25,8 +25,8 @@ from penstock.base.errors import (
     error_from_record,
 )
 from penstock.runtime.wire.client_stream import ClientStream
-from penstock.runtime.wire.connection import SEPARATE_BYTES, Connection
-from penstock.runtime.wire.deadlines import DEADLINE_S_MAX, NEVER, DeadlineSweep, deadline_ms_of
+from penstock.runtime.wire.connection import SMALL_BYTES, Connection
+from penstock.runtime.wire.deadlines import NEVER, DeadlineSweep, deadline_ms_of
 from penstock.runtime.wire.limits import Limits
 from penstock.runtime.wire.line import Line
 from penstock.runtime.wire.message import ERROR_CODEC, Message, as_body, as_bulk
@@ -87,6 +87,7 @@ class ClientConnection(Connection):
         self._waiting_streams = Line()
         self._last_id = 0
         self._sent_id = 0  # up to here, everything was handed to the transport
+        self._deadline_s, self._deadline_ms = 0.0, 0  # of the last request: most have the same
         self._sweep = DeadlineSweep(self._loop, self._expire)
         self._pinged_at = 0.0
         self._ping_ms = limits.keepalive_ms
@@ -195,34 +196,38 @@ class ClientConnection(Connection):
         if bulk:
             bulk = as_bulk(bulk)
         size = len(body) + len(bulk)
-        number = self._number(method, size)
-        if not is_admitted and not self.has_room(size):
+        number = self.methods.get(method)
+        if number is None or size > self.peer_frame_bytes_max:
+            raise self._refusal(method, size)
+        calls = self._calls
+        is_full = len(calls) >= self._requests_max or self._request_bytes + size > self._request_bytes_max
+        if (is_full or self._waiting_calls.waiters) and not is_admitted:
             return None
-        deadline_ms = int(deadline_s * 1000) if 0.001 <= deadline_s <= DEADLINE_S_MAX else deadline_ms_of(deadline_s)
-        deadline_at = self._loop.time() + deadline_s
+        if deadline_s != self._deadline_s:
+            self._deadline_ms = deadline_ms_of(deadline_s)
+            self._deadline_s = deadline_s
         self._last_id = id = self._last_id + 1
-        self._statistics.requests += 1
-        self._calls[id] = pending = Pending(id, size, deadline_at, self._loop.create_future())
+        loop = self._loop
+        deadline_at = loop.time() + deadline_s
+        calls[id] = pending = Pending(id, size, deadline_at, loop.create_future())
         self._request_bytes += size
+        self._statistics.requests += 1
         if deadline_at < self._sweep.next_at:
             self._sweep.note(deadline_at)
-        if bulk or size >= SEPARATE_BYTES:
-            self.queue_payload(_REQUEST, number, id, deadline_ms, body, bulk)
+        if size < SMALL_BYTES and not bulk:
+            self.queue(pack_header(size, _REQUEST, number, id, size, self._deadline_ms) + body)
         else:
-            self.queue(pack_header(size, _REQUEST, number, id, size, deadline_ms) + body)
+            self.queue_payload(_REQUEST, number, id, self._deadline_ms, body, bulk)
         return pending
 
-    def _number(self, method: str, size: int) -> int:
-        """The method's number at this server, if it has the method and takes so many bytes at once."""
-        number = self.methods.get(method)
-        if number is None:
-            raise NotFound(f"the server has no method {method}")
-        if size > self.peer_frame_bytes_max:
-            raise LimitExceeded(
-                f"{size} bytes are above the server's frame limit of {self.peer_frame_bytes_max}",
-                next_step="send them in parts, on a stream",
-            )
-        return number
+    def _refusal(self, method: str, size: int) -> PenstockError:
+        """Why this cannot be sent to this server at all."""
+        if method not in self.methods:
+            return NotFound(f"the server has no method {method}")
+        return LimitExceeded(
+            f"{size} bytes are above the server's frame limit of {self.peer_frame_bytes_max}",
+            next_step="send them in parts, on a stream",
+        )
 
     def cancel_call(self, pending: Pending) -> None:
         """The caller is gone. The handler is cancelled; the place is free when the server has said so."""
@@ -268,7 +273,9 @@ class ClientConnection(Connection):
     def open(self, method: str, body: bytes, bulk: Bulk, deadline_at: float) -> ClientStream:
         """Open a stream, for which there must be room."""
         body, bulk = as_body(body), as_bulk(bulk)
-        number = self._number(method, len(body) + len(bulk))
+        number = self.methods.get(method)
+        if number is None or len(body) + len(bulk) > self.peer_frame_bytes_max:
+            raise self._refusal(method, len(body) + len(bulk))
         deadline_ms = deadline_ms_of(deadline_at - self._loop.time())
         self._last_id = id = self._last_id + 1
         self._statistics.streams += 1

@@ -20,10 +20,9 @@ from penstock.base.errors import (
     ProtocolViolation,
     RemoteError,
 )
-from penstock.runtime.wire.limits import Limits
+from penstock.runtime.wire.limits import SPARE_WINDOW_BYTES, Limits
 from penstock.runtime.wire.message import encode_error
 from penstock.runtime.wire.protocol.frames import (
-    HEADER_BYTES,
     KIND_MAX,
     Bulk,
     Frame,
@@ -35,12 +34,14 @@ from penstock.runtime.wire.protocol.frames import (
 from penstock.runtime.wire.statistics import Statistics
 from penstock.runtime.wire.stream import Stream
 
-__all__ = ["SEPARATE_BYTES", "Connection"]
+__all__ = ["SMALL_BYTES", "Connection"]
 
 OnFrame: TypeAlias = Callable[[int, int, int, bytes, Bulk], None]  # method, id, argument, body, bulk
 
-FLUSH_BYTES: Final = 256 * 1024  # one write is not much longer than this
+SMALL_BYTES: Final = 1024  # frames below this are counted, not measured
 SEPARATE_BYTES: Final = 16 * 1024  # payload from here on is not joined with other frames, which would copy it
+FLUSH_FRAMES: Final = 64  # one write has no more frames than this, so that the peer can begin with them,
+FLUSH_BYTES: Final = 256 * 1024  # and is not much longer than this
 log = structlog.get_logger(__name__)
 
 
@@ -56,6 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer_window = 0  # likewise, for streams
         self.is_closing = False
         self.is_writable = False
+        self.spare_window_bytes = SPARE_WINDOW_BYTES  # by how much the windows of its streams may still grow
         self._statistics = statistics
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -65,7 +67,7 @@ class Connection(asyncio.BufferedProtocol):
         self._held: list[Frame] = []  # those it had received already
         self._touched: list[Stream] = []  # streams which got something in this read
         self._out: list[Bulk] = []
-        self._out_bytes = 0
+        self._out_bytes = 0  # of what in _out is not small
         self._has_large = False  # something in _out is too large to be joined
         self._is_flush_due = False  # somebody will call _flush in this turn of the loop
         self._closed_for: PenstockError | None = None
@@ -164,7 +166,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _on_message(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
         stream = self._stream(id)
-        if stream is not None and stream.on_message(body, bulk):
+        if stream is not None and stream.on_message(body, bulk, argument != 0):
             self._touched.append(stream)
 
     def _on_credit(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
@@ -178,11 +180,11 @@ class Connection(asyncio.BufferedProtocol):
 
     # Frames out.
 
-    def queue(self, frame: Bulk) -> None:
-        """Send a frame, together with whatever else this turn of the loop sends."""
-        self._out.append(frame)
-        self._out_bytes += len(frame)
-        if self._out_bytes > FLUSH_BYTES:
+    def queue(self, frame: bytes) -> None:
+        """Send a small frame, together with whatever else this turn of the loop sends."""
+        out = self._out
+        out.append(frame)
+        if len(out) >= FLUSH_FRAMES:
             self._flush_now()
         elif not self._is_flush_due:
             self._is_flush_due = True
@@ -193,13 +195,18 @@ class Connection(asyncio.BufferedProtocol):
         length = len(body)
         size = length + len(bulk)
         header = pack_header(size, kind, method, id, length, argument)
+        if size < SMALL_BYTES:
+            self.queue(b"".join((header, body, bulk)) if bulk else header + body)
+            return
+        self._out_bytes += size
         if size < SEPARATE_BYTES:
             self.queue(b"".join((header, body, bulk)))
         else:
             self._has_large = True
-            self._out += (header, body)
-            self._out_bytes += HEADER_BYTES + length
-            self.queue(bulk)
+            self._out += (header, body, bulk)
+            self.queue(b"")
+        if self._out_bytes > FLUSH_BYTES:
+            self._flush_now()
 
     def queue_error(self, kind: Kind, id: int, error: PenstockError) -> None:
         self.queue(encode_frame(kind, id=id, body=encode_error(error)))
@@ -211,17 +218,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def _flush_now(self) -> None:
         out, self._out = self._out, []
-        size, self._out_bytes = self._out_bytes, 0
         has_large, self._has_large = self._has_large, False
+        self._out_bytes = 0
         if self.is_closing or self._transport is None:
             return
         self._sent_at = self._loop.time()
         self._statistics.writes += 1
-        self._statistics.bytes_sent += size
         if has_large:
+            self._statistics.bytes_sent += sum(map(len, out))
             self._transport.writelines(out)
         else:
-            self._transport.write(b"".join(out))
+            data = b"".join(out)
+            self._statistics.bytes_sent += len(data)
+            self._transport.write(data)
 
     # The end.
 

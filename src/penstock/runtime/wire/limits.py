@@ -3,7 +3,7 @@
 Each side states its limits in the hello, and a well-behaved peer waits rather than exceed them; one that does exceed
 them breaks the protocol and loses its connection. A connection therefore holds, for all that its peer can do, at most
 
-    streams_max * stream_window_bytes + request_bytes_max + frame_bytes_max + the receive buffer
+    streams_max * stream_window_bytes + SPARE_WINDOW_BYTES + request_bytes_max + frame_bytes_max + 256 KiB
 
 of received bytes, and its unsent bytes stop growing soon after write_bytes_max, because it then stops reading.
 """
@@ -14,10 +14,11 @@ import msgspec
 
 from penstock.base.errors import ConfigError
 
-__all__ = ["FRAME_BYTES_MIN", "Limits"]
+__all__ = ["FRAME_BYTES_MIN", "SPARE_WINDOW_BYTES", "Limits"]
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
+SPARE_WINDOW_BYTES: Final = 16 * MIB  # by which all windows of a connection together may grow: see `Flow`
 FRAME_BYTES_MIN: Final = 4 * KIB  # so that every error fits
 
 
@@ -25,7 +26,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The limits of a server or a channel. Times are in milliseconds."""
 
     frame_bytes_max: int = 4 * MIB  # payload of one frame
-    stream_window_bytes: int = 1 * MIB  # what one stream may hold unread; also the largest message on a stream
+    stream_window_bytes: int = 1 * MIB  # what one stream may hold unread at first; also the largest message on a stream
     streams_max: int = 256  # open streams per connection
     requests_max: int = 4096  # unary requests in flight per connection
     request_bytes_max: int = 64 * MIB  # payload of the unary requests in flight per connection

@@ -24,7 +24,7 @@ from penstock.base.errors import (
     ProtocolViolation,
     error_from_record,
 )
-from penstock.runtime.wire.connection import Connection
+from penstock.runtime.wire.connection import SMALL_BYTES, Connection
 from penstock.runtime.wire.deadlines import NEVER, DeadlineSweep
 from penstock.runtime.wire.limits import Limits
 from penstock.runtime.wire.message import ERROR_CODEC, Call, Message, as_body, as_bulk
@@ -39,6 +39,7 @@ from penstock.runtime.wire.workers import Job, Workers
 __all__ = ["ServerConnection"]
 
 _RESPONSE: Final = int(Kind.RESPONSE)
+_UNARY: Final = MethodKind.UNARY
 log = structlog.get_logger(__name__)
 
 
@@ -139,12 +140,12 @@ class ServerConnection(Connection):
         known = self._methods[method]
         deadline_at = self._heard_at + argument / 1000 if argument else NEVER
         call = Call(known.name, self.peer, body, bulk, deadline_at)
-        if known.kind is MethodKind.UNARY:
+        if known.kind is _UNARY:
             jobs, limits = self._jobs, self.limits
             self._request_bytes += len(body) + len(bulk)
             if len(jobs) >= limits.requests_max or self._request_bytes > limits.request_bytes_max:
                 raise ProtocolViolation("more requests in flight than agreed", requests=len(jobs))
-            jobs[id] = job = Job(id, call, known.handler, self._on_done)
+            jobs[id] = job = Job(id, call, known.handler, self)
             if deadline_at < self._sweep.next_at:
                 self._sweep.note(deadline_at)
             self._workers.submit(job)
@@ -164,17 +165,27 @@ class ServerConnection(Connection):
         else:
             self._respond(id, reply)
 
-    def _on_done(self, job: Job, result: Message | bytes | PenstockError) -> None:
+    def on_done(self, job: Job, reply: Message | bytes) -> None:
+        """A handler has ended well."""
         del self._jobs[job.id]
         self._request_bytes -= len(job.call.body) + len(job.call.bulk)
-        if isinstance(result, PenstockError):
-            self._fail(job.id, result)
-        else:
-            self._respond(job.id, result)
+        self._respond(job.id, reply)
+        if self._is_going_away:
+            self._close_if_done()
+
+    def on_failed(self, job: Job, error: PenstockError) -> None:
+        """A handler has raised, or was cancelled."""
+        del self._jobs[job.id]
+        self._request_bytes -= len(job.call.body) + len(job.call.bulk)
+        self._fail(job.id, error)
         if self._is_going_away:
             self._close_if_done()
 
     def _respond(self, id: int, reply: Message | bytes) -> None:
+        if type(reply) is bytes and len(reply) < SMALL_BYTES:
+            length = len(reply)
+            self.queue(pack_header(length, _RESPONSE, 0, id, length, 0) + reply)
+            return
         try:
             body, bulk = (reply, b"") if isinstance(reply, bytes) else (as_body(reply.body), as_bulk(reply.bulk))
         except (AttributeError, InvalidArgument):

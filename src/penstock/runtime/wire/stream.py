@@ -45,10 +45,11 @@ class Link(Protocol):
     """What a stream needs of its connection."""
 
     is_writable: bool
+    spare_window_bytes: int  # by how much the windows of its streams may still grow
     peer: str
     peer_frame_bytes_max: int
 
-    def queue(self, frame: Bulk) -> None: ...
+    def queue(self, frame: bytes) -> None: ...
     def queue_payload(self, kind: int, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None: ...
     def fail_stream(self, stream: Any, error: PenstockError) -> None: ...
 
@@ -99,18 +100,20 @@ class Stream:
             body = as_body(body)
         bulk = as_bulk(bulk)
         cost = len(body) + len(bulk) + MESSAGE_COST
+        has_waited = 0
         if self._senders.waiters or self.flow.credit < cost or not self._link.is_writable:
             self.flow.check_size(cost)
+            has_waited = int(self.flow.credit < cost)
             await self._senders.wait(lambda: self._may_go(cost))
-        self._push(body, bulk, cost)
+        self._push(body, bulk, cost, has_waited)
 
-    def _push(self, body: bytes, bulk: Bulk, cost: int) -> None:
+    def _push(self, body: bytes, bulk: Bulk, cost: int, has_waited: int = 0) -> None:
         if self.flow.state is FlowState.CLOSED:
             raise self.error if self.error is not None else AlreadyClosed("the stream has ended")
         if cost > self._link.peer_frame_bytes_max + MESSAGE_COST:
             raise LimitExceeded(f"a message above the peer's frame limit of {self._link.peer_frame_bytes_max} bytes")
         self.flow.send(cost)
-        self._link.queue_payload(_MESSAGE, 0, self.id, 0, body, bulk)
+        self._link.queue_payload(_MESSAGE, 0, self.id, has_waited, body, bulk)
 
     def _may_go(self, cost: int) -> bool:
         return (self.flow.credit >= cost and self._link.is_writable) or not self.flow.may_send
@@ -172,8 +175,11 @@ class Stream:
             self._grant()
 
     def _grant(self) -> None:
-        grant = self.flow.take_grant()
+        flow = self.flow
+        before = flow.grown
+        grant = flow.take_grant(self._link.spare_window_bytes)
         if grant:
+            self._link.spare_window_bytes -= flow.grown - before
             self._link.queue(pack_header(0, _CREDIT, 0, self.id, 0, grant))
 
     def hold_credit(self) -> None:
@@ -186,9 +192,9 @@ class Stream:
 
     # What the connection calls.
 
-    def on_message(self, body: bytes, bulk: Bulk) -> bool:
+    def on_message(self, body: bytes, bulk: Bulk, has_waited: bool) -> bool:
         """A message came. True if the stream has to go on the list of those to deliver."""
-        self.flow.receive(len(body) + len(bulk) + MESSAGE_COST)
+        self.flow.receive(len(body) + len(bulk) + MESSAGE_COST, has_waited=has_waited)
         self._inbox.append(Message(body, bulk))
         return self._touch()
 
@@ -219,6 +225,8 @@ class Stream:
         """The stream is over: wake everyone who waits on it."""
         self.error = self.error or error
         self.flow.close()
+        self._link.spare_window_bytes += self.flow.grown
+        self.flow.grown = 0
         self._wake_reader()
         self.wake_senders()
         receiver, self._receiver = self._receiver, None

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 import structlog
@@ -26,13 +26,20 @@ CLOSE_SECONDS_MAX: Final = 5.0
 log = structlog.get_logger(__name__)
 
 
+class Owner(Protocol):
+    """Who wants to know how a job ended. One of these is called, once per job; neither may raise."""
+
+    def on_done(self, job: "Job", reply: Message | bytes) -> None: ...
+    def on_failed(self, job: "Job", error: PenstockError) -> None: ...
+
+
 class Job(msgspec.Struct, eq=False):
     """A request on its way through a handler."""
 
     id: int
     call: Call
     handler: Callable[[Call], Awaitable[Message | bytes]]
-    done: Callable[["Job", Message | bytes | PenstockError], None]  # called once
+    owner: Owner
     task: "asyncio.Task[None] | None" = None  # while it runs
     stopped_for: PenstockError | None = None  # it was told to stop
 
@@ -55,7 +62,7 @@ class Workers:
             self._pump()
 
     def stop(self, job: Job, reason: PenstockError) -> None:
-        """Cancel a job. `done` is called with the reason when its handler has ended; at once if it had not begun."""
+        """Cancel a job. Its owner is told when the handler has ended; at once if it had not begun."""
         if job.stopped_for is not None:
             return
         job.stopped_for = reason
@@ -63,7 +70,7 @@ class Workers:
             job.task.cancel()
         else:
             self._jobs.remove(job)
-            job.done(job, reason)
+            job.owner.on_failed(job, reason)
 
     def adopt(self, task: "asyncio.Task[None]") -> None:
         """Let `close` end this task too."""
@@ -102,9 +109,14 @@ class Workers:
             while jobs:
                 job = jobs.popleft()
                 job.task = task
-                result = await _run(job)
-                job.task = None
-                job.done(job, result)
+                try:
+                    reply = await job.handler(job.call)
+                except BaseException as error:
+                    job.task = None
+                    job.owner.on_failed(job, _failure(job, error))
+                else:
+                    job.task = None
+                    job.owner.on_done(job, reply)
                 if job.stopped_for is not None or copy_context() != clean:
                     return
             if len(self._idle) >= IDLE_MAX:
@@ -114,15 +126,17 @@ class Workers:
             await waiter
 
 
-async def _run(job: Job) -> Message | bytes | PenstockError:
-    """The handler's result, whatever it is. Nothing is raised."""
-    try:
-        return await job.handler(job.call)
-    except asyncio.CancelledError:
-        job.stopped_for = job.stopped_for or Cancelled("the handler was cancelled")
-        return job.stopped_for
-    except PenstockError as error:
-        return error
-    except Exception as error:
-        log.exception("handler failed", method=job.call.method, peer=job.call.peer, error=type(error).__name__)
-        return InternalError(f"a defect in the handler of {job.call.method}")
+def _failure(job: Job, error: BaseException) -> PenstockError:
+    """What the client is told when a handler has raised this."""
+    match error:
+        case asyncio.CancelledError():
+            job.stopped_for = job.stopped_for or Cancelled("the handler was cancelled")
+            return job.stopped_for
+        case PenstockError():
+            return error
+        case Exception():
+            name = type(error).__name__
+            log.error("handler failed", method=job.call.method, peer=job.call.peer, error=name, exc_info=error)
+            return InternalError(f"a defect in the handler of {job.call.method}")
+        case _:
+            raise error

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock.base.errors import AlreadyClosed, LimitExceeded, Overloaded, ProtocolViolation
-from penstock.runtime.wire.protocol.flow import MESSAGE_COST, Flow, FlowState, message_cost
+from penstock.runtime.wire.protocol.flow import (
+    MESSAGE_COST,
+    WINDOW_BYTES_MAX,
+    Flow,
+    FlowState,
+    message_cost,
+)
 
 WINDOW = 1000
 
@@ -38,10 +44,43 @@ def test_a_message_beyond_the_credit_is_a_violation() -> None:
         receiver.receive(11)
 
 
-@pytest.mark.parametrize("credit", [0, 1, 2**32 - 1])
-def test_a_credit_beyond_the_window_is_a_violation(credit: int) -> None:
+@pytest.mark.parametrize("credit", [0, 2**31 - WINDOW, 2**32 - 1])
+def test_a_credit_of_nothing_or_without_end_is_a_violation(credit: int) -> None:
     with pytest.raises(ProtocolViolation):
         flow().add_credit(credit)
+
+
+def test_the_window_grows_if_the_sender_waits_although_the_reader_keeps_up() -> None:
+    receiver = flow()
+    receiver.receive(200, has_waited=True)
+    receiver.consume(200)
+    assert receiver.take_grant(spare_bytes=10 * WINDOW) == 200 + WINDOW
+    assert (receiver.window, receiver.grown) == (2 * WINDOW, WINDOW)
+    receiver.receive(200, has_waited=True)
+    receiver.consume(200)
+    assert receiver.take_grant(spare_bytes=300) == 200 + 300
+    assert receiver.grown == WINDOW + 300
+    receiver.check()
+
+
+def test_the_window_of_a_slow_reader_never_grows() -> None:
+    receiver = flow()
+    for _ in range(4):
+        receiver.receive(250)
+    for _ in range(20):
+        receiver.consume(250)
+        assert receiver.take_grant(spare_bytes=10 * WINDOW) == 250
+        receiver.receive(250, has_waited=True)
+    assert receiver.grown == 0
+
+
+def test_no_window_grows_beyond_the_limit() -> None:
+    receiver = flow()
+    for _ in range(50):
+        receiver.receive(10, has_waited=True)
+        receiver.consume(10)
+        receiver.take_grant(spare_bytes=2**30)
+    assert receiver.window == WINDOW_BYTES_MAX
 
 
 def test_nothing_follows_the_end_of_a_side() -> None:
@@ -60,16 +99,14 @@ def test_nothing_follows_the_end_of_a_side() -> None:
         ours.end_local()
 
 
-def test_credit_is_granted_in_halves_of_the_window_and_not_behind_the_end() -> None:
+def test_credit_is_granted_in_quarters_of_the_window_and_not_behind_the_end() -> None:
     receiver = flow()
     receiver.receive(900)
-    receiver.consume(499)
+    receiver.consume(249)
     assert receiver.take_grant() == 0
     receiver.consume(1)
-    assert receiver.take_grant() == 500
-    receiver.consume(400)
-    receiver.receive(400)
-    receiver.consume(400)
+    assert receiver.take_grant() == 250
+    receiver.consume(650)
     receiver.end_remote()
     assert receiver.take_grant() == 0
 
@@ -87,32 +124,39 @@ class TwoSides(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.sender, self.receiver = flow(), flow()
-        self.messages: deque[int] = deque()
+        self.messages: deque[tuple[int, bool]] = deque()
         self.credits: deque[int] = deque()
         self.unread: deque[int] = deque()
+        self.spare = 3 * WINDOW
+        self.has_waited = False
 
     @rule(payload=st.integers(0, WINDOW - MESSAGE_COST))
     def send(self, payload: int) -> None:
         cost = message_cost(payload)
         if cost <= self.sender.credit:
             self.sender.send(cost)
-            self.messages.append(cost)
+            self.messages.append((cost, self.has_waited))
+            self.has_waited = False
         else:
+            self.has_waited = True
             with pytest.raises(Overloaded):
                 self.sender.send(cost)
 
     @precondition(lambda self: self.messages)
     @rule()
     def arrive(self) -> None:
-        self.receiver.receive(self.messages[0])
-        self.unread.append(self.messages.popleft())
+        cost, has_waited = self.messages.popleft()
+        self.receiver.receive(cost, has_waited=has_waited)
+        self.unread.append(cost)
 
     @precondition(lambda self: self.unread)
     @rule()
     def read(self) -> None:
         self.receiver.consume(self.unread.popleft())
-        if grant := self.receiver.take_grant():
+        before = self.receiver.grown
+        if grant := self.receiver.take_grant(self.spare):
             self.credits.append(grant)
+        self.spare -= self.receiver.grown - before
 
     @precondition(lambda self: self.credits)
     @rule()
@@ -123,14 +167,16 @@ class TwoSides(RuleBasedStateMachine):
     def nothing_is_lost(self) -> None:
         self.sender.check()
         self.receiver.check()
-        on_the_way = sum(self.messages) + sum(self.credits)
-        assert self.sender.credit + on_the_way + sum(self.unread) + self.receiver.owed == WINDOW
-        assert sum(self.unread) == self.receiver.unconsumed <= WINDOW
+        on_the_way = sum(cost for cost, _ in self.messages) + sum(self.credits)
+        held = sum(self.unread)
+        assert self.sender.credit + on_the_way + held + self.receiver.owed == self.receiver.window
+        assert held == self.receiver.unconsumed <= self.receiver.window
+        assert self.spare + self.receiver.grown == 3 * WINDOW
 
     @invariant()
     def a_reader_who_has_read_everything_never_starves_the_sender(self) -> None:
         if not self.messages and not self.unread and not self.credits:
-            assert self.sender.credit > WINDOW // 2
+            assert self.sender.credit > self.receiver.window * 3 // 4
 
 
 TestTwoSides = TwoSides.TestCase

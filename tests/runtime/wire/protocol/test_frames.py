@@ -104,6 +104,20 @@ def test_the_same_failure_however_the_bytes_are_cut(frames: list[Frame], data: s
     assert feed(parser, encode(frames)) == []
 
 
+@pytest.mark.parametrize("size", [0, 5, LARGE_BYTES])
+def test_a_large_frame_may_be_cut_anywhere_around_its_end(size: int) -> None:
+    frames: list[Frame] = [
+        (Kind.MESSAGE, 0, id, 7, bytes([id]) * 10, bytes([id]) * (LARGE_BYTES + id)) for id in (1, 2)
+    ]
+    frames.append((Kind.PING, 0, 0, 3, b"p" * size, b""))
+    stream = encode(frames)
+    end = HEADER_BYTES + 10 + LARGE_BYTES + 1
+    for first in range(end - 30, end + 60):
+        for second in (first, first + 1, first + HEADER_BYTES):
+            parser = FrameParser(LIMIT)
+            assert plain(feed(parser, stream, [first, second])) == frames
+
+
 @pytest.mark.parametrize("length", [LIMIT + 1, 0xFFFF_FFFF])
 def test_a_large_frame_is_refused_by_its_header_alone(length: int) -> None:
     parser = FrameParser(LIMIT)

@@ -5,40 +5,47 @@ A block is handed out as views; CPython counts who holds it, so a block which on
 What always holds: a block is never given out again while a view of it, or of a part of it, exists.
 """
 
-from collections import deque
 from sys import getrefcount
 from typing import Final
 
 __all__ = ["BlockPool"]
 
-GRAIN_BYTES: Final = 16 * 1024
+GRAIN_BYTES: Final = 4 * 1024
+RECENT: Final = 3  # how many of the last used are looked at: what is still in the processor's cache
 
-_probe = deque([bytearray()])
-FREE_COUNT: Final = getrefcount(_probe[0])  # of a block which only a deque holds, asked in this very way
+_probe = [bytearray()]
+FREE_COUNT: Final = getrefcount(_probe[-1])  # of a block which only a list holds, asked in this very way
 
 
 class BlockPool:
-    """Blocks of one connection, the longest unused first; at most `bytes_max` are kept."""
+    """Blocks of one connection, the last used one last; at most `bytes_max` are kept."""
 
     __slots__ = ("_blocks", "_bytes", "_bytes_max")
 
     def __init__(self, bytes_max: int) -> None:
-        self._blocks: deque[bytearray] = deque()
+        self._blocks: list[bytearray] = []
         self._bytes = 0
         self._bytes_max = bytes_max
 
     def take(self, size: int) -> memoryview:
         """Memory for `size` bytes, of which nobody else has a view."""
-        blocks = self._blocks
-        if blocks and size <= len(blocks[0]) <= 2 * size and getrefcount(blocks[0]) == FREE_COUNT:
-            blocks.rotate(-1)
-            return memoryview(blocks[-1])[:size]
-        block = bytearray(-(-size // GRAIN_BYTES) * GRAIN_BYTES)
-        blocks.append(block)
-        self._bytes += len(block)
+        block = self._free(size)
+        if block is None:
+            block = bytearray(-(-size // GRAIN_BYTES) * GRAIN_BYTES)
+            self._bytes += len(block)
+        self._blocks.append(block)
         while self._bytes > self._bytes_max:
-            self._bytes -= len(blocks.popleft())
+            self._bytes -= len(self._blocks.pop(0))
         return memoryview(block)[:size]
+
+    def _free(self, size: int) -> bytearray | None:
+        """Take a free block which fits out of the pool: one of the last used, or the one used longest ago."""
+        blocks = self._blocks
+        last = len(blocks) - 1
+        for place in (*range(last, max(last - RECENT, -1), -1), 0):
+            if place <= last and getrefcount(blocks[place]) == FREE_COUNT and size <= len(blocks[place]) <= 2 * size:
+                return blocks.pop(place)
+        return None
 
     def trim(self) -> None:
         """Forget all blocks: those in use live on with their views."""

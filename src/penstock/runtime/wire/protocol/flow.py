@@ -1,8 +1,12 @@
 """Flow: the state of one stream, seen from one side, without any I/O: who may still send, and how much.
 
 Each side grants the other a window of bytes when the stream opens. A message takes its cost from the sender's credit;
-once the receiver has consumed it, the cost goes back in a CREDIT frame, in steps of half a window. A sender without
-credit waits, so what a stream holds at its receiver is bounded by the window, however slow the reader is.
+once the receiver has consumed it, the cost goes back in a CREDIT frame, in steps of a quarter of the window. A sender
+without credit waits, so what a stream holds at its receiver is bounded by the window, however slow the reader is.
+
+A window that is too small for the way between the two sides costs throughput: the sender waits although the reader has
+read everything. A sender therefore says of a message that it had to wait, and the receiver then lets the window grow,
+if its reader keeps up and the connection has memory to spare. The window of a slow reader never grows.
 
     state           we may send        the peer may send
     OPEN            messages, END      messages, END
@@ -10,8 +14,8 @@ credit waits, so what a stream holds at its receiver is bounded by the window, h
     REMOTE_ENDED    messages, END      credit
     CLOSED          nothing            nothing that is looked at
 
-What always holds: 0 <= credit <= peer_window; 0 <= granted; granted + unconsumed + owed == window (`check`).
-A peer which sends beyond its credit, grants beyond the window or sends behind its END gets a `ProtocolViolation`.
+What always holds: 0 <= credit <= CREDIT_MAX; 0 <= granted; granted + unconsumed + owed == window (`check`).
+A peer which sends beyond its credit, grants without end or sends behind its END gets a `ProtocolViolation`.
 """
 
 from enum import Enum
@@ -21,6 +25,9 @@ from penstock.base.errors import AlreadyClosed, LimitExceeded, Overloaded, Proto
 
 __all__ = ["MESSAGE_COST", "Flow", "FlowState", "message_cost"]
 
+CREDIT_MAX: Final = 2**31 - 1
+WINDOW_BYTES_MAX: Final = 4 * 1024 * 1024  # up to which a window grows by itself
+GRANT_PARTS: Final = 4  # credit goes back in steps of this part of the window: often enough that a sender need not wait
 MESSAGE_COST: Final = 64  # what holding a message costs beside its payload, so that empty messages are bounded too
 
 
@@ -41,16 +48,18 @@ class FlowState(Enum):
 class Flow:
     """One side of a stream. Costs are in bytes, `message_cost` included."""
 
-    __slots__ = ("credit", "granted", "owed", "peer_window", "state", "unconsumed", "window")
+    __slots__ = ("_is_too_small", "credit", "granted", "grown", "owed", "peer_window", "state", "unconsumed", "window")
 
     def __init__(self, *, window: int, peer_window: int) -> None:
         self.state = FlowState.OPEN
         self.window = window  # what we hold for this stream at most
-        self.peer_window = peer_window  # the same, at the peer
+        self.grown = 0  # how much of that was added later
+        self.peer_window = peer_window  # the same at the peer, when the stream was opened
         self.credit = peer_window  # what we may still send
         self.granted = window  # what the peer may still send
         self.unconsumed = 0  # received, and not yet taken by the reader
         self.owed = 0  # taken by the reader, and not yet granted again
+        self._is_too_small = False  # the peer has to wait for credit although the reader keeps up
 
     @property
     def may_send(self) -> bool:
@@ -77,12 +86,14 @@ class Flow:
                 next_step="send it as several messages",
             )
 
-    def receive(self, cost: int) -> None:
-        """Account for a message from the peer."""
+    def receive(self, cost: int, *, has_waited: bool = False) -> None:
+        """Account for a message from the peer, which may have had to wait for credit before it could send it."""
         if not self.may_receive:
             raise ProtocolViolation("a message behind the end of its stream")
         if cost > self.granted:
             raise ProtocolViolation("a message beyond the stream's credit", granted=self.granted, cost=cost)
+        if has_waited and GRANT_PARTS * self.unconsumed <= self.window:
+            self._is_too_small = True
         self.granted -= cost
         self.unconsumed += cost
 
@@ -91,18 +102,26 @@ class Flow:
         self.unconsumed -= cost
         self.owed += cost
 
-    def take_grant(self) -> int:
-        """How much to grant the peer now; 0 while it is not worth a frame."""
-        if 2 * self.owed < self.window or not self.may_receive:
+    def take_grant(self, spare_bytes: int = 0) -> int:
+        """How much to grant the peer now; 0 while it is not worth a frame. The window may grow by `spare_bytes`."""
+        if not self.may_receive:
             return 0
-        grant, self.owed = self.owed, 0
+        growth = 0
+        if self._is_too_small:
+            self._is_too_small = False
+            growth = max(0, min(self.window, spare_bytes, WINDOW_BYTES_MAX - self.window))
+            self.window += growth
+            self.grown += growth
+        if growth == 0 and GRANT_PARTS * self.owed < self.window:
+            return 0
+        grant, self.owed = self.owed + growth, 0
         self.granted += grant
         return grant
 
     def add_credit(self, credit: int) -> None:
         """The peer has granted us more."""
-        if credit == 0 or self.credit + credit > self.peer_window:
-            raise ProtocolViolation("a credit beyond the stream's window", credit=self.credit, added=credit)
+        if credit == 0 or self.credit + credit > CREDIT_MAX:
+            raise ProtocolViolation("a credit of nothing, or without end", credit=self.credit, added=credit)
         self.credit += credit
 
     def end_local(self) -> None:
@@ -122,7 +141,7 @@ class Flow:
         self.state = FlowState.CLOSED
 
     def check(self) -> None:
-        assert 0 <= self.credit <= self.peer_window, (self.credit, self.peer_window)
+        assert 0 <= self.credit <= CREDIT_MAX, self.credit
         assert self.granted >= 0, self.granted
         assert self.unconsumed >= 0, self.unconsumed
         assert self.owed >= 0, self.owed

@@ -47,7 +47,7 @@ class Kind(IntEnum):
     REQUEST = 3  # C: a unary request. argument: deadline in ms, 0 for none
     RESPONSE = 4  # S: the answer to a REQUEST
     OPEN = 5  # C: opens a stream. argument: deadline in ms, 0 for none
-    MESSAGE = 6  # B: a message on a stream; takes credit
+    MESSAGE = 6  # B: a message on a stream; takes credit. argument: 1 if the sender had to wait for it
     END = 7  # B: no more messages from this side; from the server it also ends the stream
     ERROR = 8  # S: the request or stream has failed. Body: `ErrorRecord`
     CANCEL = 9  # C: nobody waits for this request or stream any more
@@ -72,26 +72,27 @@ def encode_frame(
 class FrameParser:
     """Turns received bytes into frames: `space()` says where the next bytes go, `received(n)` that n came.
 
-    Small frames are cut from a copy of what a read brought. A large payload gets a block of its own, and as long as
-    much of it is missing, it is received right there: bulk is not put together piece by piece.
+    Small frames are cut from a copy of what a read brought. A large payload gets a block of its own, and what is
+    missing of it is received right there, together with the header behind it: on a stream of bulk, every read brings
+    one whole payload to its place, and nothing is put together or moved.
     """
 
-    __slots__ = ("_blocks", "_buffer", "_end", "_filled", "_header", "_large", "failure", "frame_bytes_max")
+    __slots__ = ("_block", "_blocks", "_buffer", "_end", "_filled", "_header", "failure", "frame_bytes_max")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self.frame_bytes_max = frame_bytes_max
         self.failure: RemoteError | None = None  # set once: why no frame will follow
         self._buffer = memoryview(bytearray(BUFFER_BYTES_MIN))
         self._end = 0  # how much of the buffer is the beginning of a small frame
-        self._large: memoryview | None = None  # the large payload being received,
+        self._block: memoryview | None = None  # for the large payload being received, and one header behind it;
         self._filled = 0  # how much of it is there,
-        self._header = _NO_HEADER  # and its header
+        self._header = _NO_HEADER  # and the payload's own header
         self._blocks = BlockPool(POOL_BYTES_MAX)
 
     @property
     def is_partial(self) -> bool:
         """Has a frame begun, and not ended?"""
-        return self._end > 0 or self._large is not None
+        return self._end > 0 or self._block is not None
 
     def trim(self) -> None:
         """Give back memory which is kept for more traffic than there is now."""
@@ -100,35 +101,33 @@ class FrameParser:
             self._buffer = memoryview(bytearray(BUFFER_BYTES_MIN))
 
     def space(self) -> memoryview:
-        large = self._large
-        if large is not None and len(large) - self._filled >= LARGE_BYTES:
-            return large[self._filled :]
-        return self._buffer[self._end :]
+        return self._buffer[self._end :] if self._block is None else self._block[self._filled :]
 
     def received(self, count: int) -> list[Frame]:
         """The frames completed by `count` more bytes. Look at `failure` afterwards."""
         frames: list[Frame] = []
-        if self.failure is not None:
-            return frames
-        position, end = 0, self._end + count
-        if self._large is not None:
-            if len(self._large) - self._filled >= LARGE_BYTES:  # as `space` decided
-                self._fill(count, frames)
-                return frames
-            position = self._move(self._large, 0, end, frames)
+        if self.failure is None:
+            if self._block is None:
+                self._cut(self._end + count, frames)
+            else:
+                self._fill(self._block, count, frames)
+        return frames
+
+    def _cut(self, end: int, frames: list[Frame]) -> None:
+        """Cut the buffer, up to `end`, into frames."""
+        position = 0
         while end - position >= HEADER_BYTES:
             if _LENGTH.unpack_from(self._buffer, position)[0] >= LARGE_BYTES:
                 position = self._begin_large(position, end, frames)
             else:
                 slab = bytes(self._buffer[position : min(end, position + SLAB_BYTES)])
-                cut = self._cut(slab, frames)
+                cut = self._cut_small(slab, frames)
                 position += cut
                 if cut == 0:
                     break
             if self.failure is not None:
-                return frames
+                return
         self._keep(position, end)
-        return frames
 
     def _keep(self, position: int, end: int) -> None:
         """Put the beginning of a small frame where its rest can follow."""
@@ -138,7 +137,7 @@ class FrameParser:
         self._buffer[: len(rest)] = rest
         self._end = len(rest)
 
-    def _cut(self, slab: bytes, frames: list[Frame]) -> int:
+    def _cut_small(self, slab: bytes, frames: list[Frame]) -> int:
         """Cut the small frames at the beginning of the slab; how many bytes they were."""
         unpack = HEADER.unpack_from
         limit = self.frame_bytes_max
@@ -161,31 +160,33 @@ class FrameParser:
         return position
 
     def _begin_large(self, position: int, end: int, frames: list[Frame]) -> int:
-        """Take the header of a large frame, and what has come of it; where the rest of the buffer begins."""
+        """Take the header of a large frame, and what has come of its payload; where the rest of the buffer begins."""
         self._header = length, kind, _, _, body_length, _ = HEADER.unpack_from(self._buffer, position)
         if length > self.frame_bytes_max or body_length > length or kind > KIND_MAX:
             self.failure = _failure(length, kind, body_length, self.frame_bytes_max)
             return position
-        self._large = self._blocks.take(length)
+        start = position + HEADER_BYTES
+        count: int = min(end - start, length)
+        self._block = self._blocks.take(length + HEADER_BYTES)
+        self._block[:count] = self._buffer[start : start + count]
         self._filled = 0
-        return self._move(self._large, position + HEADER_BYTES, end, frames)
+        self._fill(self._block, count, frames)
+        return start + count
 
-    def _move(self, large: memoryview, position: int, end: int, frames: list[Frame]) -> int:
-        """Move as much as belongs there from the buffer to the large payload; where the rest of the buffer begins."""
-        count = min(end - position, len(large) - self._filled)
-        large[self._filled : self._filled + count] = self._buffer[position : position + count]
-        self._fill(count, frames)
-        return position + count
-
-    def _fill(self, count: int, frames: list[Frame]) -> None:
-        """More of the large payload is in its block: perhaps all of it."""
+    def _fill(self, block: memoryview, count: int, frames: list[Frame]) -> None:
+        """More is in the block: perhaps all of the payload, and perhaps the beginning of the frame behind it."""
         self._filled += count
         length, kind, method, id, body_length, argument = self._header
-        if self._filled == length and self._large is not None:
-            payload = self._large.toreadonly()
-            self._large = None
-            bulk = payload[body_length:] if body_length < length else b""
-            frames.append((kind, method, id, argument, bytes(payload[:body_length]), bulk))
+        beyond = self._filled - length
+        if beyond < 0:
+            return
+        payload = block[:length].toreadonly()
+        bulk = payload[body_length:] if body_length < length else b""
+        frames.append((kind, method, id, argument, bytes(payload[:body_length]), bulk))
+        self._block = None
+        if beyond > 0:
+            self._buffer[:beyond] = block[length : length + beyond]
+            self._cut(beyond, frames)
 
 
 def _failure(length: int, kind: int, body_length: int, limit: int) -> RemoteError:
