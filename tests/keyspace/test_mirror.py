@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.base.errors import Compacted, KeySpaceForgot, ProtocolViolation
@@ -207,6 +207,7 @@ def test_a_keyspace_which_went_back_is_noticed() -> None:
 # All together
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.randoms(use_true_random=False), st.sampled_from(["", "a", "b"]))
 def test_the_mirror_is_always_a_state_of_the_keyspace(rng: Random, prefix: str) -> None:
     store = Store()
