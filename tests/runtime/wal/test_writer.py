@@ -5,27 +5,24 @@ from queue import SimpleQueue
 from threading import Semaphore
 
 import pytest
-from tests.runtime.wal.disks import FaultyDisk, GatedDisk, UnsyncedDisk
+from tests.runtime.wal.disks import FaultyDisk, UnsyncedDisk
 from tests.runtime.wal.logs import contents, open_log
 
-from penstock.base.errors import DiskFull, InternalError, PenstockError, StorageError, Written
+from penstock.base.errors import DiskFull, InternalError, StorageError, Written
 from penstock.runtime.wal.disk import Disk
 from penstock.runtime.wal.recovery import survey
-from penstock.runtime.wal.writer import Done, Group, Job, Poison, Writer
+from penstock.runtime.wal.work import Done, Group, Job, Work
+from penstock.runtime.wal.writer import Writer
 
 
 class Heard:
     """A writer with somebody who listens, in place of a loop."""
 
-    def __init__(
-        self, folder: Path, disk: Disk, *, batch_bytes_max: int = 1 << 20, mark_after_s: float | None = None
-    ) -> None:
+    def __init__(self, folder: Path, disk: Disk, *, mark_after_s: float | None = None) -> None:
         self.done: SimpleQueue[Done] = SimpleQueue()
         self.segments = open_log(folder, disk)
         self.is_listening = True
-        self.writer = Writer(
-            self.segments, self._hear, folder=str(folder), batch_bytes_max=batch_bytes_max, mark_after_s=mark_after_s
-        )
+        self.writer = Writer(self.segments, self._hear, folder=str(folder), mark_after_s=mark_after_s)
         self.writer.start()
 
     def put(self, *records: bytes) -> Group:
@@ -52,52 +49,25 @@ class Heard:
         return self.is_listening
 
 
-def test_all_who_wait_go_into_one_batch(tmp_path: Path) -> None:
-    disk = GatedDisk()
-    heard = Heard(tmp_path, counting := FaultyDisk(disk))
-    disk.shut()
-    first = heard.put(b"first")
-    assert disk.arrived.wait(60)
-    counting.calls.clear()
-    others = [heard.put(b"%d" % number, b"and more") for number in range(10)]
-    disk.gate.set()
-    assert heard.next() == Done([first])
-    assert heard.next() == Done(others)
-    assert counting.calls == ["pwrite", "fdatasync"]
-    assert contents(heard.segments) == [b"first", *(part for n in range(10) for part in (b"%d" % n, b"and more"))]
-    heard.stop()
-
-
-def test_a_batch_ends_where_it_is_large_enough(tmp_path: Path) -> None:
-    disk = GatedDisk()
-    heard = Heard(tmp_path, disk, batch_bytes_max=300)
-    disk.shut()
-    first = heard.put(b"first")
-    assert disk.arrived.wait(60)
-    groups = [heard.put(bytes(100)) for _ in range(7)]
-    disk.gate.set()
-    assert [heard.next().groups for _ in range(4)] == [[first], groups[:3], groups[3:6], groups[6:]]
+def test_a_group_is_one_write_and_one_fdatasync(tmp_path: Path) -> None:
+    disk = FaultyDisk(UnsyncedDisk())
+    heard = Heard(tmp_path, disk)
+    disk.calls.clear()
+    group = heard.put(b"one", b"two", b"three")
+    assert heard.next() == Done(group)
+    assert disk.calls == ["pwrite", "fdatasync"]
+    assert contents(heard.segments) == [b"one", b"two", b"three"]
     heard.stop()
 
 
 def test_a_job_runs_in_its_turn(tmp_path: Path) -> None:
-    disk = GatedDisk()
-    heard = Heard(tmp_path, disk)
+    heard = Heard(tmp_path, UnsyncedDisk())
     seen: list[int] = []
-    disk.shut()
-    groups = [heard.put(b"one")]
-    assert disk.arrived.wait(60)
-    groups.append(heard.put(b"two"))
-    job = heard.job(lambda: seen.append(heard.segments.last_lsn))
-    groups.append(heard.put(b"three"))
-    disk.gate.set()
-    assert [heard.next() for _ in range(4)] == [
-        Done([groups[0]]),
-        Done([groups[1]]),
-        Done([], job),
-        Done([groups[2]]),
-    ]
-    assert seen == [2]
+    work: list[Work] = [heard.put(b"one"), heard.job(lambda: seen.append(heard.segments.last_lsn)), heard.put(b"two")]
+    assert [heard.next() for _ in work] == [Done(each) for each in work]
+    assert seen == [1]
+    counted = heard.writer.statistics
+    assert (counted.batches, counted.records, counted.bytes, counted.jobs) == (2, 2, 6 + 16, 1)
     heard.stop()
 
 
@@ -110,38 +80,36 @@ def test_what_fails_before_the_write_was_not_written(tmp_path: Path) -> None:
     group = heard.put(bytes(3000))
     done = heard.next()
     assert disk.calls[disk.fail_at - 1] == "fallocate"
-    assert (done.groups, done.written) == ([group], Written.NO)
+    assert (done.work, done.written) == (group, Written.NO)
     assert done.poison is not None
     assert isinstance(done.poison.cause, DiskFull)
     assert "beginning a segment" in done.poison.cause.message
     heard.stop()
-    assert contents(open_log(tmp_path)) == [bytes(3000)]
+    segments = open_log(tmp_path)
+    assert contents(segments) == [bytes(3000)]
+    segments.close()
 
 
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
 def test_what_fails_in_the_write_may_be_written_and_nothing_behind_it_is(tmp_path: Path, call: str) -> None:
-    disk = GatedDisk()
-    faulty = FaultyDisk(disk, once=True)
-    heard = Heard(tmp_path, faulty)
-    disk.shut()
+    disk = FaultyDisk(UnsyncedDisk(), once=True)
+    heard = Heard(tmp_path, disk)
+    disk.fail_at = len(disk.calls) + 2 + (1 if call == "pwrite" else 2)
     first = heard.put(b"first")
-    assert disk.arrived.wait(60)
-    failing = [heard.put(b"failing"), heard.put(b"failing too")]
+    failing = heard.put(b"failing")
     job = heard.job(lambda: pytest.fail("a poisoned writer does nothing any more"))
     behind = heard.put(bytes(5000))  # it would need a new segment
-    faulty.fail_at = len(faulty.calls) + (1 if call == "pwrite" else 2)
-    disk.gate.set()
-    assert heard.next() == Done([first])
+    assert heard.next() == Done(first)
     failed, refused_job, refused = heard.next(), heard.next(), heard.next()
-    assert (failed.groups, failed.written) == (failing, Written.UNKNOWN)
+    assert (failed.work, failed.written) == (failing, Written.UNKNOWN)
     poison = failed.poison
     assert poison is not None
     assert type(poison.cause) is StorageError
     assert "writing a batch failed: Input/output error" in poison.cause.message
-    assert refused_job == Done([], job, poison, Written.NO)
-    assert refused == Done([behind], None, poison, Written.NO)
+    assert refused_job == Done(job, poison, Written.NO)
+    assert refused == Done(behind, poison, Written.NO)
     heard.stop()
-    assert faulty.calls[-3:] == [call, "close", "close"]  # and never a second try
+    assert disk.calls[-3:] == [call, "close", "close"]  # and never a second try
 
 
 def test_a_job_which_fails_poisons_too(tmp_path: Path) -> None:
@@ -152,10 +120,10 @@ def test_a_job_which_fails_poisons_too(tmp_path: Path) -> None:
 
     job = heard.job(fail, "saving a state")
     done = heard.next()
-    assert (done.job, done.written) == (job, Written.UNKNOWN)
+    assert (done.work, done.written) == (job, Written.UNKNOWN)
     assert done.poison is not None
     assert done.poison.cause.message == "saving a state failed: Input/output error"
-    assert heard.put(b"x") in heard.next().groups
+    assert heard.put(b"x") is heard.next().work
     heard.stop()
 
 
@@ -215,17 +183,3 @@ def test_when_nobody_listens_any_more_it_gives_the_folder_back(tmp_path: Path) -
     segments = open_log(tmp_path)
     assert contents(segments) == [b"record"]
     segments.close()
-
-
-@pytest.mark.parametrize("written", Written)
-def test_every_waiter_gets_an_error_of_its_own(written: Written) -> None:
-    cause: PenstockError = DiskFull("no space left while writing a batch", next_step="free space")
-    poison = Poison(cause, "/data/wal")
-    first, second = poison.error(written), poison.error(written)
-    assert first is not second
-    assert first.written is written
-    assert first.__cause__ is cause
-    assert "no space left" in first.message
-    assert "/data/wal" in first.message
-    assert first.details == {"cause": "disk-full"}
-    assert first.next_step.startswith("free space")

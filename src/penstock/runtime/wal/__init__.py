@@ -1,7 +1,8 @@
 """The write-ahead log: what is appended is durable when the append returns. See docs/reference/wal.md.
 
-From the outside in: `Wal` on the event loop, `Writer` (its thread, group commit) and `Reader`, `Segments` (append, roll
-over, truncate, trim), `recovery` (what a folder holds), `Cursor`, the formats of `Segment` and batch, and the `Disk`.
+From the outside in: `Wal` on the event loop, with its `WorkQueue` (group commit) and `Reader`; `Writer`, the thread;
+`Segments` (append, roll over, truncate, trim); `recovery` (what a folder holds); `Cursor`; the formats of `Segment` and
+batch; and the `Disk`.
 """
 
 from penstock.runtime.wal.disk import Disk, LocalDisk

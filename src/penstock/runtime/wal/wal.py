@@ -23,11 +23,9 @@ from penstock.base.errors import (
     Overloaded,
     PenstockError,
     ShuttingDown,
-    WalPoisoned,
     Written,
 )
 from penstock.base.ids import Lsn
-from penstock.runtime.wal.append_queue import AppendQueue, Bytes
 from penstock.runtime.wal.disk import Disk, LocalDisk
 from penstock.runtime.wal.options import WalOptions
 from penstock.runtime.wal.reader import Reader
@@ -36,7 +34,9 @@ from penstock.runtime.wal.recovery import Recovery
 from penstock.runtime.wal.segments import Segments
 from penstock.runtime.wal.state_file import StateFile
 from penstock.runtime.wal.statistics import WalStatistics
-from penstock.runtime.wal.writer import Done, Job, Poison, Writer
+from penstock.runtime.wal.work import Done, Job, Poison, Work
+from penstock.runtime.wal.work_queue import Bytes, WorkQueue
+from penstock.runtime.wal.writer import Writer
 
 __all__ = ["OnDurable", "Wal"]
 
@@ -55,16 +55,15 @@ class Wal:
         self._cuts: deque[Lsn] = deque()  # where truncations go which are not done yet
         self._trimmed_to = 0  # the highest Lsn of a trim
         self._is_poisoned = False
-        self._is_closed = False
+        self._closing: asyncio.Future[None] | None = None
         self._reader = Reader(disk, segments)
         self._writer = Writer(
             segments,
             self._notify,
             folder=str(folder),
-            batch_bytes_max=options.batch_bytes_max,
             mark_after_s=options.mark_after_s,
         )
-        self._queue = AppendQueue(options, recovery.last_lsn, self._writer.put)
+        self._queue = WorkQueue(options, recovery.last_lsn, self._writer.put)
 
     @classmethod
     async def open(cls, folder: Path, options: WalOptions | None = None, *, disk: Disk | None = None) -> "Wal":
@@ -164,7 +163,7 @@ class Wal:
                 self._durable_lsn = self._cuts.popleft()
             _tell(on_durable, lsn, error)
 
-        self._put(Job(f"truncating to lsn {lsn}", partial(self._segments.truncate, lsn), on_done))
+        self._queue.put_job(Job(f"truncating to lsn {lsn}", partial(self._segments.truncate, lsn), on_done))
 
     async def trim(self, lsn: Lsn) -> None:
         """Drop records before `lsn`, a whole segment at a time: more may be kept than asked."""
@@ -177,7 +176,7 @@ class Wal:
             raise InvalidArgument(f"cannot trim to lsn {lsn}: the log ends at {self.last_lsn}")
         self._trimmed_to = max(self._trimmed_to, lsn)
         job = Job(f"trimming to lsn {lsn}", partial(self._segments.trim, lsn), partial(_tell, on_durable, lsn))
-        self._put(job)
+        self._queue.put_job(job)
 
     async def save_state(self, file: StateFile, state: bytes) -> None:
         """Save a machine's state behind everything appended before, and before everything after."""
@@ -188,7 +187,7 @@ class Wal:
         self._queue.check_open()
         file.check_size(state)
         job = Job(f"saving {file.path}", partial(file.save, state), partial(_tell, on_durable, self.last_lsn))
-        self._put(job)
+        self._queue.put_job(job)
 
     async def read(self, first_lsn: Lsn, *, bytes_max: int = READ_BYTES, include_unsynced: bool = False) -> Records:
         """Durable records from `first_lsn` on, up to `bytes_max` but at least one; none if there are no more.
@@ -210,28 +209,27 @@ class Wal:
 
     async def close(self) -> None:
         """Make durable what is queued, mark the end of the log as such, and give the folder back."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        is_poisoned = self._is_poisoned
-        self._queue.refuse(
-            lambda: AlreadyClosed("the WAL is closed"),
-            lambda: ShuttingDown("the WAL was closed while this append waited for room"),
-        )
+        if self._closing is None:
+            self._queue.refuse(
+                lambda: AlreadyClosed("the WAL is closed"),
+                lambda: ShuttingDown("the WAL was closed while this append waited for room"),
+            )
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         marked: asyncio.Future[Lsn] = self._loop.create_future()
         on_done = partial(_settle, marked, self.last_lsn)
-        self._put(Job("marking the end of the log", self._segments.mark, on_done))
-        self._writer.stop()
         try:
-            await asyncio.shield(marked)
-        except WalPoisoned:
-            if not is_poisoned:
-                raise
+            if not self._is_poisoned:
+                self._queue.put_job(Job("marking the end of the log", self._segments.mark, on_done))
+                await marked
         finally:
+            self._writer.stop()
             await self._loop.run_in_executor(None, self._writer.join)
 
     def _check_readable(self, first_lsn: Lsn) -> None:
-        if self._is_closed:
+        if self._closing is not None:
             raise AlreadyClosed("the WAL is closed")  # its folder may have another owner by now
         if not 1 <= first_lsn <= self.last_lsn + 1:
             raise InvalidArgument(f"cannot read from lsn {first_lsn}: the log ends at {self.last_lsn}")
@@ -240,10 +238,6 @@ class Wal:
         if include_unsynced:
             return lambda: Lsn(min(self._segments.written_lsn, *self._cuts, self.last_lsn))
         return lambda: self.durable_lsn
-
-    def _put(self, job: Job) -> None:
-        self._queue.flush()
-        self._writer.put(job)
 
     async def _awaited(self, submit: Callable[[OnDurable], None]) -> None:
         future: asyncio.Future[Lsn] = self._loop.create_future()
@@ -260,30 +254,35 @@ class Wal:
 
     def _on_done(self, done: Done) -> None:
         """The writer has come to the end of something."""
+        work = done.work
         if done.poison is not None:
             self._on_poison(done, done.poison)
-            return
-        for group in done.groups:
-            self._durable_lsn = group.lsns[-1]
-            for waiter, lsn in zip(group.waiters, group.lsns, strict=True):
+        elif isinstance(work, Job):
+            work.on_done(None)
+        else:
+            self._durable_lsn = work.lsns[-1]
+            for waiter, lsn in zip(work.waiters, work.lsns, strict=True):
                 if not waiter.done():
                     waiter.set_result(lsn)
-            self._queue.release(group)
-        if done.job is not None:
-            done.job.on_done(None)
+        self._queue.release(work)
 
     def _on_poison(self, done: Done, poison: Poison) -> None:
-        """Tell everybody, each by an error of their own: each raises it somewhere else."""
+        """Tell everybody, each by an error of their own."""
         self._is_poisoned = True
         refusal = partial(poison.error, Written.NO)
         self._queue.refuse(refusal, refusal)
-        for group in done.groups:
-            for waiter in group.waiters:
-                if not waiter.done():
-                    waiter.set_exception(poison.error(done.written))
-            self._queue.release(group)
-        if done.job is not None:
-            done.job.on_done(poison.error(done.written))
+        _fail(done.work, partial(poison.error, done.written))
+        for work in self._queue.drop_all():
+            _fail(work, refusal)
+
+
+def _fail(work: Work, make_error: Callable[[], PenstockError]) -> None:
+    if isinstance(work, Job):
+        work.on_done(make_error())
+        return
+    for waiter in work.waiters:
+        if not waiter.done():
+            waiter.set_exception(make_error())
 
 
 class _Told:

@@ -1,9 +1,12 @@
-"""The queue of appends: numbers records, gathers those of one turn of the loop into a group, and bounds what waits.
+"""The queue before the writer: numbers records, gathers appends into groups while it is busy, bounds what waits.
 
-It lives on the loop, and `put` is on the way of every append: it does little, and what can be done once per group or
-once per state is not done there. What always holds:
+It lives on the loop, and `put` is on the way of every append: it does little, and what can be done once per group is
+not done there. What always holds:
 
-- Records are numbered in the order in which they are put, and handed over in that order.
+- Records are numbered in the order in which they are put; groups and jobs are handed over in that order.
+- The writer has at most one piece of work. While it is busy, appends gather into the next group, so that a slow disk
+  makes large batches; when it is idle, a group is handed over behind everything that is ready to run in the same turn
+  of the loop. (Two threads which both have work would only fight for the interpreter's lock.)
 - `queued_bytes ≤ queue_bytes_max`. Who finds no room may wait for it; then nobody else is let in before them.
 """
 
@@ -15,29 +18,31 @@ from penstock.base.errors import InvalidArgument, LimitExceeded, PenstockError
 from penstock.base.ids import Lsn
 from penstock.runtime.wal.batch import INDEX_BYTES
 from penstock.runtime.wal.options import WalOptions
-from penstock.runtime.wal.writer import Group, Waiter
+from penstock.runtime.wal.work import Group, Job, Waiter, Work
 
-__all__ = ["AppendQueue", "Bytes"]
+__all__ = ["Bytes", "WorkQueue"]
 
 Bytes = bytes | bytearray | memoryview
 Refusal = Callable[[], PenstockError]  # a new error each time: each is raised somewhere else
 
 
-class AppendQueue:
-    """What was appended and is not yet durable."""
+class WorkQueue:
+    """What was asked for and is not yet durable."""
 
-    def __init__(self, options: WalOptions, last_lsn: Lsn, hand_over: Callable[[Group], None]) -> None:
+    def __init__(self, options: WalOptions, last_lsn: Lsn, hand_over: Callable[[Work], None]) -> None:
         self.last_lsn = last_lsn  # of the record put last
         self._loop = asyncio.get_running_loop()
         self._hand_over = hand_over
         self._record_bytes_max = options.record_bytes_max
         self._batch_bytes_max = options.batch_bytes_max
         self._queue_bytes_max = options.queue_bytes_max
-        self._group = Group()  # of this turn of the loop
+        self._group = Group()  # still growing
+        self._ready: deque[Work] = deque()  # before it, and complete
+        self._is_busy = False  # the writer has work, or will have in this turn of the loop
         # Bytes are counted from the first record on, so that one sum and one comparison serve every purpose.
         self._put_bytes = 0
         self._released_bytes = 0
-        self._handed_over_bytes = 0
+        self._grouped_bytes = 0  # of all groups before the growing one
         self._open_to_bytes = options.queue_bytes_max  # up to where there is room; -1 while nobody is let in
         self._waiting: deque[tuple[Sequence[Bytes], asyncio.Future[Lsn]]] = deque()  # for room
         self._refusal: Refusal | None = None
@@ -64,38 +69,42 @@ class AppendQueue:
         lsn: Lsn = self.last_lsn + len(records)  # type: ignore[assignment] # Lsn(…) would cost a call
         self.last_lsn = lsn
         group = self._group
-        if not group.lsns:
-            # Handed over behind everything that is ready to run now, so that all of it goes into one batch.
-            self._loop.call_soon(self.flush)
         group.lsns.append(lsn)
         group.waiters.append(waiter)
         group.records += records  # type: ignore[arg-type] # the loop above has seen that they are bytes
-        if put_bytes - self._handed_over_bytes >= self._batch_bytes_max:
-            self.flush()
+        if put_bytes - self._grouped_bytes >= self._batch_bytes_max:
+            self._complete_group()
+        if not self._is_busy:
+            self._begin()
         return lsn
+
+    def put_job(self, job: Job) -> None:
+        """Queue a job behind everything put before it."""
+        self._complete_group()
+        self._ready.append(job)
+        if not self._is_busy:
+            self._begin()
 
     def wait(self, records: Sequence[Bytes], future: "asyncio.Future[Lsn]") -> None:
         """Put the records as soon as there is room, behind all who wait already."""
         self._waiting.append((_copies(records), future))
         self._open_to_bytes = -1
 
-    def flush(self) -> None:
-        """Hand over what there is now."""
-        group = self._group
-        if group.lsns:
-            group.queued_bytes = self._put_bytes - self._handed_over_bytes
-            self._handed_over_bytes = self._put_bytes
-            self._group = Group()
-            self._hand_over(group)
-
-    def release(self, group: Group) -> None:
-        """A group has come to its end: there is room again."""
-        self._released_bytes += group.queued_bytes
+    def release(self, work: Work) -> None:
+        """The writer is done with this: let in those who wait for room, and hand over the next."""
+        if isinstance(work, Group):
+            self._released_bytes += work.queued_bytes
         if self._refusal is None:
             self._admit()
+        if self._ready:
+            self._hand_over(self._ready.popleft())
+        elif self._group.lsns:
+            self._begin()
+        else:
+            self._is_busy = False
 
     def refuse(self, refusal: Refusal, to_those_who_wait: Refusal) -> None:
-        """From now on nothing is let in, nor are those who wait."""
+        """From now on nothing is let in, nor are those who wait for room."""
         self._refusal = self._refusal or refusal
         self._open_to_bytes = -1
         for _, future in self._waiting:
@@ -103,9 +112,33 @@ class AppendQueue:
                 future.set_exception(to_those_who_wait())
         self._waiting.clear()
 
+    def drop_all(self) -> list[Work]:
+        """What is queued and was not handed over, and never will be."""
+        self._complete_group()
+        dropped = list(self._ready)
+        self._ready.clear()
+        return dropped
+
     def check_open(self) -> None:
         if self._refusal is not None:
             raise self._refusal()
+
+    def _begin(self) -> None:
+        """Hand over behind everything that is ready to run now, so that all of it goes into one batch."""
+        self._is_busy = True
+        self._loop.call_soon(self._hand_over_next)
+
+    def _hand_over_next(self) -> None:
+        if not self._ready:
+            self._complete_group()
+        self._hand_over(self._ready.popleft())
+
+    def _complete_group(self) -> None:
+        if self._group.lsns:
+            self._group.queued_bytes = self._put_bytes - self._grouped_bytes
+            self._grouped_bytes = self._put_bytes
+            self._ready.append(self._group)
+            self._group = Group()
 
     def _admit(self) -> None:
         """Let in those who wait, first come first served, while there is room; then everybody."""
