@@ -11,7 +11,7 @@ from penstock.base.ids import MILLISECOND, NodeId
 from penstock.cli.noun import InSession, noun
 from penstock.cli.wiring import metrics_endpoint, parse_address, wiring_of
 from penstock.quorum.config import OperatorConfig
-from penstock.runtime.keyspace.embedded.store import EmbeddedKeySpace
+from penstock.runtime.keyspace import open_keyspace
 from penstock.runtime.quorum.process import running_operator
 
 __all__ = ["app", "parse_nodes"]
@@ -42,7 +42,11 @@ async def run(
     *,
     id: Annotated[str, Parameter(help="The operator's name.", metavar="NAME")] = "operator",
     keyspace: Annotated[
-        Path | None, Parameter(help="The KeySpace's folder. Default: keyspace in the data folder.", metavar="FOLDER")
+        str | None,
+        Parameter(
+            help="The KeySpace: a folder, or etcd://HOST:PORT,… Default: keyspace in the data folder.",
+            metavar="FOLDER|URL",
+        ),
     ] = None,
     listen: Annotated[
         str | None, Parameter(help="Where it listens. Default: wire.listen.", metavar="HOST:PORT")
@@ -62,13 +66,18 @@ async def run(
         raise InvalidArgument(f"--failure-ms {failure_ms}: expected at least 10")
     failure_ns = failure_ms * MILLISECOND
     config = OperatorConfig(failure_ns=failure_ns, heartbeat_ns=min(OperatorConfig().heartbeat_ns, failure_ns // 4))
-    folder = keyspace if keyspace is not None else session.effective.config.data.folder / "keyspace"
+    where = keyspace if keyspace is not None else str(session.effective.config.data.folder / "keyspace")
     async with (
-        await EmbeddedKeySpace.open(folder) as store,
+        await open_keyspace(_url(where)) as store,
         running_operator(NodeId(id), store, wiring_of(session, listen), config=config) as (operator, server),
         metrics_endpoint(session),
     ):
         for name, address in nodes.items():
             await operator.add_node(name, address)
-        session.say(f"operator {id} serves on {server.address}, with the KeySpace in {folder}")
+        session.say(f"operator {id} serves on {server.address}, with the KeySpace in {where}")
         await asyncio.Event().wait()
+
+
+def _url(where: str) -> str:
+    """A folder is an embedded KeySpace."""
+    return where if "://" in where else Path(where).absolute().as_uri().replace("file:", "embedded:", 1)
