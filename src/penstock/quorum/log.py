@@ -251,9 +251,9 @@ class Log:
                 if last != self.end + 1:
                     raise WalCorrupt(f"entries are missing between {self.end} and {last}")
                 self.append((entry,))
+                self.made_durable(self.end)
         if first <= last < snapshot.offset:
             return False
-        self.made_durable(self.end)
         if last >= first and first <= snapshot.offset:
             self.base = self.id_at(Offset(first - 1))  # entries before the snapshot, kept for late followers
         if self.confirmed > self.end:

@@ -21,13 +21,12 @@ from penstock.base.effects import (
     Received,
     Reply,
     Requested,
-    SetTimer,
     StateSaved,
     Stop,
     TimerFired,
     TruncateLog,
 )
-from penstock.base.errors import InternalError, InvalidArgument, Overloaded, PreconditionFailed, Unavailable
+from penstock.base.errors import InternalError, InvalidArgument, Unavailable
 from penstock.base.ids import EntryId, Epoch, Instant, Lsn, NodeId, Offset, RequestId
 from penstock.base.probes import reached
 from penstock.quorum.answers import Answers, Fate
@@ -38,7 +37,6 @@ from penstock.quorum.effects import (
     Applied,
     Divergence,
     LogRead,
-    Serve,
     SnapshotRead,
     SnapshotRestored,
     SnapshotTaken,
@@ -47,6 +45,7 @@ from penstock.quorum.effects import (
 from penstock.quorum.entry import Entry
 from penstock.quorum.follower import Follower
 from penstock.quorum.leader import Leader
+from penstock.quorum.local_reads import LOCAL_READS, LocalReads
 from penstock.quorum.log import Log
 from penstock.quorum.member import Member
 from penstock.quorum.messages import (
@@ -72,15 +71,12 @@ from penstock.quorum.messages import (
     TruncateRequest,
     TruncateResponse,
 )
-from penstock.quorum.reads import LocalReads, Read
+from penstock.quorum.reads import Read
 from penstock.quorum.replica import FOR_APPLY, Replica
 from penstock.quorum.resolve import Resolution, Resolve, resolve
 from penstock.quorum.state import NodeState
 
 __all__ = ["Node"]
-
-
-LOCAL_READS = "local-reads"  # a timer
 
 
 class Node:
@@ -99,7 +95,7 @@ class Node:
         self.has_failed = False  # a write failed: nobody knows what is on the disk
         self.divergence: Divergence | None = None
         self.serves_reads = False  # since its start it has applied all it may have shown before (P12)
-        self._local_reads = LocalReads()
+        self._local_reads = LocalReads(replica)
 
     @classmethod
     def recover(
@@ -174,8 +170,10 @@ class Node:
         replica.apply(self.apply_limit())
         if self.leader is not None:
             self.leader.serve_reads()
-        if self._local_reads.waiting:
-            self._serve_local_reads()
+        if not self.serves_reads:
+            self._check_serves_reads()
+        if self._local_reads.waiting and self.serves_reads and self.divergence is None:
+            self._local_reads.serve(self.resolve)
         return replica.take_effects()
 
     def apply_limit(self) -> Offset:
@@ -203,9 +201,7 @@ class Node:
 
     def _on_timer(self, name: str, now: Instant) -> None:
         if name == LOCAL_READS:
-            for request in self._local_reads.expired(now):
-                self.replica.emit(Reply(request, Unavailable("this node has not applied enough in time")))
-            self._time_local_reads()
+            self._local_reads.expire(now)
         elif self.leader is not None:
             self.leader.on_timer(name, now)
 
@@ -232,7 +228,6 @@ class Node:
             reached("node.diverged")
         if self.leader is not None:
             self.leader.on_applied(event)
-        self._check_serves_reads()
         replica.maybe_take_snapshot()
 
     def _on_read_for_apply(self, first: Offset, entries: tuple[Entry, ...]) -> None:
@@ -484,20 +479,11 @@ class Node:
         if self.divergence is not None:
             replica.emit(Reply(request, InternalError(f"this replica has diverged: {self.divergence}")))
         elif not read.is_linearizable:
-            self._on_local_read(request, read, now)
+            self._local_reads.add(request, read.after, now)
         elif self.leader is None:
             replica.emit(Reply(request, Unavailable("this node does not lead")))
         else:
             self.leader.on_read(request, now)
-
-    def _on_local_read(self, request: RequestId, read: Read, now: Instant) -> None:
-        config = self.replica.config
-        if len(self._local_reads.waiting) >= config.reads_max:
-            self.replica.emit(Reply(request, Overloaded("too many reads are waiting for this node")))
-        else:
-            self._local_reads.add(request, read.after, Instant(now + config.read_timeout_ns))
-            if len(self._local_reads.waiting) == 1:
-                self._time_local_reads()
 
     def resolve(self, entry: EntryId) -> Resolution:
         """P10, by what this node knows to be committed and holds."""
@@ -508,27 +494,9 @@ class Node:
 
     def _check_serves_reads(self) -> None:
         """P12: after a restart, no reads before everything is applied which this node may have shown before."""
-        if not self.serves_reads and self.role is not Role.FENCED:
+        if self.role is not Role.FENCED:
             barrier = self.log.barrier(self.epoch)
-            is_past = barrier is not None and self.replica.applied >= max(barrier, self.log.confirmed)
-            self.serves_reads = is_past
-
-    def _serve_local_reads(self) -> None:
-        if not self.serves_reads or self.divergence is not None:
-            return
-        replica, served = self.replica, []
-        for request, after in self._local_reads.servable(replica.applied):
-            if after.offset and self.resolve(after) is not Resolution.COMMITTED:
-                replica.emit(Reply(request, PreconditionFailed(f"{after} is not in the log: its epoch was displaced")))
-            else:
-                served.append(request)
-        if served:
-            replica.emit(Serve(tuple(served), replica.applied))
-
-    def _time_local_reads(self) -> None:
-        deadline = self._local_reads.next_deadline()
-        if deadline is not None:
-            self.replica.emit(SetTimer(LOCAL_READS, deadline))
+            self.serves_reads = barrier is not None and self.replica.applied >= max(barrier, self.log.confirmed)
 
     # for those who look from outside
 
@@ -540,7 +508,7 @@ class Node:
         twin.leader = self.leader.copy(twin.replica) if self.leader is not None else None
         twin.follower = self.follower.copy(twin.replica) if self.follower is not None else None
         twin.fenced_by = dict(self.fenced_by)
-        twin._local_reads = self._local_reads.copy()
+        twin._local_reads = self._local_reads.copy(twin.replica)
         return twin
 
     def fingerprint(self) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.base.ids import NO_ENTRY, EntryId, Instant, Offset, RequestId
 
-__all__ = ["LocalReads", "Read", "ReadRounds", "WaitingRead"]
+__all__ = ["Read", "ReadRounds", "WaitingRead"]
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -100,39 +100,3 @@ class ReadRounds:
         assert all(round_ <= self.started + 1 for round_ in rounds)
         offsets = [read.offset for read in self.waiting]
         assert offsets == sorted(offsets), "what a read must see never falls"
-
-
-class LocalReads:
-    """Reads of what this very node has applied, oldest first."""
-
-    __slots__ = ("waiting",)
-
-    def __init__(self) -> None:
-        self.waiting: list[tuple[RequestId, EntryId, Instant]] = []
-
-    def add(self, request: RequestId, after: EntryId, deadline: Instant) -> None:
-        self.waiting.append((request, after, deadline))
-
-    def servable(self, applied: Offset) -> list[tuple[RequestId, EntryId]]:
-        """Reads whose entry, or another one at its place, is applied."""
-        ready = [(request, after) for request, after, _ in self.waiting if after.offset <= applied]
-        self.waiting = [read for read in self.waiting if read[1].offset > applied]
-        return ready
-
-    def expired(self, now: Instant) -> list[RequestId]:
-        gone = [request for request, _, deadline in self.waiting if deadline <= now]
-        self.waiting = [read for read in self.waiting if read[2] > now]
-        return gone
-
-    def next_deadline(self) -> Instant | None:
-        return min((deadline for _, _, deadline in self.waiting), default=None)
-
-    def copy(self) -> "LocalReads":
-        """Equal reads which share nothing that changes."""
-        twin = LocalReads()
-        twin.waiting = list(self.waiting)
-        return twin
-
-    def fingerprint(self) -> tuple[Any, ...]:
-        """All that decides which read is served, as a hashable value."""
-        return tuple((request, after) for request, after, _ in self.waiting)
