@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any
@@ -177,10 +178,15 @@ class Stage:
         await channel.connect()
         return server, channel
 
-    async def raw(self, address: str) -> RawPeer:
-        """A raw peer of a server."""
+    async def raw(self, address: str, receive_bytes: int | None = None) -> RawPeer:
+        """A raw peer of a server. `receive_bytes`: how much its system takes in before it reads."""
         host, port = address.rsplit(":", 1)
-        peer = RawPeer(*await asyncio.open_connection(host, int(port)))
+        connected = socket.socket()
+        if receive_bytes is not None:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        connected.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connected, (host, int(port)))
+        peer = RawPeer(*await asyncio.open_connection(sock=connected))
         self._stack.callback(peer.writer.close)
         return peer
 

@@ -14,12 +14,14 @@ from tests.runtime.wire.harness import RawPeer, Stage, soon, until
 from penstock.base.errors import (
     FrameTooLarge,
     MalformedFrame,
+    NotFound,
     PenstockError,
     ProtocolViolation,
     VersionMismatch,
 )
 from penstock.runtime.wire import Channel, Limits, Server
 from penstock.runtime.wire.connection import FLUSH_BYTES
+from penstock.runtime.wire.message import encode_error
 from penstock.runtime.wire.protocol.flow import MESSAGE_COST
 from penstock.runtime.wire.protocol.frames import HEADER_BYTES, Kind, encode_frame
 from penstock.runtime.wire.protocol.hello import HELLO_CODEC, Hello
@@ -35,7 +37,7 @@ LIMITS = Limits(
     write_bytes_max=100_000,
     hello_ms=300,
     frame_ms=100,
-    silence_ms=3_000,
+    silence_ms=30_000,
     write_stall_ms=200,
     linger_ms=200,
 )
@@ -182,6 +184,16 @@ async def test_what_came_before_a_bad_frame_is_still_done(scene: Scene) -> None:
     await broken(scene, peer, FrameTooLarge, "limit")
 
 
+async def test_nothing_is_taken_behind_a_close(scene: Scene) -> None:
+    peer = await scene.peer()
+    close = encode_frame(Kind.CLOSE, body=encode_error(NotFound("enough")))
+    await peer.send(close + encode_frame(Kind.REQUEST, method=INLINE, id=1, body=b"1"))
+    with pytest.raises(EOFError):
+        await peer.frame()
+    assert scene.server.statistics().requests == 0
+    assert scene.reasons() == []
+
+
 @pytest.mark.parametrize("size", [10, HEADER_BYTES, HEADER_BYTES + 5, 30_000])
 async def test_a_connection_which_ends_inside_a_frame(scene: Scene, size: int) -> None:
     peer = await scene.peer()
@@ -326,8 +338,9 @@ async def test_a_client_which_never_reads_a_stream(scene: Scene) -> None:
 
 
 async def test_pings_without_end_and_without_reading(scene: Scene) -> None:
-    peer = await scene.peer()
-    peer.writer.write(encode_frame(Kind.PING) * 1_000_000)
+    peer = await scene.stage.raw(scene.server.address, receive_bytes=4096)
+    await peer.hello()
+    peer.writer.write(encode_frame(Kind.PING) * 300_000)
     await until(lambda: scene.server.statistics().connections_broken == 1)
     assert scene.reasons() == [f"the peer did not read for {LIMITS.write_stall_ms} ms"]
 

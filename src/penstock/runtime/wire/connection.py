@@ -41,7 +41,7 @@ OnFrame: TypeAlias = Callable[[int, int, int, bytes, Bulk], None]  # method, id,
 SMALL_BYTES: Final = 1024  # frames below this are counted, not measured
 SEPARATE_BYTES: Final = 16 * 1024  # payload from here on is not joined with other frames, which would copy it
 FLUSH_FRAMES: Final = 64  # one write has no more frames than this, so that the peer can begin with them,
-FLUSH_BYTES: Final = 256 * 1024  # and is not much longer than this
+FLUSH_BYTES: Final = 1024 * 1024  # and is not much longer than this
 log = structlog.get_logger(__name__)
 
 
@@ -63,7 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._parser = FrameParser(hello_bytes_max)
         self._on: list[OnFrame] = [self._on_unexpected] * (KIND_MAX + 1)
-        self._is_held = False  # takes no frames for now;
+        self._is_held = False  # takes no frames for now, or any more;
         self._held: list[Frame] = []  # those it had received already
         self._touched: list[Stream] = []  # streams which got something in this read
         self._out: list[Bulk] = []
@@ -122,10 +122,11 @@ class Connection(asyncio.BufferedProtocol):
                 timer.cancel()
         if self._closed_for is None:
             self._note_end(self._why_lost(exc))
-        self.is_closing = True
+        self.is_closing = self._is_held = True
         self.is_writable = False
         self._statistics.connections_now -= 1
         self._out.clear()
+        self._held.clear()
         assert self._closed_for is not None
         self._on_lost(self._closed_for)
 
@@ -141,6 +142,9 @@ class Connection(asyncio.BufferedProtocol):
     def _take(self, frames: list[Frame]) -> None:
         on = self._on
         left = iter(frames)
+        if self._is_held:  # TLS may have had some bytes in hand when reading was paused
+            self._held += frames
+            return
         try:
             for kind, method, id, argument, body, bulk in left:
                 on[kind](method, id, argument, body, bulk)
@@ -239,7 +243,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.is_closing or self._transport is None:
             return
         self._flush()
-        self.is_closing = True
+        self.is_closing = self._is_held = True
         self._transport.close()
         # A peer that does not read would keep the last frames, and with them the connection, for ever.
         self._linger_timer = self._loop.call_later(self.limits.linger_ms / 1000, self._transport.abort)
@@ -255,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
         """Close at once, without a word to a peer which does not answer."""
         if not self.is_closing and self._transport is not None:
             self._note_end(error)
-            self.is_closing = True
+            self.is_closing = self._is_held = True
             self._transport.abort()
 
     def _note_end(self, error: PenstockError) -> None:

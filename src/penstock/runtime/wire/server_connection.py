@@ -293,13 +293,14 @@ class ServerConnection(Connection):
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        if self.is_closing:
+            return
         self._is_held = False
         for stream in list(self._streams.values()):
             stream.wake_senders()
         held, self._held = self._held, []
-        if not self.is_closing:
-            self._take(held)
-        if not self._is_held and not self.is_closing and self._transport is not None:
+        self._take(held)
+        if not self._is_held and self._transport is not None:
             self._transport.resume_reading()
 
     def _on_tick(self, now: float) -> None:

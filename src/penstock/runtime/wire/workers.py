@@ -53,6 +53,7 @@ class Workers:
         self._idle: list[asyncio.Future[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_pump_due = False
+        self._burst = 1  # how many workers the next pump wakes
 
     def submit(self, job: Job) -> None:
         """Run the job in the coming turn of the loop."""
@@ -88,18 +89,23 @@ class Workers:
                 log.error("handler ignores its cancellation", task=repr(task))
 
     def _pump(self) -> None:
-        """Wake one worker, and look again behind its step: jobs are left only if it has to wait."""
-        if not self._jobs:
+        """Wake a worker, and look again behind its step: jobs are left only if it has to wait; then wake two, four …"""
+        for _ in range(min(self._burst, len(self._jobs))):
+            self._wake()
+        if self._jobs:
+            self._burst *= 2
+            self._loop.call_soon(self._pump)
+        else:
+            self._burst = 1
             self._is_pump_due = False
-            return
+
+    def _wake(self) -> None:
         while self._idle:
             waiter = self._idle.pop()
             if not waiter.done():
                 waiter.set_result(None)
-                break
-        else:
-            self.adopt(self._loop.create_task(self._work()))
-        self._loop.call_soon(self._pump)
+                return
+        self.adopt(self._loop.create_task(self._work()))
 
     async def _work(self) -> None:
         jobs = self._jobs
