@@ -231,6 +231,7 @@ class Host:
             event = self._events.popleft()
             effects = self.node.step(event, self.cluster.now)
             self.cluster.judge.stepped(self, effects)
+            self.cluster.stepped(self.name, event, effects)
             self._run(effects)
             if not self._events and not self.holds_disk and self.disk.pending:
                 done = self.disk.do(self.disk.pending.popleft())
@@ -352,9 +353,10 @@ class OperatorHost:
 
     def step(self, event: Event) -> None:
         if self.operator is not None:
-            self._run(self.operator.step(event, self.cluster.now))
-            if self.operator is not None:
-                self.operator.check()
+            effects = self.operator.step(event, self.cluster.now)
+            self.operator.check()
+            self.cluster.stepped(self.name, event, effects)
+            self._run(effects)
 
     def tick(self) -> None:
         self.step(TimerFired("tick"))
@@ -425,6 +427,9 @@ class Cluster:
 
     def __getitem__(self, name: str) -> Host:
         return self.hosts[NodeId(name)]
+
+    def stepped(self, name: NodeId, event: Event, effects: Sequence[Effect]) -> None:
+        """For those who want to tell the story."""
 
     # the network
 

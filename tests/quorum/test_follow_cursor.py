@@ -195,4 +195,4 @@ class CursorsAgainstModel(RuleBasedStateMachine):
 
 
 TestCursorsAgainstModel = CursorsAgainstModel.TestCase
-TestCursorsAgainstModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestCursorsAgainstModel.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)

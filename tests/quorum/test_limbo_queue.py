@@ -352,4 +352,4 @@ class QueueAgainstModel(RuleBasedStateMachine):
 
 
 TestQueueAgainstModel = QueueAgainstModel.TestCase
-TestQueueAgainstModel.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestQueueAgainstModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -261,4 +261,4 @@ class LogAgainstModel(RuleBasedStateMachine):
 
 
 TestLogAgainstModel = LogAgainstModel.TestCase
-TestLogAgainstModel.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestLogAgainstModel.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
