@@ -90,5 +90,5 @@ def test_hypothesis_shrinks_a_failing_run_to_few_steps() -> None:
 
     with pytest.raises(AssertionError, match="were answered and are lost"):
         holds()
-    assert steps[-1] == min(steps)
+    assert steps[-1] <= min(steps) * 1.5
     assert steps[-1] < steps[0]

@@ -182,20 +182,26 @@ class QuorumLog:
             await asyncio.sleep(RETRY_S)
 
     async def subscribe(self, first: Offset = FIRST, *, follow: bool = True) -> AsyncIterator[tuple[Offset, Txn]]:
-        """Committed transactions from an offset on, each once, through restarts of nodes and elections."""
+        """Committed transactions from an offset on, each once, through restarts of nodes and elections.
+
+        Without `follow` it ends behind everything which was committed when it was called.
+        """
+        last = None if follow else (await self.read(b"")).applied
         at = first
         address = 0
-        while True:
-            body = _encode(Subscribe(self.shard, at, follow))
+        while last is None or at <= last:
+            body = _encode(Subscribe(self.shard, at))
             try:
                 channel = self._channel(self._addresses[address % len(self._addresses)])
                 async with channel.stream("quorum.subscribe", body, is_read_only=True) as stream:
                     async for message in stream:
                         committed = _COMMITTED.decode(message.body)
                         for offset, txn in committed.entries:
-                            yield offset, txn
+                            if last is None or offset <= last:
+                                yield offset, txn
                         at = committed.next
-                return
+                        if last is not None and at > last:
+                            return
             except PenstockError:
                 address += 1  # another node has the same log
                 await asyncio.sleep(RETRY_S)

@@ -97,7 +97,6 @@ class Subscribe(msgspec.Struct, frozen=True):
 
     shard: str
     first: Offset = Offset(1)
-    follow: bool = True
 
 
 class Committed(msgspec.Struct, frozen=True, array_like=True):

@@ -161,7 +161,7 @@ class ObjectStore(msgspec.Struct, frozen=True):
     parts_in_flight_max: Annotated[int, Key("Parts of one upload that are on their way at once.", 1, 64)] = 4
     chunk_bytes: Annotated[Bytes, Key("How much a reader takes at a time.", 4 * KIB, GIB)] = Bytes(1 * MIB)
     page_keys_max: Annotated[int, Key("Keys in one page of a listing.", 1, 1000)] = 1000
-    threads_max: Annotated[int, Key("Local folder: calls that run at once.", 1, 256)] = 8
+    threads_max: Annotated[int, Key("Local folder: calls that run at once.", 1, 256)] = 16
     lock_max: Annotated[Seconds, Key("Local folder: how long to wait for another process that changes it.", *SHORT)] = (
         Seconds(30)
     )

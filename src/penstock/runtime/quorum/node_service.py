@@ -100,11 +100,8 @@ class NodeService:
         while True:
             next_at, entries = await host.entries_from(at, SUBSCRIBE_BYTES)
             transactions = tuple((offset, entry) for offset, entry in entries if isinstance(entry, Txn))
-            if transactions:
+            if next_at > at:  # also without a transaction: whoever waits for an offset must hear that it has passed
                 await stream.send(_encode(Committed(next_at, transactions)))
-            if next_at > at:
                 at = next_at
-            elif wanted.follow:
-                await host.wait_for_applied(Offset(at - 1))
             else:
-                return
+                await host.wait_for_applied(Offset(at - 1))
