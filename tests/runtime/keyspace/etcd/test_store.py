@@ -1,6 +1,7 @@
 """etcd keeps the port's law, and what only it can be asked: endpoints, outages, another cluster in its place."""
 
 import asyncio
+import os
 import shutil
 import signal
 import time
