@@ -95,7 +95,7 @@ async def test_a_server_which_does_not_answer_leaves_the_outcome_open(own_server
     async with await EtcdKeySpace.open([own_server.address]) as keyspace, asyncio.timeout(WAIT_S):
         patient, keyspace.options = keyspace.options, EtcdOptions(request_ms_max=200, retry_ms_max=300)
         own_server.process.send_signal(signal.SIGSTOP)
-        os.waitpid(own_server.process.pid, os.WUNTRACED)  # a signal takes its time on a busy machine
+        await asyncio.to_thread(os.waitpid, own_server.process.pid, os.WUNTRACED)  # a signal takes its time
         with pytest.raises(DeadlineExceeded) as open_outcome:
             await keyspace.transact(then=[Put("a", b"")])
         assert open_outcome.value.written is Written.UNKNOWN
