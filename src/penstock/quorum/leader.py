@@ -25,6 +25,8 @@ from penstock.quorum.messages import (
     Change,
     CommitReconfigurationResponse,
     PrepareReconfigurationResponse,
+    SnapshotResponse,
+    TruncateResponse,
 )
 from penstock.quorum.reads import ReadRounds
 from penstock.quorum.reconfiguration import final_ensemble
@@ -87,6 +89,7 @@ class Leader:
             self.replication.send_snapshot(member)
         else:
             self.replication.follow(member, head)
+            self._has_new_votes = True  # where it is attached it has confirmed
 
     def append(self, entries: Sequence[Entry]) -> Offset:
         """Entries which are nobody's transaction."""
@@ -119,6 +122,14 @@ class Leader:
     def own_vote(self) -> Offset:
         """P2: the own vote counts only when locally durable."""
         return self.log.durable
+
+    def on_truncated(self, member: Member, response: TruncateResponse) -> None:
+        self.replication.on_truncated(member, response)
+        self._has_new_votes = True
+
+    def on_snapshot_response(self, member: Member, response: SnapshotResponse) -> None:
+        self.replication.on_snapshot_response(member, response)
+        self._has_new_votes = True
 
     def on_add_entry_response(self, member: Member, response: AddEntryResponse) -> None:
         if self.replication.on_add_entry_response(member, response):

@@ -446,9 +446,9 @@ class Node:
             case AddEntryResponse() if message.epoch == self.epoch:
                 leader.on_add_entry_response(member, message)
             case TruncateResponse() if message.epoch == self.epoch:
-                leader.replication.on_truncated(member, message)
+                leader.on_truncated(member, message)
             case SnapshotResponse() if message.epoch == self.epoch:
-                leader.replication.on_snapshot_response(member, message)
+                leader.on_snapshot_response(member, message)
             case Refusal() if message.epoch > self.epoch and member in leader.replication.links:
                 reached("node.superseded")
                 self._step_down()  # somebody was fenced into a higher epoch: an election is under way, or over
