@@ -137,10 +137,14 @@ class Node:
 
     def deliver(self, event: Event) -> None:
         """Let the machine handle an event now, or when the process thaws. A dead process hears nothing."""
-        self.when_awake(lambda: self._step(event))
+        if self.machine is not None and not self.is_paused:
+            self._step(event)
+        else:
+            self.when_awake(lambda: self._step(event))
 
     def receive(self, sender: NodeId, message: Any) -> None:
-        self.deliver(Received(sender, message))
+        if self.machine is not None:
+            self.deliver(Received(sender, message))
 
     def when_awake(self, happening: Callable[[], None]) -> None:
         """Now, or when the process thaws; never, if it dies before."""
@@ -154,7 +158,9 @@ class Node:
     def _step(self, event: Event) -> None:
         assert self.machine is not None
         self.world.note(self.name, "<", event)
-        self._run(self.machine.step(event, self.now))
+        effects = self.machine.step(event, self.now)
+        if effects:
+            self._run(effects)
         self.world.checked(self)
 
     @property

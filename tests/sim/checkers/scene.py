@@ -38,12 +38,13 @@ def barrier(epoch: int) -> Barrier:
 class Scene:
     """Three nodes a, b, c, booted and empty; every checker looks on."""
 
-    def __init__(self, names: str = "abc") -> None:
+    def __init__(self, names: str = "abc", *, parts: Parts | None = None, config: NodeConfig | None = None) -> None:
         self.world = World(Random(1))
-        self.checks = QuorumChecks(NodeConfig())
+        self.checks = QuorumChecks(config or NodeConfig())
         self.told: list[Answers] = []
         for name in map(NodeId, names):
-            program = HostProgram(name, Parts(), NodeConfig(), self.checks, self)
+            program = HostProgram(name, parts or Parts(), config or NodeConfig(), self.checks, self)
+            program.check_every = 1 if parts is None else 1 << 30  # a mutant's own check is not asked
             node = self.world.add_node(name, program)
             program.format(node)
             node.boot()
@@ -69,7 +70,7 @@ class Scene:
     def say(self, name: str, message: Any) -> None:
         self.world.nodes[NodeId(name)].deliver(Received(OPERATOR, message))
 
-    def elect(self, epoch: int, leader: str, followers: str = "") -> None:
+    def elect(self, epoch: int, leader: str, followers: str = "", *, settles: bool = True) -> None:
         """Write the epoch, fence these, let one of them lead, and let everything settle."""
         known = self.checks.metadata
         assert known is not None
@@ -79,7 +80,8 @@ class Scene:
         self.settle()
         heads = tuple((self[name].member, self[name].log.head) for name in followers)
         self.say(leader, BecomeLeaderRequest(Epoch(epoch), self[leader].member.incarnation, self.ensemble, heads))
-        self.settle()
+        if settles:
+            self.settle()
 
     # a node by hand
 

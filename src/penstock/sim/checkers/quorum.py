@@ -85,11 +85,12 @@ class QuorumChecks:
             self._received(host, event.message)
         core = host.core
         assert core is not None
-        has_durable = self.logs.cut(host, effects)
+        has_durable = self.logs.cut(host, effects) if effects else False
         if not core.has_failed:
             self.elections.stepped(host)
             self._is_stale = self.commits.stepped(host) or self._is_stale
-        self._saw_effects(host, effects, now)
+        if effects:
+            self._saw_effects(host, effects, now)
         if has_durable:
             self.logs.wrote(host, effects)
             for offset, txn in self.logs.take_new():

@@ -33,6 +33,49 @@ from penstock.sim.world import World
 
 __all__ = ["QuorumWorkload"]
 
+PROBES = (
+    # the cores
+    "follower.behind",
+    "node.epoch_raised_by_leader",
+    "node.superseded",
+    "operator.lost_race",
+    "operator.take_over",
+    # what clients are told
+    "quorum.told_committed",
+    "quorum.told_acknowledged",
+    "quorum.told_below_level",
+    "quorum.told_aborted",
+    "quorum.told_indeterminate",
+    "quorum.told_not_leader",
+    "quorum.told_overloaded",
+    "quorum.told_invalid",
+    "quorum.answer_lost",
+    "quorum.acknowledged_lost",
+    "quorum.resolved_committed",
+    "quorum.resolved_aborted",
+    "quorum.resolved_pending",
+    "quorum.resolved_not_leader",
+    "quorum.resolved_expired",
+    "quorum.linearizable_read",
+    "quorum.local_read",
+    "quorum.read_own_write",
+    # operators and changes
+    "quorum.swapped",
+    "quorum.expanded",
+    "quorum.contracted",
+    "quorum.answer_of_write_lost",
+    "quorum.write_made_late",
+    "quorum.operator_killed_in_election",
+    "quorum.operator_killed_in_reconfiguration",
+    "quorum.operator_killed_in_steady_state",
+    # logs and disks
+    "quorum.truncated",
+    "quorum.confirm_truncated",
+    "quorum.snapshot_installed",
+    "quorum.crashed_cutting",
+    "quorum.leader_split_off",
+    "quorum.disk_lost",
+)
 LOOK_NS = 2 * MILLISECOND  # how often it is asked whether everything has settled
 
 
@@ -42,7 +85,7 @@ class QuorumWorkload:
     name: ClassVar[str] = "quorum"
     about: ClassVar[str] = "the quorum log: elections, limbo, reconfigurations, snapshots, operators (I1 to I27)"
     mutants: ClassVar[Mapping[str, str]] = {name: mutant.rule for name, mutant in MUTANTS.items()}
-    probes: ClassVar[tuple[str, ...]] = ("quorum.linearizable_read",)
+    probes: ClassVar[tuple[str, ...]] = PROBES
 
     def __init__(self, *, mutant: str | None = None, mode: Mode | None = None) -> None:
         self.mode = mode

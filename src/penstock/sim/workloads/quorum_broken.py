@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 
 from penstock.base.effects import Effect
-from penstock.base.ids import Epoch, Instant, NodeId, Offset
+from penstock.base.ids import EntryId, Epoch, Instant, NodeId, Offset
 from penstock.quorum.answers import Answers, Fate
 from penstock.quorum.election import Election
-from penstock.quorum.entry import Barrier, Confirm, Entry
+from penstock.quorum.entry import Barrier, Confirm, Entry, Txn
 from penstock.quorum.follow_cursor import FollowCursors
 from penstock.quorum.follower import Follower
 from penstock.quorum.leader import Leader
@@ -334,5 +334,6 @@ class LearnerVotes(FollowCursors):
 class NoDedup(Applier):
     """Applies every transaction, retried or not."""
 
-    def _remember(self, seen: Any) -> None:
-        pass
+    def _apply_once(self, id_: EntryId, txn: Txn) -> Any:
+        self._seen.pop((txn.client, txn.seq), None)
+        return super()._apply_once(id_, txn)

@@ -53,6 +53,7 @@ class Client:
 
     name: ClientId
     seq: int = 0
+    home: NodeId | None = None  # who served it last: the leader, as far as it knows
     tokens: list[EntryId] = field(default_factory=list)  # of its acknowledged async transactions
     tries: dict[int, int] = field(default_factory=dict)  # by seq
 
@@ -94,9 +95,11 @@ class Clients:
                 self._append(client, client.seq, is_sync=is_sync, level=level)
         self._soon(client)
 
-    def _node(self) -> NodeId:
-        """The leader, as far as one knows; or anybody."""
+    def _node(self, client: Client) -> NodeId:
+        """Who served it last, or the leader as the metadata says, or anybody."""
         leader, rng = self.cell.metadata.leader, self.world.rng
+        if client.home is not None and rng.random() < 0.8:
+            return client.home
         if leader is not None and rng.random() < 0.85:
             return leader.node
         return rng.choice(list(self.checks.hosts))
@@ -111,7 +114,7 @@ class Clients:
 
     def _append(self, client: Client, seq: int, *, is_sync: bool, level: int) -> None:
         rng, settings, history = self.world.rng, self.settings, self.history
-        request, node = history.next_request(), self._node()
+        request, node = history.next_request(), self._node(client)
         key = b"%s%d" % (b"s" if is_sync else b"a", seq % 2)
         rolls_back = is_sync and rng.random() < settings.rollback_share
         ops = encode_ops(key, client.name, seq, request)
@@ -153,6 +156,10 @@ class Clients:
         client = self._waiting.pop(attempt.request, None)
         if client is None:
             return  # it came too late
+        if attempt.fate in (Fate.COMMITTED, Fate.ACKNOWLEDGED):
+            client.home = attempt.node
+        elif attempt.fate is Fate.NOT_LEADER and client.home == attempt.node:
+            client.home = None
         match attempt.fate:
             case Fate.ACKNOWLEDGED:
                 client.tokens.append(attempt.entry)
@@ -169,6 +176,7 @@ class Clients:
         """No answer: it may have taken effect, or may still."""
         if self._waiting.pop(attempt.request, None) is not None:
             reached("quorum.answer_lost")
+            client.home = None
             self._retry(client, attempt)
 
     def _retry(self, client: Client, attempt: Attempt) -> None:
@@ -198,7 +206,7 @@ class Clients:
     def _read(self, client: Client) -> None:
         is_linearizable = self.world.rng.random() < 0.7
         key = b"%s%d" % (b"s", self.world.rng.randint(0, 1))
-        node = self._node() if is_linearizable else self.world.rng.choice(list(self.checks.hosts))
+        node = self._node(client) if is_linearizable else self.world.rng.choice(list(self.checks.hosts))
         self._send_read(key, node, NO_ENTRY, is_linearizable=is_linearizable)
 
     def booted(self, name: NodeId) -> None:

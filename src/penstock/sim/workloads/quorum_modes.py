@@ -41,7 +41,7 @@ class Mode:
     struck: tuple[int, ...] = (NEVER,)  # how many nodes the nemesis strikes
     lose_metadata: tuple[float, ...] = (0.0, 0.1)
     wipes: tuple[int, ...] = (0, 1)
-    safety_ms: int = 200
+    safety_ms: int = 150
 
 
 MODES = (
@@ -54,8 +54,9 @@ MODES = (
         clients=1,
         think_ms=(6, 12),
         election_ms=(8, 15),
+        safety_ms=200,
         change_ms=(0,),
-        read_share=(0.05,),
+        read_share=(0.1, 0.4),
         snapshot_entries=(NEVER,),
         crash_node=(0.0, 0.01),
         crash_cutting=(0.0, 0.5),
@@ -72,6 +73,7 @@ MODES = (
         think_ms=(4, 10),
         election_ms=(0, 40),
         change_ms=(8, 15),
+        safety_ms=200,
         kill_operator=(0.0, 0.05, 0.3),
         crash_node=(0.0, 0.003),
         cut_ms=(0, 20),
@@ -98,6 +100,7 @@ MODES = (
         election_ms=(10, 20),
         change_ms=(20, 60),
         kill_operator=(0.1, 0.4),
+        read_share=(0.2, 0.5),
         split=(0.0, 0.2),
         lose_metadata=(0.1, 0.3),
         wipes=(0,),
