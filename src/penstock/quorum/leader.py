@@ -46,6 +46,7 @@ class Leader:
 
     def __init__(self, replica: Replica, ensemble: Ensemble) -> None:
         self.replica = replica
+        self.log: Log = replica.log
         self.replication = self.replication_class(replica, ensemble)
         self.limbo = self.limbo_class(replica)
         self.reads = ReadRounds()
@@ -57,10 +58,6 @@ class Leader:
         self.change: Change | None = None  # a reconfiguration under way
         self.asked_by: NodeId | None = None  # the operator waiting for Prepared
         self.last_change: Change | None = None  # committed in this epoch: a repeated request is answered again
-
-    @property
-    def log(self) -> Log:
-        return self.replica.log
 
     @property
     def ensemble(self) -> Ensemble:
@@ -164,7 +161,7 @@ class Leader:
             self._has_new_votes = False
             self.advance_commit()
             limbo.levels_reached(self.replication.cursors.level_offset)
-        if self.has_barrier:
+        if self.replica.commit >= self.barrier:
             limbo.acknowledge_async(self.log.durable)
         if limbo.queue.volatile_length:
             limbo.admit(is_active=True)
@@ -329,7 +326,7 @@ class Leader:
         """An equal leader on a copied replica."""
         twin = Leader.__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin.replica = replica
+        twin.replica, twin.log = replica, replica.log
         twin.replication = self.replication.copy(replica)
         twin.limbo = self.limbo.copy(replica)
         twin.reads = self.reads.copy()

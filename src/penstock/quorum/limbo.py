@@ -105,7 +105,9 @@ class Limbo:
         self._emit(self.queue.commit(upto))
 
     def acknowledge_async(self, durable: Offset) -> None:
-        self._emit(self.queue.acknowledge(durable))
+        oldest = self.queue.oldest
+        if oldest is not None and not oldest.is_sync:
+            self._emit(self.queue.acknowledge(durable))
 
     def levels_reached(self, level_offset: Callable[[int], Offset]) -> None:
         """Answer committed transactions whose ack level is reached. Rarely is there more than one level in use."""
@@ -132,13 +134,10 @@ class Limbo:
 
     def timer_due(self) -> Instant | None:
         """When to set the timer for, if it must be set anew."""
-        if self._armed_at is not None or not self._has_waiters():
+        if self._armed_at is not None or self.queue.is_empty:
             return None
         self._armed_at = self._deadlines.earliest()
         return self._armed_at
-
-    def _has_waiters(self) -> bool:
-        return bool(len(self.queue) or self.queue.volatile_length or self.queue.levels())
 
     def expire(self, now: Instant) -> Offset | None:
         """Tell everyone whose time is over what is known; roll back what may be and wants to be (P6).

@@ -92,6 +92,11 @@ class LimboQueue:
         return len(self._volatile)
 
     @property
+    def is_empty(self) -> bool:
+        """Does nobody wait for anything?"""
+        return not (self._submitted or self._volatile or self._levels)
+
+    @property
     def oldest(self) -> LimboEntry | None:
         """The first entry the log has not committed."""
         return self._submitted[0] if self._submitted else None

@@ -57,14 +57,11 @@ class Replication:
 
     def __init__(self, replica: Replica, ensemble: Ensemble) -> None:
         self.replica = replica
+        self.log: Log = replica.log
         self.cursors = self.cursors_class(replica.epoch, replica.member, ensemble)
         self.links: dict[Member, Link] = {}
         self.round = 0  # the newest read round
         self._last_batch: tuple[Offset, Offset, tuple[Entry, ...], int] | None = None
-
-    @property
-    def log(self) -> Log:
-        return self.replica.log
 
     # attaching
 
@@ -275,7 +272,8 @@ class Replication:
     def copy(self, replica: Replica) -> "Replication":
         """Equal followers on a copied replica."""
         twin = Replication.__new__(type(self))
-        twin.replica, twin.round, twin._last_batch = replica, self.round, self._last_batch
+        twin.replica, twin.log = replica, replica.log
+        twin.round, twin._last_batch = self.round, self._last_batch
         twin.cursors = self.cursors.copy()
         twin.links = {}
         for member, link in self.links.items():
