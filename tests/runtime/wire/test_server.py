@@ -15,6 +15,7 @@ from penstock.base.errors import (
     ShuttingDown,
 )
 from penstock.runtime.wire import Call, Channel, Server, Service
+from penstock.runtime.wire.message import ERROR_CODEC
 from penstock.runtime.wire.protocol.frames import Kind, encode_frame
 from penstock.runtime.wire.protocol.hello import METHODS_MAX
 
@@ -78,6 +79,19 @@ async def test_what_comes_behind_a_goaway_is_not_taken(stage: Stage) -> None:
     assert (await peer.frame())[:3] == (Kind.RESPONSE, 0, 1)
     assert await peer.until_closed() is None
     await closing
+
+
+@pytest.mark.parametrize(("kind", "method"), [(Kind.REQUEST, 2), (Kind.OPEN, 4)])
+async def test_a_server_keeps_the_deadline_whatever_its_client_does(stage: Stage, kind: Kind, method: int) -> None:
+    server = await stage.server()
+    peer = await stage.raw(server.address)
+    await peer.hello()
+    await peer.send(encode_frame(kind, method=method, id=1, argument=200))
+    answer, _, id, _, body, _ = await peer.frame()
+    assert (answer, id) == (Kind.ERROR, 1)
+    assert ERROR_CODEC.decode(body).code == "deadline-exceeded"
+    assert stage.handlers.cancelled.is_set()
+    assert server.statistics().deadlines_exceeded == 1
 
 
 async def test_a_client_which_comes_while_the_server_closes_is_turned_away(stage: Stage) -> None:

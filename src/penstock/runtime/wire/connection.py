@@ -264,11 +264,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _note_end(self, error: PenstockError) -> None:
         self._closed_for = error
+        about = {"role": self.role, "peer": self.peer, "code": error.code, "reason": error.message}
         if isinstance(error, RemoteError):
             self._statistics.connections_broken += 1
-            log.warning("connection broken", role=self.role, peer=self.peer, code=error.code, reason=error.message)
+            log.warning("connection broken", **about)
+        elif isinstance(error, ConnectionLost):
+            log.debug("connection closed", **about)  # that is how most of them end
         else:
-            log.info("connection closed", role=self.role, peer=self.peer, code=error.code, reason=error.message)
+            log.info("connection closed", **about)
 
     def _on_lost(self, reason: PenstockError) -> None:
         raise NotImplementedError
