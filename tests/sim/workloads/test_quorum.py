@@ -139,7 +139,7 @@ def test_a_level_of_three_is_three_after_a_contraction() -> None:
 
 
 def test_a_follower_which_is_attached_again_has_a_vote_at_once() -> None:
-    """Its acknowledgement was lost, and a snapshot was to be sent instead: where it is attached then, it has confirmed."""
+    """Its acknowledgement was lost, and a snapshot was to be sent instead: where it is attached, it has confirmed."""
     stage = Stage("abc", "abc")
     stage.elect(1, "a", "bc")
     stage.part("c", "ab")
