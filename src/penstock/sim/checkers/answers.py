@@ -76,19 +76,18 @@ class AnswerChecker:
         self._check_fate(host, answers.fate, attempts)
 
     def _check_fate(self, host: Host, fate: Fate, attempts: list[Attempt]) -> None:
-        is_decision = fate not in (*NEVER_APPENDED, Fate.INDETERMINATE) and attempts[0].entry != NO_ENTRY
-        assert host.core is not None
-        assert not is_decision or host.core.leader is not None, f"I19: {host.name} says {fate} without leading"
+        self._check_active(host, fate, attempts)
         match fate:
             case Fate.COMMITTED:
                 self._committed(host, attempts)
             case Fate.COMMITTED_BELOW_LEVEL:
-                self._in_log(attempts)
+                self._check_committed(attempts)
                 assert all(attempt.level != MAJORITY for attempt in attempts)
             case Fate.ACKNOWLEDGED:
                 self._check_order(host, attempts)
                 for attempt in attempts:
-                    self._acknowledged(host, attempt)
+                    self._check_acknowledged(host, attempt)
+                    self.acknowledged.append((attempt, host.member))
             case Fate.ABORTED:
                 self._aborted(host, attempts)
             case Fate.INDETERMINATE:
@@ -99,6 +98,11 @@ class AnswerChecker:
                 for attempt in attempts:
                     assert attempt.entry == NO_ENTRY, f"{attempt} was told {fate}, and is in the log"
                     del waiting[attempt.request]
+
+    def _check_active(self, host: Host, fate: Fate, attempts: list[Attempt]) -> None:
+        is_decision = fate not in (*NEVER_APPENDED, Fate.INDETERMINATE) and attempts[0].entry != NO_ENTRY
+        assert host.core is not None
+        assert not is_decision or host.core.leader is not None, f"I19: {host.name} says {fate} without leading"
 
     def _check_time(self, host: Host, attempt: Attempt, now: int) -> None:
         """I14: by the waiter's deadline, at the leader's own pace; a frozen process is excused."""
@@ -112,16 +116,19 @@ class AnswerChecker:
 
     # OK
 
+    def _check_committed(self, attempts: list[Attempt]) -> None:
+        """At once, not only at the end."""
+        self._in_log(attempts)
+
     def _in_log(self, attempts: list[Attempt]) -> None:
         for attempt in attempts:
             verdict = self.book.verdict(attempt.entry)
             assert verdict == "committed", f"I12: {attempt} was told {attempt.fate}, and is {verdict}"
 
     def _committed(self, host: Host, attempts: list[Attempt]) -> None:
-        self._in_log(attempts)
+        self._check_committed(attempts)
         self._check_order(host, attempts)
         for attempt in attempts:
-            assert attempt.entry.offset <= host.commit, f"I12: {attempt} is not committed by {host.name}"
             if attempt.level == APPLIED:
                 self._check_result(host, attempt)
             elif attempt.level != MAJORITY:
@@ -154,7 +161,7 @@ class AnswerChecker:
                 return
         raise AssertionError(f"P7: {attempt} was told that so many members hold it")
 
-    def _acknowledged(self, host: Host, attempt: Attempt) -> None:
+    def _check_acknowledged(self, host: Host, attempt: Attempt) -> None:
         """I16, at the time of the OK."""
         offset, core = attempt.entry.offset, host.core
         assert core is not None
@@ -166,7 +173,6 @@ class AnswerChecker:
             entry = host.log.entry_at(at)
             assert type(entry) is not Txn or not entry.is_sync, f"I16: {attempt} overtakes the sync one at {at}"
         assert not self.logs.is_doomed_anywhere(attempt.entry.epoch, offset), f"I16: {attempt} is doomed"
-        self.acknowledged.append((attempt, host.member))
 
     # ABORTED
 
@@ -174,10 +180,7 @@ class AnswerChecker:
         if attempts[0].entry != NO_ENTRY:
             offsets = [attempt.entry.offset for attempt in attempts]
             assert offsets == sorted(offsets, reverse=True), f"I15: aborts come newest first: {offsets}"
-            for attempt in attempts:
-                entry = attempt.entry
-                is_rolled_back = self.book.holds(entry) and entry.offset in self.book.doomed
-                assert is_rolled_back, f"I13: {attempt} was told ABORTED before a ROLLBACK of it is committed"
+            self._check_rolled_back(attempts)
             return
         waiting = self._volatile[host.node.name, host.node.run]
         requests = [attempt.request for attempt in attempts]
@@ -185,6 +188,12 @@ class AnswerChecker:
         assert requests == youngest[::-1], f"I20: {requests} are aborted, the youngest are {youngest}"
         for request in requests:
             del waiting[request]
+
+    def _check_rolled_back(self, attempts: list[Attempt]) -> None:
+        for attempt in attempts:
+            entry = attempt.entry
+            is_rolled_back = self.book.holds(entry) and entry.offset in self.book.doomed
+            assert is_rolled_back, f"I13: {attempt} was told ABORTED before a ROLLBACK of it is committed"
 
     # the end
 

@@ -43,11 +43,14 @@ class ElectionChecker:
         epoch, me = core.epoch, (host.node.name, host.node.run)
         assert self.leaders.setdefault(epoch, me) == me, f"I2: {self.leaders[epoch]} and {me} lead epoch {epoch}"
         if not host.leads:
-            assert host.fenced == epoch, f"P9: {host.name} leads {epoch}, but was fenced into {host.fenced}"
-            assert host.led < epoch, f"P9: {host.name} leads {epoch} for the second time"
-            assert host.followed < epoch, f"P9: {host.name} leads {epoch}, which it has followed"
+            self._check_right(host, epoch)
             self._check_complete(host, epoch)
         host.leads = host.led = epoch
+
+    def _check_right(self, host: Host, epoch: Epoch) -> None:
+        assert host.fenced == epoch, f"P9: {host.name} leads {epoch}, but was fenced into {host.fenced}"
+        assert host.led < epoch, f"P9: {host.name} leads {epoch} for the second time"
+        assert host.followed < epoch, f"P9: {host.name} leads {epoch}, which it has followed"
 
     def _check_complete(self, host: Host, epoch: Epoch) -> None:
         """Late news may make a node lead an epoch which is over: it has what was committed before that epoch."""

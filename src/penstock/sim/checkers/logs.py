@@ -78,24 +78,30 @@ class LogChecker:
         for entry in effect.records:
             if book.write(author, offset, entry, epoch_before):
                 self._wrote_new(host, offset, entry)
-            assert entry.epoch >= epoch_before, f"I3: {entry.epoch}/{offset} stands behind epoch {epoch_before}"
-            is_first = entry.epoch != epoch_before
-            assert is_first == (type(entry) is Barrier), f"I3: {entry} at {offset}, behind epoch {epoch_before}"
+            self._check_first(offset, entry, epoch_before)
             epoch_before = entry.epoch
             offset += 1
 
+    def _check_first(self, offset: int, entry: Entry, epoch_before: int) -> None:
+        assert entry.epoch >= epoch_before, f"I3: {entry.epoch}/{offset} stands behind epoch {epoch_before}"
+        is_first = entry.epoch != epoch_before
+        assert is_first == (type(entry) is Barrier), f"I3: {entry} at {offset}, behind epoch {epoch_before}"
+
     def _wrote_new(self, host: Host, offset: int, entry: Entry) -> None:
-        """An entry no log has had before: its author must lead that very epoch."""
-        core = host.core
-        assert core is not None
-        assert core.leader is not None, f"I2: {host.name} appends {entry}, and does not lead"
-        assert entry.epoch == core.epoch, f"I2: {host.name} appends {entry} in epoch {core.epoch}"
+        """An entry no log has had before."""
+        self._check_author(host, entry)
         if type(entry) is Txn:
             self._new.append((offset, entry))
         elif type(entry) is Confirm:
             self._confirm(host, offset, entry)
         elif type(entry) is Rollback:
             self._rollback(host, offset, entry)
+
+    def _check_author(self, host: Host, entry: Entry) -> None:
+        core = host.core
+        assert core is not None
+        assert core.leader is not None, f"I2: {host.name} appends {entry}, and does not lead"
+        assert entry.epoch == core.epoch, f"I2: {host.name} appends {entry} in epoch {core.epoch}"
 
     def take_new(self) -> list[tuple[int, Txn]]:
         """Transactions appended for the first time anywhere since this was last asked."""

@@ -16,6 +16,7 @@ from penstock.quorum.messages import AddEntryRequest, FenceRequest, SnapshotRequ
 from penstock.quorum.metadata import Metadata, Status
 from penstock.quorum.node import Node as Core
 from penstock.quorum.reconfiguration import Phase, final_ensemble
+from penstock.quorum.resolve import Resolution
 from penstock.sim.checkers.answers import AnswerChecker
 from penstock.sim.checkers.applies import ApplyChecker
 from penstock.sim.checkers.book import Author, Book
@@ -156,6 +157,10 @@ class QuorumChecks:
     def finish(self) -> None:
         self.answers.finish()
         self.reads.finish()
+        for question in self.history.resolves.values():
+            if question.answer in (Resolution.COMMITTED, Resolution.ABORTED):
+                verdict = self.book.verdict(question.entry)
+                assert question.answer.value == verdict, f"I14: {question}, and in the end it is {verdict}"
 
 
 def _quorum(metadata: Metadata) -> Quorum:

@@ -143,10 +143,14 @@ class QuorumWorkload:
         self.checks.sent(source, self.world.nodes[source].run, to, message)
 
     def _calm(self) -> None:
+        """The faults are over. Clients go on for a while: what comes back must work, not only stand."""
         self._is_calm = True
-        self.clients.is_open = False
         self.clients.lose = 0.0
         self.admin.end()
+        self.world.after(self.settings.calm_ns, self._close)
+
+    def _close(self) -> None:
+        self.clients.is_open = False
 
     # customers
 
@@ -183,7 +187,7 @@ class QuorumWorkload:
 
     def is_settled(self) -> bool:
         """I23: everything pending is committed or answered, and every member has applied the same."""
-        if self.world.now < self._look_at:
+        if self.world.now < self._look_at or self.clients.is_open:
             return False
         self._look_at = self.world.now + LOOK_NS
         for name in self.programs:  # a write begun before the faults were over may still fail

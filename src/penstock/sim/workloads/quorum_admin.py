@@ -177,8 +177,10 @@ class Admin:
 
     def _cut_off(self) -> None:
         """Part some nodes from the others; operators still reach everybody."""
-        rng = self.world.rng
+        rng, leader = self.world.rng, self.cell.metadata.leader
         side = rng.sample(self.nodes, rng.randint(1, max(1, len(self.nodes) // 2)))
+        if leader is not None and rng.random() < 0.6:
+            side = [leader.node]  # what its customers bring now is in no other log
         self._isolate(side, [name for name in self.nodes if name not in side])
 
     def _isolate(self, side: list[NodeId], others: list[NodeId]) -> None:

@@ -38,7 +38,7 @@ class Mode:
     crash_cutting: tuple[float, ...] = (0.1,)  # the chance to die with a truncation or a snapshot
     cut_ms: tuple[int, ...] = (0,)  # how often some nodes are cut off from the others for a while
     split: tuple[float, ...] = (0.0,)  # the chance that a write of the metadata parts a leader from the operators
-    struck: tuple[int, ...] = (NEVER,)  # how many nodes the nemesis strikes
+    struck: tuple[int, ...] = (1, 2, NEVER)  # how many nodes the nemesis strikes
     lose_metadata: tuple[float, ...] = (0.0, 0.1)
     wipes: tuple[int, ...] = (0, 1)
     safety_ms: int = 150
@@ -61,7 +61,7 @@ MODES = (
         crash_node=(0.0, 0.01),
         crash_cutting=(0.0, 0.5),
         cut_ms=(6, 12),
-        struck=(1, NEVER),
+        struck=(1, 1, NEVER),
         wipes=(0,),
     ),
     Mode(
@@ -111,10 +111,10 @@ MODES = (
         think_ms=(5,),
         election_ms=(0, 30),
         change_ms=(0, 60),
-        crash_node=(0.01, 0.03),
+        crash_node=(0.003, 0.01, 0.03),
         crash_cutting=(0.5,),
         read_share=(0.2, 0.5),
-        struck=(1, NEVER),
+        struck=(1, 1, NEVER),
         snapshot_entries=(5, 20),
     ),
     Mode(
@@ -128,7 +128,7 @@ MODES = (
         change_ms=(20, 40),
         snapshot_entries=(3, 6, 12),
         cut_ms=(15, 30),
-        struck=(1, NEVER),
+        struck=(1, 1, NEVER),
     ),
 )
 
@@ -157,6 +157,7 @@ class Settings:
     struck: int
     lose_metadata: float
     wipes: int
+    calm_ns: int  # how long clients go on when the faults are over
     has_idle_election: bool
     check_every: int
     safety_ns: int
@@ -187,6 +188,7 @@ class Settings:
             cut_ns=one(mode.cut_ms) * MILLISECOND,
             lose_metadata=one(mode.lose_metadata),
             wipes=one(mode.wipes),
+            calm_ns=one((1, 20)) * MILLISECOND,
             has_idle_election=rng.random() < 0.3,
             check_every=1 if rng.random() < 0.1 else 32,
             safety_ns=mode.safety_ms * MILLISECOND,
