@@ -44,5 +44,5 @@ def test_no_answer_in_time_is_an_error(tlc: Tlc, tmp_path: Path) -> None:
 
 def test_without_java_a_test_fails_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(pytest.fail.Exception, match=r"^TLC.* needs Java .*PATH$"):
+    with pytest.raises(pytest.fail.Exception, match=r"^TLC.* needs Java .*default-jre-headless\)$"):
         Tlc.find()
