@@ -112,6 +112,7 @@ async def test_a_server_which_does_not_answer_leaves_the_outcome_open(own_server
 async def test_a_server_killed_while_it_is_asked(own_server: EtcdServer) -> None:
     async with await EtcdKeySpace.open([own_server.address], QUICK) as keyspace, asyncio.timeout(WAIT_S):
         own_server.process.send_signal(signal.SIGSTOP)
+        await asyncio.to_thread(os.waitpid, own_server.process.pid, os.WUNTRACED)  # a signal takes its time
         asked = [asyncio.create_task(keyspace.transact(then=[Put(f"k{n}", b"")])) for n in range(10)]
         reading = asyncio.create_task(keyspace.get("k0"))
         await asyncio.wait(asked, timeout=0.05)
