@@ -193,6 +193,15 @@ def test_a_snapshot_of_what_is_held_already_is_not_installed() -> None:
     assert single.hear("B", held) == [Send(LEADER, SnapshotResponse(E2, I1, entry_id(1, 2), 0, entry_id(1, 3)))]
 
 
+def test_a_snapshot_of_what_is_held_and_not_yet_durable_is_answered_when_it_is() -> None:
+    """Found by the explorer: told of less, the leader sent the snapshot again, round and round until the disk was done."""
+    single = follower(*LOG)
+    single.hear("B", add((1, 3), Barrier(E2)))
+    snapshot = SnapshotMeta(entry_id(2, 4), ((E1, Offset(1)), (E2, Offset(4))))
+    assert single.hear("B", SnapshotRequest(E2, I1, snapshot, 0, b"", is_last=True)) == []
+    assert single.sync() == [Send(LEADER, SnapshotResponse(E2, I1, entry_id(2, 4), 0, entry_id(2, 4))), ack(2, 4)]
+
+
 def test_a_snapshot_waits_until_nothing_is_under_way_to_the_disk() -> None:
     single = follower(*LOG)
     single.hear("B", part(0, b"abc", is_last=True))

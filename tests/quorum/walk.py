@@ -4,6 +4,7 @@ members swapped; then everything heals, and everything must end.
 Not the simulator: no time but what timers say, no latencies. It is small, fast, and shrinks by its seed.
 """
 
+import sys
 from collections.abc import Callable
 from random import Random
 
@@ -309,3 +310,18 @@ class Walk:
             assert answer in (really, Resolution.PENDING, Resolution.EXPIRED), (entry, answer, really, fate)
             is_leader = each == cluster.metadata().leader
             assert answer is not Resolution.PENDING or not is_leader, "P10: never PENDING once the barrier is committed"
+
+
+def main(first: str, last: str, steps: str = "500") -> None:
+    """`python -m tests.quorum.walk FIRST LAST [STEPS]`: many seeds; stops at the first which fails."""
+    for seed in range(int(first), int(last)):
+        try:
+            Walk(seed).run(int(steps))
+        except AssertionError:
+            print(f"seed {seed} fails in {steps} steps")
+            raise
+    print(f"seeds {first} to {last}: clean")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

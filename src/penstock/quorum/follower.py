@@ -83,7 +83,7 @@ class Follower:
         replica = self.replica
         if replica.saving:
             return
-        if self.owes_head is not None and not replica.is_restoring:
+        if self.owes_head is not None and self._has_in_place(self.owes_head):
             response = SnapshotResponse(
                 self.epoch, replica.member.incarnation, self.owes_head, self.received, replica.log.durable_head
             )
@@ -147,6 +147,10 @@ class Follower:
     def _holds(self, snapshot: SnapshotMeta) -> bool:
         log = self.replica.log
         return snapshot.head.offset <= log.confirmed or log.holds(snapshot.head)
+
+    def _has_in_place(self, head: EntryId) -> bool:
+        """Durably, too: a leader who hears of less sends the snapshot again, at once, for as long as our disk takes."""
+        return not self.replica.is_restoring and self.replica.log.durable >= head.offset
 
     def _ask_on(self, snapshot: SnapshotMeta) -> None:
         replica = self.replica

@@ -251,6 +251,11 @@ class Leader:
             replication.send_snapshot(change.new)
         assert self.log.head.epoch == replica.epoch or not self.opening()
 
+    def can_change(self, change: Change) -> bool:
+        """Does this change fit the ensemble? A leader never removes itself."""
+        removes_follower = change.old is None or self.may_follow(change.old)
+        return removes_follower and change.new not in self.ensemble and change.new != change.old
+
     def remove_vote(self, change: Change) -> None:
         """The old node is fenced off: its cursor goes, and what it confirmed no longer counts."""
         if change.old is not None:

@@ -425,7 +425,7 @@ class Node:
         """P11: the ACTIVE leader of the epoch before, its barrier committed and applied; it never removes itself."""
         is_next = request.epoch == self.epoch + 1
         is_applied = leader.has_barrier and self.replica.applied >= leader.barrier
-        return is_next and is_applied and leader.change is None and request.change.old != self.replica.member
+        return is_next and is_applied and leader.change is None and leader.can_change(request.change)
 
     def _on_heartbeat(self, sender: NodeId, request: HeartbeatRequest) -> None:
         replica, head = self.replica, self.log.durable_head
