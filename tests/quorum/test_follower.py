@@ -194,7 +194,7 @@ def test_a_snapshot_of_what_is_held_already_is_not_installed() -> None:
 
 
 def test_a_snapshot_of_what_is_held_and_not_yet_durable_is_answered_when_it_is() -> None:
-    """Found by the explorer: told of less, the leader sent the snapshot again, round and round until the disk was done."""
+    """Found by the explorer: told of less, the leader sent the snapshot again and again until the disk was done."""
     single = follower(*LOG)
     single.hear("B", add((1, 3), Barrier(E2)))
     snapshot = SnapshotMeta(entry_id(2, 4), ((E1, Offset(1)), (E2, Offset(4))))
