@@ -68,6 +68,7 @@ PROBES = (
     "quorum.operator_killed_in_election",
     "quorum.operator_killed_in_reconfiguration",
     "quorum.operator_killed_in_steady_state",
+    "quorum.operator_paused",
     # logs and disks
     "quorum.truncated",
     "quorum.confirm_truncated",

@@ -149,6 +149,9 @@ class Admin:
         if settings.kill_operator and rng.random() < settings.kill_operator:
             reached(KILLED_IN[metadata.status])
             self.kill(node, self.world.now + int(rng.random() * 10 * MILLISECOND))
+        elif settings.kill_operator and rng.random() < settings.kill_operator:
+            reached("quorum.operator_paused")
+            self._pause(node)
         if settings.split and rng.random() < settings.split:
             self.world.after(int(rng.random() * 10 * MILLISECOND), lambda: self._split(metadata))
 
@@ -159,6 +162,17 @@ class Admin:
         if side and not self.is_over:
             reached("quorum.leader_split_off")
             self._isolate(side, [name for name in (*self.nodes, *self.operators) if name not in side])
+
+    def _pause(self, node: Node) -> None:
+        """A zombie: it believes, when it wakes, that nothing has happened since."""
+        run = node.run
+        node.pause()
+
+        def resume() -> None:
+            if node.run == run:
+                node.resume()
+
+        self.world.after(MILLISECOND + int(self.world.rng.random() * 60 * MILLISECOND), resume)
 
     def kill(self, node: Node, at: int) -> None:
         """Crash a process at a time, and boot it again later."""

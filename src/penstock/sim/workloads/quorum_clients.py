@@ -27,6 +27,7 @@ from penstock.sim.world import World
 __all__ = ["Clients"]
 
 RETRIES_MAX = 4
+NOBODY = NodeId("")  # not sent yet
 
 TOLD = {
     Fate.COMMITTED: "quorum.told_committed",
@@ -88,12 +89,15 @@ class Clients:
         elif rng.random() < settings.read_share:
             self._read(client)
         else:
-            for _ in range(rng.choice((1, 1, 1, 4))):
-                client.seq += 1
-                is_sync = rng.random() >= settings.async_share
-                level = rng.choice((MAJORITY, MAJORITY, MAJORITY, APPLIED, ALL, 3)) if is_sync else MAJORITY
-                self._append(client, client.seq, is_sync=is_sync, level=level)
+            self._send([self._new_attempt(client) for _ in range(rng.choice((1, 1, 1, 4)))], self._node(client))
         self._soon(client)
+
+    def _new_attempt(self, client: Client) -> Attempt:
+        rng = self.world.rng
+        client.seq += 1
+        is_sync = rng.random() >= self.settings.async_share
+        level = rng.choice((MAJORITY, MAJORITY, MAJORITY, APPLIED, ALL, 3)) if is_sync else MAJORITY
+        return self._attempt(client, client.seq, is_sync=is_sync, level=level)
 
     def _node(self, client: Client) -> NodeId:
         """Who served it last, or the leader as the metadata says, or anybody."""
@@ -112,37 +116,43 @@ class Clients:
 
     # appends
 
-    def _append(self, client: Client, seq: int, *, is_sync: bool, level: int) -> None:
-        rng, settings, history = self.world.rng, self.settings, self.history
-        request, node = history.next_request(), self._node(client)
+    def _attempt(self, client: Client, seq: int, *, is_sync: bool, level: int) -> Attempt:
+        settings, history = self.settings, self.history
+        request = history.next_request()
         key = b"%s%d" % (b"s" if is_sync else b"a", seq % 2)
-        rolls_back = is_sync and rng.random() < settings.rollback_share
+        rolls_back = is_sync and self.world.rng.random() < settings.rollback_share
         ops = encode_ops(key, client.name, seq, request)
         attempt = Attempt(
-            request, client.name, seq, key, ops, is_sync, level, rolls_back, settings.timeout_ns, node
+            request, client.name, seq, key, ops, is_sync, level, rolls_back, settings.timeout_ns, NOBODY
         )  # fmt: skip
         history.attempts[request] = history.by_ops[ops] = attempt
         client.tries[seq] = client.tries.get(seq, 0) + 1
         self._waiting[request] = client
-        self._carry(lambda: self._arrive(attempt))
-        patience = settings.timeout_ns + settings.node.rollback_grace_ns + 10 * MILLISECOND
-        self.world.after(patience, lambda: self._give_up(client, attempt))
+        return attempt
 
-    def _arrive(self, attempt: Attempt) -> None:
-        node, host = self.world.nodes[attempt.node], self.checks.hosts[attempt.node]
-        event = Append(
-            (
-                AppendRequest(
-                    attempt.request, attempt.client, attempt.seq, attempt.ops, attempt.is_sync, attempt.level,
-                    attempt.timeout_ns, attempt.rolls_back,
-                ),
+    def _send(self, attempts: list[Attempt], name: NodeId) -> None:
+        """One message with all of them; a client which hears nothing gives up on each."""
+        settings = self.settings
+        patience = settings.timeout_ns + settings.node.rollback_grace_ns + 10 * MILLISECOND
+        for attempt in attempts:
+            attempt.node = name
+            self.world.after(patience, lambda attempt=attempt: self._give_up(attempt))  # type: ignore[misc]
+        self._carry(lambda: self._arrive(attempts, name))
+
+    def _arrive(self, attempts: list[Attempt], name: NodeId) -> None:
+        node, host = self.world.nodes[name], self.checks.hosts[name]
+        requests = [
+            AppendRequest(
+                one.request, one.client, one.seq, one.ops, one.is_sync, one.level, one.timeout_ns, one.rolls_back
             )
-        )  # fmt: skip
+            for one in attempts
+        ]
 
         def arrive() -> None:
-            attempt.run, attempt.arrived_at = node.run, self.world.now
-            self.checks.answers.arrived(host, [attempt])
-            node.deliver(event)
+            for attempt in attempts:
+                attempt.run, attempt.arrived_at = node.run, self.world.now
+            self.checks.answers.arrived(host, attempts)
+            node.deliver(Append(requests))
 
         node.when_awake(arrive)
 
@@ -172,9 +182,10 @@ class Clients:
             case _:
                 pass
 
-    def _give_up(self, client: Client, attempt: Attempt) -> None:
+    def _give_up(self, attempt: Attempt) -> None:
         """No answer: it may have taken effect, or may still."""
-        if self._waiting.pop(attempt.request, None) is not None:
+        client = self._waiting.pop(attempt.request, None)
+        if client is not None:
             reached("quorum.answer_lost")
             client.home = None
             self._retry(client, attempt)
@@ -182,11 +193,9 @@ class Clients:
     def _retry(self, client: Client, attempt: Attempt) -> None:
         rng = self.world.rng
         if self.is_open and client.tries[attempt.seq] < RETRIES_MAX and rng.random() < 0.5:
-            is_sync, seq = attempt.is_sync, attempt.seq
-            self.world.after(
-                int(rng.random() * 5 * MILLISECOND),
-                lambda: self._append(client, seq, is_sync=is_sync, level=APPLIED if is_sync else MAJORITY),
-            )
+            level = APPLIED if attempt.is_sync else MAJORITY
+            again = self._attempt(client, attempt.seq, is_sync=attempt.is_sync, level=level)
+            self.world.after(int(rng.random() * 5 * MILLISECOND), lambda: self._send([again], self._node(client)))
 
     # resolve
 
@@ -267,9 +276,9 @@ class Clients:
         """Does anybody wait for a process which still runs?"""
         nodes = self.world.nodes
         return any(
-            each.fate is None and each.run == nodes[each.node].run and nodes[each.node].is_up
+            each.fate is None and each.run and each.run == nodes[each.node].run and nodes[each.node].is_up
             for each in self.history.attempts.values()
         ) or any(
-            not each.is_answered and each.run == nodes[each.node].run and nodes[each.node].is_up
+            not each.is_answered and each.run and each.run == nodes[each.node].run and nodes[each.node].is_up
             for each in self.history.reads.values()
         )

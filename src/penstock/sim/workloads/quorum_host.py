@@ -13,7 +13,6 @@ from penstock.base.machine import Machine
 from penstock.quorum.answers import Answers
 from penstock.quorum.config import NodeConfig
 from penstock.quorum.effects import (
-    Append,
     Apply,
     KeepLost,
     LogRead,
@@ -71,11 +70,6 @@ class Watched:
     def step(self, event: Event, now: Instant) -> Sequence[Effect]:
         checks, host = self._checks, self.host
         world_now = host.node.world.now
-        if type(event) is Append:
-            attempts = [checks.history.attempts[each.request] for each in event.requests]
-            for attempt in attempts:
-                attempt.run, attempt.arrived_at = host.node.run, world_now
-            checks.answers.arrived(host, attempts)
         effects = self.core.step(event, now)
         checks.stepped(host, event, effects, world_now)
         return effects
