@@ -68,7 +68,7 @@ def test_hypothesis_shrinks_a_failing_run_to_few_steps() -> None:
     steps: list[int] = []
 
     @settings(
-        max_examples=100,
+        max_examples=3000,
         database=None,
         deadline=None,
         derandomize=True,
