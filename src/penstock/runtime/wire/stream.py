@@ -194,7 +194,8 @@ class Stream:
 
     def on_message(self, body: bytes, bulk: Bulk, has_waited: bool) -> bool:
         """A message came. True if the stream has to go on the list of those to deliver."""
-        self.flow.receive(len(body) + len(bulk) + MESSAGE_COST, has_waited=has_waited)
+        is_awaited = self._reader is not None or self._receiver is not None
+        self.flow.receive(len(body) + len(bulk) + MESSAGE_COST, both_wait=has_waited and is_awaited)
         self._inbox.append(Message(body, bulk))
         return self._touch()
 

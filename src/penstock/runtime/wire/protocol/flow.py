@@ -4,9 +4,10 @@ Each side grants the other a window of bytes when the stream opens. A message ta
 once the receiver has consumed it, the cost goes back in a CREDIT frame, in steps of a quarter of the window. A sender
 without credit waits, so what a stream holds at its receiver is bounded by the window, however slow the reader is.
 
-A window that is too small for the way between the two sides costs throughput: the sender waits although the reader has
-read everything. A sender therefore says of a message that it had to wait, and the receiver then lets the window grow,
-if its reader keeps up and the connection has memory to spare. The window of a slow reader never grows.
+A window that is too small for the way between the two sides costs throughput: the sender waits for credit, and at the
+same time the reader waits for messages. A sender therefore says of a message that it had to wait, and if the reader
+waits when that arrives, the window grows, as far as the connection has memory to spare. The window of a slow reader,
+which never waits, never grows.
 
     state           we may send        the peer may send
     OPEN            messages, END      messages, END
@@ -59,7 +60,7 @@ class Flow:
         self.granted = window  # what the peer may still send
         self.unconsumed = 0  # received, and not yet taken by the reader
         self.owed = 0  # taken by the reader, and not yet granted again
-        self._is_too_small = False  # the peer has to wait for credit although the reader keeps up
+        self._is_too_small = False  # the peer waits for credit while the reader waits for messages
 
     @property
     def may_send(self) -> bool:
@@ -86,14 +87,13 @@ class Flow:
                 next_step="send it as several messages",
             )
 
-    def receive(self, cost: int, *, has_waited: bool = False) -> None:
-        """Account for a message from the peer, which may have had to wait for credit before it could send it."""
+    def receive(self, cost: int, *, both_wait: bool = False) -> None:
+        """Account for a message from the peer. `both_wait`: it had to wait for credit, and our reader for messages."""
         if not self.may_receive:
             raise ProtocolViolation("a message behind the end of its stream")
         if cost > self.granted:
             raise ProtocolViolation("a message beyond the stream's credit", granted=self.granted, cost=cost)
-        if has_waited and GRANT_PARTS * self.unconsumed <= self.window:
-            self._is_too_small = True
+        self._is_too_small |= both_wait
         self.granted -= cost
         self.unconsumed += cost
 
