@@ -8,6 +8,7 @@ import msgspec
 from cyclopts import Parameter
 
 from penstock.base.errors import InvalidArgument
+from penstock.cli.explore import EPILOGUE, explore
 from penstock.cli.noun import InSession, examples, noun
 from penstock.cli.output import make_table
 from penstock.cli.session import Session
@@ -90,6 +91,9 @@ def trace(workload: Name, seed: int, /, *, mutant: Mutant = None, session: InSes
         sys.stdout.write("\n".join([*kept.lines, ""]))
         session.say(f"digest {outcome.digest}, {outcome.steps} steps: {outcome.failure or 'clean'}")
     return 1 if outcome.failure else 0
+
+
+app.command(explore, help_epilogue=EPILOGUE)
 
 
 class _Progress:

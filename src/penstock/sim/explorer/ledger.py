@@ -197,7 +197,17 @@ class Ledger(msgspec.Struct, frozen=True):
         ledger = msgspec.structs.replace(self, committed=committed, committed_in=tuple(epochs))
         for each in ledger.reigns:
             ledger._check_has_committed(each)
+        ledger._check_acknowledged()
         return ledger
+
+    def _check_acknowledged(self) -> None:
+        """I16: what was acknowledged is lost as a suffix only: with it goes all its epoch wrote behind it."""
+        for told in self.told:
+            if told.fate is Fate.ACKNOWLEDGED and any(
+                each.epoch == told.epoch for each in self.committed[told.offset :]
+            ):
+                kept = self.committed[told.offset - 1]
+                assert kept.epoch == told.epoch, f"I16: {told} is lost, and later ones of its epoch are not"
 
     def _check_log(self, fact: Holds) -> None:
         """I1, and more: a log which holds an entry is, up to there, what the leader who wrote that entry had."""

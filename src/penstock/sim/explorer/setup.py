@@ -44,7 +44,9 @@ class Setup(msgspec.Struct, frozen=True):
     ticks: int = 0  # of operators which are not late
     has_slow_keyspace: bool = False  # a write to the metadata takes a step of its own
     snapshot_entries: int = FOR_EVER
-    shows_commit: bool = False
+    pushes_singly: bool = False  # one entry per AddEntry
+    shows_commit: bool = False  # leave the leader's commit index in its messages: no node acts by it
+    prelude: tuple[str, ...] = ()  # steps which have happened, by how their labels begin
 
     def left(self) -> "Left":
         """All of it."""
@@ -57,6 +59,7 @@ class Setup(msgspec.Struct, frozen=True):
         return NodeConfig(
             snapshot_entries=self.snapshot_entries,
             retain_entries=0 if self.snapshot_entries < FOR_EVER else 1 << 20,
+            push_bytes_max=1 if self.pushes_singly else 1 << 20,
             timeout_grain_ns=MILLISECOND,
         )
 

@@ -39,6 +39,7 @@ from penstock.sim.explorer.search import Violation
 from penstock.sim.explorer.setup import Left, Setup
 from penstock.sim.explorer.site import Site, SiteConfig
 from penstock.sim.explorer.sites import Sites
+from penstock.sim.explorer.wording import happening_text
 
 __all__ = ["Action", "Parts", "World"]
 
@@ -98,8 +99,28 @@ class World:
     # where it starts
 
     def starts(self) -> Iterable[int]:
-        """A steady epoch 1: the first node leads, everything is committed, applied and quiet; all operators watch."""
-        return [self._open_desks(self.calm(self.blank()), range(1, self.setup.operators))]
+        """A steady epoch 1, and then what the setup says has already happened."""
+        return [self.follow(self.steady(), self.setup.prelude)]
+
+    def steady(self) -> int:
+        """The first node leads, everything is committed, applied and quiet; all operators watch."""
+        return self._open_desks(self.calm(self.blank()), range(1, self.setup.operators))
+
+    def follow(self, state: int, labels: Iterable[str]) -> int:
+        """Take steps by how their labels begin."""
+        for wanted in labels:
+            steps = {self.label(action): after for action, after in self.steps(state)}
+            after = next((after for label, after in steps.items() if label.startswith(wanted)), None)
+            assert after is not None, f"no step {wanted!r} among {sorted(steps)}"
+            if isinstance(after, Violation):
+                raise after
+            state = after
+        return state
+
+    def label(self, action: Action) -> str:
+        """A step in words."""
+        again = ", which will come again" if action.is_copied else ""
+        return f"{self.names[action.party]} {happening_text(self.happenings[action.happening])}{again}"
 
     def blank(self) -> int:
         """Nobody has led yet, and the first operator has just started."""

@@ -1,0 +1,139 @@
+"""`penstock sim explore`: every interleaving of a small world, on the cores the server runs."""
+
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+
+from penstock.base.errors import InvalidArgument, NotFound
+from penstock.cli.noun import InSession, examples
+from penstock.cli.output import make_table
+from penstock.cli.session import Session
+from penstock.sim.explorer.configurations import CONFIGURATIONS
+from penstock.sim.explorer.schedule import schedule_text
+from penstock.sim.explorer.search import Outcome, search
+from penstock.sim.explorer.world import World
+from penstock.sim.workloads.quorum_mutants import MUTANTS, Parts
+
+__all__ = ["EPILOGUE", "Explored", "explore"]
+
+EPILOGUE = examples(
+    "penstock sim explore",
+    "penstock sim explore election rollback",
+    "penstock sim explore leader-crash --mutant votes-early",
+    "penstock sim explore --all --states 3000000 --output json > explored.json",
+)
+COLUMNS = ["configuration", "states", "transitions", "depth", "core steps", "states/s", "CPU s", "result"]
+
+
+class Explored(msgspec.Struct, frozen=True):
+    """What one search has found."""
+
+    configuration: str
+    about: str
+    mutant: str | None
+    states: int
+    transitions: int
+    depth: int
+    core_steps: int  # how often the core of a node was run
+    cpu_seconds: float
+    is_exhausted: bool
+    violation: str | None
+    schedule: list[str]
+
+    @property
+    def ok(self) -> bool:
+        return (self.violation is None) == (self.mutant is None)
+
+    @property
+    def result(self) -> str:
+        if self.violation is not None:
+            return f"caught: {self.violation}" if self.mutant else f"VIOLATED: {self.violation}"
+        if self.mutant:
+            return "NOT CAUGHT"
+        return "all states" if self.is_exhausted else "bounded"
+
+
+def _names(_context: Any) -> dict[str, str]:
+    return {name: setup.about for name, setup in CONFIGURATIONS.items()}
+
+
+def explore(
+    *configurations: Annotated[
+        str, Parameter(help="Which small worlds. Without any, they are listed.", completer=_names)
+    ],
+    all_: Annotated[bool, Parameter(name="--all", help="All of them: the nightly run.")] = False,
+    states: Annotated[int, Parameter(help="Stop each search at so many states.", metavar="N")] = 1_000_000,
+    mutant: Annotated[
+        str | None, Parameter(help="Break one rule on purpose: it succeeds when the explorer notices.")
+    ] = None,
+    session: InSession,
+) -> int:
+    """Visit every state of small worlds, check every invariant in each, print the shortest schedule to a violation."""
+    names = list(CONFIGURATIONS) if all_ else list(configurations)
+    if states < 1:
+        raise InvalidArgument(f"--states {states}: expected 1 or more")
+    unknown = [name for name in names if name not in CONFIGURATIONS]
+    if unknown:
+        raise NotFound(f"there is no configuration {unknown[0]!r}", next_step="penstock sim explore")
+    if mutant is not None and mutant not in MUTANTS:
+        raise NotFound(f"there is no mutant {mutant!r} of the quorum log", next_step="penstock sim list")
+    if not names:
+        rows = _names(None)
+        session.emit(
+            [{"name": name, "about": about} for name, about in rows.items()],
+            make_table(["name", "about"], rows.items()),
+        )
+        return 0
+    found = [run(name, states, mutant, session) for name in names]
+    session.emit([_as_data(each) for each in found], *_as_text(found))
+    return 0 if all(each.ok for each in found) else 1
+
+
+def run(name: str, states: int, mutant: str | None, session: Session) -> Explored:
+    """Search one configuration, telling now and then how far it is."""
+    setup, parts = CONFIGURATIONS[name], Parts()
+    if mutant is not None:
+        MUTANTS[mutant].apply(parts)
+    world = World(setup, node_class=parts.node, operator_class=parts.operator, is_checked=mutant is None)
+    started = time.process_time()
+    last_told = time.monotonic()
+
+    def goes_on(outcome: Outcome[int]) -> bool:
+        nonlocal last_told
+        if time.monotonic() - last_told > 10:
+            last_told = time.monotonic()
+            session.say(f"{name}: {outcome.states:,} states, depth {outcome.depth}")
+        return True
+
+    outcome = search(world, states_max=states, goes_on=goes_on)
+    seconds = time.process_time() - started
+    return Explored(
+        name, setup.about, mutant, outcome.states, outcome.transitions, outcome.depth, world.sites.steps_taken,
+        round(seconds, 2), outcome.is_exhausted, outcome.violation, schedule_text(world, outcome),
+    )  # fmt: skip
+
+
+def _as_data(found: Explored) -> dict[str, Any]:
+    return {**msgspec.to_builtins(found), "ok": found.ok}
+
+
+def _as_text(found: list[Explored]) -> Iterator[Any]:
+    rows = [
+        [
+            each.configuration, f"{each.states:,}", f"{each.transitions:,}", str(each.depth), f"{each.core_steps:,}",
+            f"{each.states / max(each.cpu_seconds, 0.01):,.0f}", f"{each.cpu_seconds:,.1f}", each.result,
+        ]
+        for each in found
+    ]  # fmt: skip
+    yield make_table(COLUMNS, rows, right=COLUMNS[1:-1])
+    for each in found:
+        if each.schedule:
+            yield ""
+            yield f"{each.configuration}, shortest schedule:"
+            yield from each.schedule
+    total = sum(each.states for each in found)
+    yield ""
+    yield f"{total:,} states in {sum(each.cpu_seconds for each in found):,.0f} s of CPU."
