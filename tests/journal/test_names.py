@@ -1,0 +1,34 @@
+"""Names of journals: clean relative paths of tokens."""
+
+import pytest
+
+from penstock.base.errors import InvalidArgument
+from penstock.journal.names import check_journal_name
+
+
+@pytest.mark.parametrize("name", ["a/b/c", "abcd", "region=eu/part-000", "größe/journal", "a.b/c%20d", "x" * 512])
+def test_good_names(name: str) -> None:
+    check_journal_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("abc", "has 3 characters: expected 4 to 512"),
+        ("x" * 513, "has 513 characters"),
+        ("/abc/d", "begins with '/'"),
+        ("abc/", "ends with '/'"),
+        ("ab//cd", "did you mean 'ab/cd'"),
+        ("ab/../cd", "not a clean path"),
+        ("../abcd", "not a clean path"),
+        ("./abcd", "not a clean path"),
+        ("ab cd", "' ' at position 2"),
+        ("ab#cd", "'#' at position 2"),
+        ("ab\ncd", "at position 2"),
+    ],
+)
+def test_bad_names_say_what_is_wrong(name: str, says: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        check_journal_name(name)
+    assert says in str(refused.value)
+    assert len(str(refused.value)) < 300
