@@ -36,6 +36,18 @@ def test_every_transaction_is_applied_in_order_and_answered() -> None:
     assert values(applier) == [b"a", b"b"]
 
 
+def test_a_confirm_at_the_end_is_no_fact_to_wait_for() -> None:
+    """A follower applies it only when more comes: who waits for it there on an idle log waits for ever."""
+    applier = Applier(Values())
+    apply(applier, Barrier(E1), txn("a", 1), Confirm(E1, Offset(2), Offset(0), 0))
+    assert (applier.applied, applier.fact) == (3, 2)
+    other = Applier(Values())
+    other.restore(applier.snapshot())
+    assert (other.applied, other.fact) == (3, 2)
+    apply(applier, Barrier(Epoch(2)))
+    assert applier.fact == 4
+
+
 def test_a_duplicate_gets_the_first_result_by_exact_pair() -> None:
     applier = Applier(Values())
     apply(applier, txn("a", 7))

@@ -72,7 +72,7 @@ class ReadQuery(msgspec.Struct, frozen=True):
 
 
 class ReadResult(msgspec.Struct, frozen=True):
-    """Its answer, and how far the state machine had applied the log."""
+    """Its answer, and the last transaction (or barrier) the state machine had applied: any node gets that far."""
 
     result: Any
     applied: Offset

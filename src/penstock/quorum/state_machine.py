@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.base.ids import EntryId, Epoch, Offset
 from penstock.quorum.effects import Applied, Apply, Divergence
-from penstock.quorum.entry import ClientId, Confirm, Txn
+from penstock.quorum.entry import Barrier, ClientId, Confirm, Txn
 
 __all__ = ["Applier", "Duplicate", "Retired", "StateMachine"]
 
@@ -62,6 +62,7 @@ class _Seen(msgspec.Struct, frozen=True, array_like=True):
 
 class _Snapshot(msgspec.Struct, frozen=True, array_like=True):
     applied: Offset
+    fact: Offset
     checksum: int
     seen: list[_Seen]
     machine: bytes
@@ -77,6 +78,9 @@ class Applier:
     def __init__(self, machine: StateMachine, *, dedup_window: int = 100_000, checksum_window: int = 16_384) -> None:
         self.machine = machine
         self.applied = Offset(0)
+        # The last TXN or BARRIER applied. Followers get that far, idle or not; a CONFIRM behind it only the leader
+        # applies at once (P3, P4), so whoever is to wait for "all there is" elsewhere is told this offset.
+        self.fact = Offset(0)
         self.checksum = 0
         self._dedup_window = dedup_window
         self._seen: dict[tuple[ClientId, int], _Seen] = {}  # in the order they were applied
@@ -91,12 +95,15 @@ class Applier:
         for offset, entry in enumerate(effect.entries, effect.first):
             result = None
             if isinstance(entry, Txn):
+                self.fact = Offset(offset)
                 if doomed and offset in doomed:
                     self._retire(entry)
                 else:
                     result = self._apply_once(EntryId(entry.epoch, Offset(offset)), entry)
             elif isinstance(entry, Confirm) and divergence is None:
                 divergence = self._compare(entry, Offset(offset - 1))
+            elif isinstance(entry, Barrier):
+                self.fact = Offset(offset)
             results.append(result)
             self._sums.append(self.checksum)
         self.applied = Offset(effect.first + len(results) - 1)
@@ -139,13 +146,15 @@ class Applier:
 
     def snapshot(self) -> bytes:
         """Everything needed to go on from here on another node."""
-        return _encode(_Snapshot(self.applied, self.checksum, list(self._seen.values()), self.machine.snapshot()))
+        return _encode(
+            _Snapshot(self.applied, self.fact, self.checksum, list(self._seen.values()), self.machine.snapshot())
+        )
 
     def restore(self, data: bytes) -> None:
         """Go to where the snapshot was taken; empty data is the start."""
-        snapshot = _decode_snapshot(data) if data else _Snapshot(Offset(0), 0, [], b"")
+        snapshot = _decode_snapshot(data) if data else _Snapshot(Offset(0), Offset(0), 0, [], b"")
         self.machine.restore(snapshot.machine)
-        self.applied, self.checksum = snapshot.applied, snapshot.checksum
+        self.applied, self.fact, self.checksum = snapshot.applied, snapshot.fact, snapshot.checksum
         self._seen = {(seen.client, seen.seq): seen for seen in snapshot.seen}
         self._sums.clear()
 

@@ -71,6 +71,7 @@ class ReplicaHost:
         self.member = state.member
         self.storage = storage
         self.failed = ""
+        self._is_closing = False
         self.config = config
         self._snapshots = snapshots
         self._applier = Applier(machine)
@@ -213,8 +214,8 @@ class ReplicaHost:
                 self._applied_changed = asyncio.Event()
             case Reply(request, result):
                 self._settle(request, result)
-            case Serve(requests, applied):
-                self._serve(requests, applied)
+            case Serve(requests):
+                self._serve(requests)
             case ReadLog():
                 self._start(self._read_log(effect), "read log")
             case KeepLost():
@@ -238,7 +239,8 @@ class ReplicaHost:
     def stopped(self, reason: str) -> None:
         """The core cannot go on: this replica is at its end, others in the process are not."""
         self.failed = reason
-        log.error("replica stopped", shard=self.shard, member=str(self.member), reason=reason)
+        report = log.info if self._is_closing else log.error
+        report("replica stopped", shard=self.shard, member=str(self.member), reason=reason)
         error = Unavailable(f"this replica has stopped: {reason}", next_step="penstock quorum status")
         for future in list(self._asked.values()):
             if not future.done():
@@ -249,6 +251,7 @@ class ReplicaHost:
         self._applied_changed.set()
 
     async def close(self) -> None:
+        self._is_closing = True
         if not self.failed:
             self._loop.stop("the process is ending")
         await self.storage.close()
@@ -278,11 +281,11 @@ class ReplicaHost:
         else:
             future.set_result(result)
 
-    def _serve(self, requests: tuple[RequestId, ...], applied: Offset) -> None:
+    def _serve(self, requests: tuple[RequestId, ...]) -> None:
         for request in requests:
             query = self._queries.get(request)
             if query is not None:
-                self._settle(request, (self._machine.query(query), applied))
+                self._settle(request, (self._machine.query(query), self._applier.fact))
 
     def _start(self, work: Any, name: str) -> None:
         self._tasks.start(self._guarded(work), f"{self.shard}: {name}")
