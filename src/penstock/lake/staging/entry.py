@@ -1,0 +1,115 @@
+"""Entries, and many of them as columns. Design: lake.md L4.
+
+An entry says where an object's bytes are and what they are. A batch of changes is one Arrow record batch of `SCHEMA`:
+a row with `is_live` false is a tombstone. No column has nulls, so that equal rows are equal bytes on every member.
+Paths sort by code point, which is the order of their UTF-8 bytes: in Python, in Arrow and in Parquet alike.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["SCHEMA", "Change", "Entry", "MalformedBatch", "batch_of", "batch_to_bytes", "entry_at", "read_batch"]
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An object under a path. Two entries are the same content if `identity` is the same, wherever the bytes are."""
+
+    address: str
+    size: int = 0
+    etag: str = ""
+    mtime_ns: int = 0
+    content_type: str = ""
+    metadata: str = ""  # JSON with sorted keys; empty for none
+
+    @property
+    def identity(self) -> tuple[int, str, str, str]:
+        return self.size, self.etag, self.metadata, self.content_type
+
+
+Change = tuple[str, Entry | None]  # a path, and its entry or a tombstone
+
+SCHEMA = pa.schema(
+    [
+        pa.field("path", pa.large_string(), nullable=False),
+        pa.field("is_live", pa.bool_(), nullable=False),
+        pa.field("address", pa.large_string(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("etag", pa.large_string(), nullable=False),
+        pa.field("mtime_ns", pa.int64(), nullable=False),
+        pa.field("content_type", pa.large_string(), nullable=False),
+        pa.field("metadata", pa.large_string(), nullable=False),
+    ]
+)
+_TOMBSTONE = Entry("")
+
+
+class MalformedBatch(ValueError):
+    """The bytes are no batch of entries. Its text is the same on every member."""
+
+
+def batch_of(changes: Iterable[Change]) -> pa.RecordBatch:
+    """Rows as columns, in the order given."""
+    rows = list(changes)
+    entries = [entry or _TOMBSTONE for _, entry in rows]
+    columns: Sequence[Sequence[object]] = [
+        [path for path, _ in rows],
+        [entry is not None for _, entry in rows],
+        [entry.address for entry in entries],
+        [entry.size for entry in entries],
+        [entry.etag for entry in entries],
+        [entry.mtime_ns for entry in entries],
+        [entry.content_type for entry in entries],
+        [entry.metadata for entry in entries],
+    ]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def entry_at(batch: pa.RecordBatch, row: int) -> Entry | None:
+    """One row as an entry; None is a tombstone."""
+    if not batch.column(1)[row].as_py():
+        return None
+    return Entry(*(batch.column(number)[row].as_py() for number in range(2, 8)))
+
+
+def batch_to_bytes(batch: pa.RecordBatch) -> bytes:
+    """As an Arrow IPC stream: what a columnar PUT carries and a checkpoint holds."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SCHEMA) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def read_batch(data: bytes) -> pa.RecordBatch:
+    """The batch in an IPC stream, sorted by path, or `MalformedBatch`: whatever the bytes are, nothing else."""
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+        table = table.select(SCHEMA.names).cast(SCHEMA).combine_chunks()
+    except (pa.ArrowException, ValueError, KeyError, OSError):
+        raise MalformedBatch("not a batch of entries") from None
+    if table.num_rows == 0:
+        return pa.RecordBatch.from_pylist([], schema=SCHEMA)
+    (batch,) = table.to_batches()
+    return _sorted(batch)
+
+
+def _sorted(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Sorted by path, each path once."""
+    if any(column.null_count for column in batch.columns):
+        raise MalformedBatch("a column has nulls")
+    if not _is_rising(batch.column(0)):
+        batch = batch.take(pc.array_sort_indices(batch.column(0)))
+        if not _is_rising(batch.column(0)):
+            raise MalformedBatch("a path comes twice in a batch")
+    if batch.column(0)[0].as_py() == "":
+        raise MalformedBatch("a path is empty")
+    return batch
+
+
+def _is_rising(paths: pa.Array) -> bool:
+    return len(paths) < 2 or bool(pc.all(pc.less(paths[:-1], paths[1:])).as_py())

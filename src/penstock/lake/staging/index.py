@@ -1,0 +1,227 @@
+"""One merged index over all staging areas of a branch: path to newest change. Design: lake.md L6; lakefs.md §1.3.
+
+Without it a read would ask every sealed area in turn, and a list would walk over every tombstone. The index is derived
+from the areas: it is in no checkpoint and in no hash, and members may build it differently.
+
+Levels hold sorted paths with a locator each (which run, which row; negative for a tombstone). A level is at least
+`FANOUT` times as long as the next newer one, so there are few: a read asks each once. A level knows where its live
+rows are, so a list goes from live row to live row. The rows of the last area's memtable are on top of the levels.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.lake.staging.entry import Change, Entry, entry_at
+from penstock.lake.staging.run import Run, bisect, find, merge_order
+
+__all__ = ["Index", "Overlay"]
+
+FANOUT = 4
+BLOCK_ROWS_MAX = 65_536
+_TOMBSTONE = -1
+_ROW_BITS = 32
+_ROW_MASK = (1 << _ROW_BITS) - 1
+
+Memtable = Mapping[str, Entry | None]
+
+
+class _Level:
+    """Sorted paths and where their changes are."""
+
+    def __init__(self, paths: pa.LargeStringArray, locators: npt.NDArray[np.int64]) -> None:
+        self.paths = paths
+        self.locators = locators
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @cached_property
+    def live(self) -> npt.NDArray[np.int64]:
+        """The rows which are no tombstones."""
+        return np.flatnonzero(self.locators >= 0)
+
+    def merged(self, newer: "_Level") -> "_Level":
+        order = merge_order(self.paths, newer.paths)
+        paths = pa.concat_arrays([self.paths, newer.paths]).take(pa.array(order))
+        return _Level(paths, np.concatenate([self.locators, newer.locators])[order])
+
+    def row(self, path: str) -> int:
+        """The first row not before the path."""
+        return bisect(self.paths, path)
+
+    def has(self, paths: pa.LargeStringArray) -> npt.NDArray[np.bool_]:
+        """Which of these paths the level has, tombstones included."""
+        if not len(self):
+            return np.zeros(len(paths), dtype=np.bool_)
+        at = pc.search_sorted(self.paths, paths).to_numpy(zero_copy_only=False).astype(np.int64)
+        there = self.paths.take(pa.array(np.minimum(at, len(self) - 1)))
+        found: npt.NDArray[np.bool_] = pc.equal(there, paths).to_numpy(zero_copy_only=False)
+        found = found & (at < len(self))
+        return found
+
+
+class Index:
+    """The levels of a branch, kept up while runs are added. The machine owns it; readers take `overlay`."""
+
+    def __init__(self, runs: Iterable[Run] = ()) -> None:
+        self._runs: dict[int, Run] = {}
+        self._levels: tuple[_Level, ...] = ()  # oldest first
+        self._next = 0
+        for run in runs:
+            self.add(run)
+
+    def add(self, run: Run) -> None:
+        """A run newer than all before."""
+        if not len(run):
+            return
+        number, self._next = self._next, self._next + 1
+        self._runs = {**self._runs, number: run}  # a new dict: overlays taken before keep theirs
+        locators = np.arange(len(run), dtype=np.int64) + (number << _ROW_BITS)
+        locators[~run.live()] = _TOMBSTONE
+        levels = [*self._levels, _Level(run.paths, locators)]
+        while len(levels) > 1 and len(levels[-2]) < FANOUT * len(levels[-1]):
+            newer = levels.pop()
+            levels[-1] = levels[-1].merged(newer)
+        self._levels = tuple(levels)
+
+    def overlay(self, memtable: Memtable) -> "Overlay":
+        """What is staged now. The memtable must not change afterwards."""
+        return Overlay(self._runs, self._levels, memtable)
+
+    @property
+    def depth(self) -> int:
+        return len(self._levels)
+
+
+class Overlay:
+    """All that is staged on a branch at one position; nothing in it ever changes. Any thread may use it."""
+
+    def __init__(self, runs: Mapping[int, Run], levels: Sequence[_Level], memtable: Memtable) -> None:
+        self._runs = runs
+        self._levels = levels
+        self._memtable = memtable
+
+    @cached_property
+    def _all_levels(self) -> list[_Level]:
+        """With the memtable as the newest level; of its locators only the sign means something."""
+        if not self._memtable:
+            return list(self._levels)
+        rows = sorted(self._memtable)
+        locators = [_TOMBSTONE if self._memtable[path] is None else 0 for path in rows]
+        top = _Level(pa.array(rows, pa.large_string()), np.array(locators, dtype=np.int64))
+        return [*self._levels, top]
+
+    def find(self, path: str) -> tuple[Entry | None] | None:
+        """The newest change of a path: (entry,), (None,) for a tombstone, None if nothing is staged."""
+        if path in self._memtable:
+            return (self._memtable[path],)
+        for level in reversed(self._levels):
+            row = find(level.paths, path)
+            if row is not None:
+                return (self._load(int(level.locators[row])),)
+        return None
+
+    def covers(self, paths: pa.LargeStringArray) -> npt.NDArray[np.bool_]:
+        """Which of these paths are staged, as an entry or as a tombstone: what is committed there is hidden."""
+        covered = np.zeros(len(paths), dtype=np.bool_)
+        for level in self._all_levels:
+            covered |= level.has(paths)
+        return covered
+
+    def scan(self, start: str, stop: str | None) -> Iterator[str]:
+        """Paths of staged entries (no tombstones) in [start, stop), sorted."""
+        levels = self._all_levels
+        cursors = [_Cursor(level, start, stop) for level in levels]
+        count = 32
+        while any(cursor.is_open for cursor in cursors):
+            blocks = [cursor.peek(count) for cursor in cursors]
+            bounds = [
+                block[-1].as_py() for cursor, block in zip(cursors, blocks, strict=True) if cursor.has_more(count)
+            ]
+            bound = min(bounds, default=None)
+            found: list[str] = []
+            for number, cursor in enumerate(cursors):
+                paths = cursor.take(blocks[number], bound)
+                for newer in levels[number + 1 :]:
+                    if len(paths):
+                        paths = paths.filter(pa.array(~newer.has(paths)))
+                found += paths.to_pylist()
+            yield from sorted(found)
+            count = min(2 * count, BLOCK_ROWS_MAX)
+
+    def entries(
+        self, start: str = "", stop: str | None = None, limit: int | None = None
+    ) -> Iterator[tuple[str, Entry]]:
+        """Staged entries in [start, stop), sorted."""
+        for path in islice(self.scan(start, stop), limit):
+            change = self.find(path)
+            assert change is not None
+            assert change[0] is not None
+            yield path, change[0]
+
+    def changes(self) -> Iterator[Change]:
+        """Everything staged, tombstones included, sorted; row by row: for small overlays and for tests."""
+        batch = self.batch()
+        for row, path in enumerate(batch.column(0)):
+            yield path.as_py(), entry_at(batch, row)
+
+    def batch(self) -> pa.RecordBatch:
+        """Everything staged, tombstones included, as sorted columns: what a commit writes."""
+        runs = [*self._runs.values(), Run.of(self._memtable.items())]
+        return newest(runs)
+
+    def _load(self, locator: int) -> Entry | None:
+        if locator < 0:
+            return None
+        return entry_at(self._runs[locator >> _ROW_BITS].batch, locator & _ROW_MASK)
+
+
+class _Cursor:
+    """Goes over the live rows of a level."""
+
+    def __init__(self, level: _Level, start: str, stop: str | None) -> None:
+        ends = (level.row(start), len(level) if stop is None else level.row(stop))
+        self._level = level
+        self._at, self._end = (int(place) for place in np.searchsorted(level.live, ends))
+
+    @property
+    def is_open(self) -> bool:
+        return self._at < self._end
+
+    def has_more(self, count: int) -> bool:
+        return self._at + count < self._end
+
+    def peek(self, count: int) -> pa.LargeStringArray:
+        rows = self._level.live[self._at : min(self._at + count, self._end)]
+        return self._level.paths.take(pa.array(rows, pa.int64()))
+
+    def take(self, block: pa.LargeStringArray, bound: str | None) -> pa.LargeStringArray:
+        """The rows of a peeked block up to the bound; the cursor goes behind them."""
+        if bound is not None and len(block):
+            block = block[: bisect(block, bound, "right")]
+        self._at += len(block)
+        return block
+
+
+def newest(runs: Sequence[Run]) -> pa.RecordBatch:
+    """The newest change of each path of some runs, oldest run first, sorted."""
+    levels: list[_Level] = []
+    base = 0
+    for run in runs:
+        levels.append(_Level(run.paths, np.arange(len(run), dtype=np.int64) + base))
+        base += len(run)
+    while len(levels) > 1:  # neighbours in pairs: each row is moved log(runs) times
+        pairs = [older.merged(newer) for older, newer in zip(levels[::2], levels[1::2], strict=False)]
+        levels = pairs + levels[len(levels) & ~1 :]
+    if not levels:
+        return Run.of(()).batch
+    table = pa.Table.from_batches([run.batch for run in runs]).take(pa.array(levels[0].locators))
+    batches = table.combine_chunks().to_batches()
+    return cast("pa.RecordBatch", batches[0]) if batches else Run.of(()).batch
