@@ -4,12 +4,13 @@ import asyncio
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from cyclopts import Parameter
 
 from penstock.base.ids import NodeId
 from penstock.cli.noun import InSession, noun
 from penstock.cli.wiring import metrics_endpoint, wiring_of
-from penstock.quorum.config import NodeConfig
+from penstock.quorum.config import SERVED
 from penstock.runtime.config.options import wal_options
 from penstock.runtime.quorum.process import running_node
 
@@ -38,14 +39,14 @@ async def run(
     machine: Annotated[str, Parameter(help="The state machine of its shards: map or log.", metavar="NAME")] = "map",
     snapshot_entries: Annotated[
         int, Parameter(help="Take a snapshot after so many entries, and trim the log behind it.", metavar="N")
-    ] = NodeConfig().snapshot_entries,
+    ] = SERVED.snapshot_entries,
     session: InSession,
 ) -> None:
     """Run until SIGTERM or Ctrl-C. Everything acknowledged is on its disk before the acknowledgement leaves."""
     session.start_logs()
     folder = folder if folder is not None else session.effective.config.data.folder / id
-    retain = min(NodeConfig().retain_entries, snapshot_entries)
-    config = NodeConfig(snapshot_entries=snapshot_entries, retain_entries=retain)
+    retain = min(SERVED.retain_entries, snapshot_entries)
+    config = msgspec.structs.replace(SERVED, snapshot_entries=snapshot_entries, retain_entries=retain)
     async with (
         running_node(
             NodeId(id),

@@ -1,11 +1,13 @@
 """What can be set about a node and an operator. Every limit has a default, and nothing is without a limit."""
 
+from typing import Final
+
 import msgspec
 
 from penstock.base.ids import MILLISECOND, SECOND
 from penstock.quorum.limbo_queue import LimboLimits
 
-__all__ = ["NodeConfig", "OperatorConfig"]
+__all__ = ["SERVED", "NodeConfig", "OperatorConfig"]
 
 
 class NodeConfig(msgspec.Struct, frozen=True):
@@ -30,6 +32,11 @@ class NodeConfig(msgspec.Struct, frozen=True):
     resolve_window: int = 1_000_000  # offsets below the snapshot for which `resolve` still answers
     reads_max: int = 16_384  # linearizable reads waiting at once
     read_timeout_ns: int = 5 * SECOND
+
+
+# Of a node which serves clients. Alone, a CONFIRM costs an fdatasync on every node, in the way of the next append; some
+# milliseconds later it travels with one. Followers of an idle log apply that much later.
+SERVED: Final = NodeConfig(confirm_delay_ns=5 * MILLISECOND)
 
 
 class OperatorConfig(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ import structlog
 from penstock.base.errors import InvalidArgument, NotFound, PenstockError, PreconditionFailed, Unavailable
 from penstock.base.ids import EntryId, Epoch, Incarnation, NodeId, Offset
 from penstock.quorum.api import ShardStatus
-from penstock.quorum.config import NodeConfig
+from penstock.quorum.config import SERVED, NodeConfig
 from penstock.quorum.member import Member
 from penstock.quorum.messages import Role
 from penstock.quorum.state import NodeState
@@ -82,7 +82,7 @@ class NodeServer:
         valid_name(node, "node")
         make_machine(machine)
         _check_owner(folder, node)
-        server = cls(node, folder, channels, tasks, config or NodeConfig(), wal or WalOptions(), machine)
+        server = cls(node, folder, channels, tasks, config or SERVED, wal or WalOptions(), machine)
         for path in sorted((folder / "shards").glob("*")):
             await server._start(path.name)
         return server
