@@ -1,0 +1,1 @@
+"""Framings: where one message of a journal ends and the next begins, and where its UUID stands."""
