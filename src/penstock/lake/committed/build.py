@@ -1,0 +1,142 @@
+"""Building a tree: a parent metarange overlaid by changes, at the cost of what the changes touch.
+
+Three steps, so that threads, members and Spark share them:
+
+1. `plan_build` finds which segments of the parent the changes touch, and makes **jobs**: spans of whole segments with
+   the changes that fall into them. Every job begins and ends where a boundary key stays, so its ranges depend on
+   nothing outside it, and boundaries re-synchronise at its end by construction.
+2. For each job, in any order and anywhere: load its ranges, `overlay` its changes, `cut` the rows, encode the pieces.
+3. `finish_build` puts the pieces between the untouched ranges, which are taken by reference.
+
+A piece with the id of a range that the parent (or a source of a merge) has is referred to, not written: L15 allows
+that, and nothing else that "exists already".
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from penstock.lake.committed.boundary import CHUNKING, Chunking, cut, is_boundary
+from penstock.lake.committed.changes import overlay
+from penstock.lake.committed.metarange import Location, MetaRange, Range
+from penstock.lake.committed.range import EncodedRange
+
+__all__ = ["JOB_ROWS", "Job", "finish_build", "pieces_of", "plan_build", "to_range"]
+
+JOB_ROWS: Final = 1 << 17  # adjacent segments share a job up to this many rows: fewer and larger calls
+
+Rows = npt.NDArray[np.int64]
+
+
+class Job(msgspec.Struct, frozen=True, gc=False):
+    """A span of whole segments to write again: the parent's ranges [first, last), the changes [start, end)."""
+
+    first: int
+    last: int
+    start: int
+    end: int
+
+
+def plan_build(
+    parent: MetaRange, changes: pl.DataFrame, chunking: Chunking = CHUNKING, job_rows: int = JOB_ROWS
+) -> list[Job]:
+    """The jobs which turn the parent into the parent overlaid by the changes, in key order."""
+    if changes.height == 0:
+        return []
+    ends = _segment_ends(parent, chunking)
+    change_ends = _changes_per_segment(parent, changes, ends)
+    glued = _glued(parent, changes, ends)
+    counts = np.concatenate([[0], np.cumsum(parent.frame["count"].to_numpy())])
+    jobs: list[Job] = []
+    for first_segment, last_segment in _spans(ends, change_ends, glued, counts, job_rows):
+        first = int(ends[first_segment - 1]) if first_segment else 0
+        start = int(change_ends[first_segment - 1]) if first_segment else 0
+        jobs.append(Job(first, int(ends[last_segment - 1]), start, int(change_ends[last_segment - 1])))
+    last = jobs.pop()
+    return jobs + _split_additions(last, parent, changes, chunking, job_rows)
+
+
+def _segment_ends(parent: MetaRange, chunking: Chunking) -> Rows:
+    """Where the parent's segments end; the last one is open, maybe empty: what comes behind all keys joins it."""
+    return np.append(parent.segments(chunking), len(parent))
+
+
+def _changes_per_segment(parent: MetaRange, changes: pl.DataFrame, ends: Rows) -> Rows:
+    """Where each segment's changes end: it takes the paths up to its boundary key; the open one takes the rest."""
+    closing = parent.frame["max_key"].gather(ends[:-1] - 1)
+    upto = changes["path"].search_sorted(closing, side="right").to_numpy().astype(np.int64)
+    return np.append(upto, changes.height)
+
+
+def _glued(parent: MetaRange, changes: pl.DataFrame, ends: Rows) -> npt.NDArray[np.bool_]:
+    """Which segments lose their boundary key, so that the next segment's rows join theirs."""
+    closing = parent.frame["max_key"].gather(ends[:-1] - 1)
+    removed = changes.filter(~pl.col("is_live"))["path"]
+    return np.append(closing.is_in(removed.implode()).to_numpy(), False)
+
+
+def _spans(
+    ends: Rows, change_ends: Rows, glued: npt.NDArray[np.bool_], counts: Rows, job_rows: int
+) -> list[tuple[int, int]]:
+    """Touched segments as spans [first, last): glued ones together, neighbours together while they are few rows."""
+    touched = np.diff(change_ends, prepend=0) > 0
+    touched[1:] |= glued[:-1]
+    spans: list[tuple[int, int]] = []
+    rows = 0
+    for segment in np.flatnonzero(touched).tolist():
+        before = int(ends[segment - 1]) if segment else 0
+        own = int(counts[ends[segment]] - counts[before]) + int(change_ends[segment])
+        own -= int(change_ends[segment - 1]) if segment else 0
+        adjacent = bool(spans) and spans[-1][1] == segment
+        if adjacent and (glued[segment - 1] or rows + own <= job_rows):
+            spans[-1] = (spans[-1][0], segment + 1)
+            rows += own
+        else:
+            spans.append((segment, segment + 1))
+            rows = own
+    return spans
+
+
+def _split_additions(
+    job: Job, parent: MetaRange, changes: pl.DataFrame, chunking: Chunking, job_rows: int
+) -> list[Job]:
+    """The last job, divided at boundary keys which are put behind everything the parent has."""
+    if job.end - job.start <= job_rows or job.last != len(parent):
+        return [job]
+    paths = changes["path"]
+    beyond = max(job.start, int(paths.search_sorted(parent.max_keys[-1], side="right")) if len(parent) else 0)
+    new = changes.slice(beyond, job.end - beyond)
+    possible = beyond + 1 + np.flatnonzero(is_boundary(new["path"], chunking) & new["is_live"].to_numpy())
+    wanted = np.arange(job.start + job_rows, job.end, job_rows)
+    chosen = possible[np.searchsorted(possible, wanted[wanted <= possible.max(initial=0)])]
+    cuts = [job.start, *(at for at in np.unique(chosen).tolist() if at < job.end), job.end]
+    spans = list(pairwise(cuts))
+    return [Job(job.first, job.last, *spans[0]), *(Job(job.last, job.last, *span) for span in spans[1:])]
+
+
+def pieces_of(base: pl.DataFrame, changes: pl.DataFrame, chunking: Chunking = CHUNKING) -> list[pl.DataFrame]:
+    """The new ranges of one job, as entries: `base` are the rows of its ranges, `changes` its own changes."""
+    rows = overlay(base, changes)
+    ends = cut(rows, chunking)
+    return [rows.slice(start, end - start) for start, end in pairwise([0, *ends])]
+
+
+def to_range(piece: EncodedRange, known: Mapping[str, str], location: Location) -> Range:
+    """A piece as a row: where it is known to be already, else where it will be written."""
+    where = Location(known.get(piece.id, location))
+    return Range(piece.id, piece.min_key, piece.max_key, piece.count, piece.size, where)
+
+
+def finish_build(parent: MetaRange, jobs: Sequence[Job], pieces: Sequence[Sequence[Range]]) -> MetaRange:
+    """The new tree: each job's ranges in place of those it replaced, all others by reference."""
+    frames: list[pl.DataFrame] = []
+    at = 0
+    for job, ranges in zip(jobs, pieces, strict=True):
+        frames += [parent.frame.slice(at, job.first - at), MetaRange.of(ranges).frame]
+        at = job.last
+    return MetaRange(pl.concat([*frames, parent.frame.slice(at)]).rechunk())

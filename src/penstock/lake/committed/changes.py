@@ -1,0 +1,85 @@
+"""Changes: entries put and paths deleted, as one sorted frame; what a commit lays over its parent.
+
+A frame of changes has `CHANGE_SCHEMA` and strictly ascending paths. A row is a put, or a tombstone (`is_live` is false,
+the rest empty): the schema of a staged batch, so that one becomes the other without work. Laying changes over a tree is
+**overlay**: the change wins, whatever the tree holds; there are no conflicts (lake.md, L9).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import polars as pl
+
+from penstock.base.errors import InvalidArgument
+from penstock.lake.committed.entry import ENTRY_SCHEMA, STORED_COLUMNS, check_entries
+
+__all__ = [
+    "CHANGE_SCHEMA",
+    "check_changes",
+    "deletes",
+    "empty_changes",
+    "lay_over",
+    "newest",
+    "overlay",
+    "puts",
+    "puts_of",
+]
+
+_STORED: Final = {name: ENTRY_SCHEMA[name] for name in STORED_COLUMNS}
+CHANGE_SCHEMA: Final = pl.Schema({"path": pl.String(), "is_live": pl.Boolean(), **_STORED})
+
+
+def empty_changes() -> pl.DataFrame:
+    return pl.DataFrame(schema=CHANGE_SCHEMA)
+
+
+def puts(entries: pl.DataFrame) -> pl.DataFrame:
+    """Changes which put these entries."""
+    return entries.select("path", pl.lit(True).alias("is_live"), *STORED_COLUMNS)
+
+
+def deletes(paths: pl.Series) -> pl.DataFrame:
+    """Changes which delete these paths, each named once and in order."""
+    nothing = [pl.lit("" if kind == pl.String else 0, kind).alias(name) for name, kind in _STORED.items()]
+    return pl.DataFrame({"path": paths}).select("path", pl.lit(False).alias("is_live"), *nothing)
+
+
+def puts_of(changes: pl.DataFrame) -> pl.DataFrame:
+    """The entries which the changes put."""
+    return changes.filter("is_live").select(ENTRY_SCHEMA.names())
+
+
+def newest(changes: pl.DataFrame) -> pl.DataFrame:
+    """Changes in the order they were made, as a frame of changes: sorted, and of each path the last."""
+    if not changes["path"].is_sorted():
+        changes = changes.sort("path", maintain_order=True)
+    last = (changes["path"] != changes["path"].shift(-1)).fill_null(value=True)
+    return changes if last.all() else changes.filter(last)
+
+
+def lay_over(areas: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """The changes of several areas, oldest first, as one: the newest of each path wins."""
+    return newest(pl.concat(areas)) if areas else empty_changes()
+
+
+def overlay(entries: pl.DataFrame, changes: pl.DataFrame) -> pl.DataFrame:
+    """The entries with the changes laid over them: shown tree = committed tree overlaid by the areas, in small."""
+    put = puts_of(changes)
+    if entries.height == 0:
+        return put
+    kept = entries.join(changes.select("path"), on="path", how="anti", maintain_order="left")
+    return kept.merge_sorted(put, key="path") if put.height else kept
+
+
+def check_changes(changes: pl.DataFrame) -> pl.DataFrame:
+    """The frame itself if it is one of changes, else `InvalidArgument`."""
+    if changes.schema != CHANGE_SCHEMA:
+        raise InvalidArgument(f"changes have the columns {dict(CHANGE_SCHEMA)}, not {dict(changes.schema)}")
+    check_entries(puts_of(changes))
+    facts = changes.select(
+        ascending=(pl.col("path").shift(-1) > pl.col("path")).all(),
+        undecided=pl.col("is_live").null_count() + pl.col("path").null_count(),
+    ).row(0, named=True)
+    if not facts["ascending"] or facts["undecided"]:
+        raise InvalidArgument("not changes: the paths are not strictly ascending, or one is missing")
+    return changes

@@ -1,0 +1,83 @@
+"""Ranges: a run of entries as one Parquet file, named by what is in it.
+
+The **range id** is the digest of the rows (`digest.py`), every stored column included, so equal ids mean equal entries
+in the same order, and the bytes of the Parquet file do not matter. Reading checks it: a file which does not hold what
+its name says is never used. Plain Parquet without nested types: Spark, DuckDB and Polars read it as it is.
+"""
+
+from typing import Final, NewType
+
+import msgspec
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.base.errors import ObjectStoreFailed
+from penstock.lake.committed.digest import digest_table
+from penstock.lake.committed.entry import ENTRY_SCHEMA
+
+__all__ = ["EncodedRange", "RangeId", "decode_range", "encode_range", "range_id", "read_parquet", "write_parquet"]
+
+RangeId = NewType("RangeId", str)  # 64 hexadecimal digits
+
+_TAG: Final = "penstock range 1"
+_REPEATING: Final = ["content_type", "metadata", "location"]  # a dictionary pays for these alone
+
+
+class EncodedRange(msgspec.Struct, frozen=True):
+    """A range ready to be stored, and what a metarange says about it."""
+
+    id: RangeId
+    min_key: str
+    max_key: str
+    count: int
+    size: int  # of all objects in it, together
+    table: pa.Table
+
+    def to_parquet(self) -> memoryview:
+        """The file. Costs most of the work, so a range which is stored already is never asked for it."""
+        return write_parquet(self.table)
+
+
+def encode_range(entries: pl.DataFrame) -> EncodedRange:
+    """A range of these entries, of which there is at least one."""
+    assert entries.height > 0
+    table = entries.rechunk().to_arrow()
+    return EncodedRange(
+        id=range_id(table),
+        min_key=entries["path"][0],
+        max_key=entries["path"][-1],
+        count=entries.height,
+        size=int(entries["size"].sum()),
+        table=table,
+    )
+
+
+def range_id(table: pa.Table) -> RangeId:
+    return RangeId(digest_table(_TAG, table, ENTRY_SCHEMA.names()))
+
+
+def decode_range(data: bytes | memoryview, expected: RangeId) -> pl.DataFrame:
+    """The entries in a file, if they are those which the id names."""
+    entries = read_parquet(data, ENTRY_SCHEMA, expected)
+    actual = range_id(entries.to_arrow())
+    if actual != expected:
+        raise ObjectStoreFailed(f"range {expected} holds other entries: their id is {actual}", retryable=False)
+    return entries
+
+
+def write_parquet(table: pa.Table) -> memoryview:
+    """A table as one Parquet file. Nothing but its size depends on the settings here."""
+    sink = pa.BufferOutputStream()
+    repeating = [name for name in _REPEATING if name in table.column_names]
+    pq.write_table(table, sink, compression="zstd", compression_level=1, use_dictionary=repeating, store_schema=False)
+    return memoryview(sink.getvalue())
+
+
+def read_parquet(data: bytes | memoryview, schema: pl.Schema, name: str) -> pl.DataFrame:
+    """A frame of that schema out of a file, or `ObjectStoreFailed` if the file is none."""
+    try:
+        frame = pl.read_parquet(bytes(data), columns=schema.names(), use_pyarrow=False)
+        return frame.cast(schema) if frame.schema != schema else frame.rechunk()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise ObjectStoreFailed(f"{name} is not the Parquet file it should be: {error}", retryable=False) from error

@@ -1,0 +1,133 @@
+"""A lake on a shelf: ranges in a dictionary, so that the pure parts are tested without a store, threads or Parquet."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import polars as pl
+from hypothesis import strategies as st
+
+from penstock.lake.committed.boundary import Chunking
+from penstock.lake.committed.build import finish_build, pieces_of, plan_build, to_range
+from penstock.lake.committed.changes import deletes, lay_over, puts
+from penstock.lake.committed.diff import diff_entries, empty_diff, plan_diff
+from penstock.lake.committed.entry import empty_entries, entries_from, entry_of
+from penstock.lake.committed.listing import Listing, ListPage
+from penstock.lake.committed.lookup import entries_at, plan_lookup
+from penstock.lake.committed.merge import Merged, Strategy, merge_changes
+from penstock.lake.committed.metarange import MetaRange, location_of, range_key
+from penstock.lake.committed.range import encode_range
+from penstock.lake.staging.entry import Entry
+
+SMALL = Chunking(rows_mean=3, rows_max=5, bytes_max=400)  # so that a dozen entries have several ranges
+EMPTY = MetaRange.of([])
+
+Tree = dict[str, Entry]
+Edit = Mapping[str, Entry | None]  # a put, or a deletion
+
+
+class Shelf:
+    """Stores ranges in a dictionary, and counts what is read and written."""
+
+    def __init__(self, chunking: Chunking = SMALL, job_rows: int = 4) -> None:
+        self.files: dict[str, pl.DataFrame] = {}
+        self.reads = 0
+        self._chunking = chunking
+        self._job_rows = job_rows
+        self._attempts = 0
+
+    def build(self, parent: MetaRange, changes: pl.DataFrame, sources: Iterable[MetaRange] = ()) -> MetaRange:
+        self._attempts += 1
+        location = location_of(1, f"attempt-{self._attempts}")
+        known = {key: value for tree in (*sources, parent) for key, value in tree.locations.items()}
+        jobs = plan_build(parent, changes, self._chunking, self._job_rows)
+        pieces = []
+        for job in jobs:
+            base = self._rows(parent, range(job.first, job.last))
+            encoded = [
+                encode_range(piece)
+                for piece in pieces_of(base, changes.slice(job.start, job.end - job.start), self._chunking)
+            ]
+            for piece in encoded:
+                if piece.id not in known:
+                    self.files[range_key(location, piece.id)] = pl.DataFrame(piece.table)
+            pieces.append([to_range(piece, known, location) for piece in encoded])
+        built = finish_build(parent, jobs, pieces)
+        built.check()
+        return built
+
+    def tree(self, entries: Tree) -> MetaRange:
+        return self.build(EMPTY, puts(entries_from(entries.items())))
+
+    def load(self, tree: MetaRange, row: int) -> pl.DataFrame:
+        self.reads += 1
+        found = tree[row]
+        return self.files[range_key(found.location, found.id)]
+
+    def contents(self, tree: MetaRange) -> Tree:
+        return tree_of(self._rows(tree, range(len(tree))))
+
+    def diff(self, left: MetaRange, right: MetaRange, prefix: str = "") -> pl.DataFrame:
+        parts = [
+            diff_entries(self._rows(left, overlap.left), self._rows(right, overlap.right), prefix)
+            for overlap in plan_diff(left, right, prefix)
+        ]
+        return pl.concat([empty_diff(), *parts])
+
+    def lookup(self, tree: MetaRange, paths: pl.Series) -> pl.DataFrame:
+        parts = [
+            entries_at(self.load(tree, found.row), paths.slice(found.start, found.end - found.start))
+            for found in plan_lookup(tree, paths)
+        ]
+        return pl.concat([empty_entries(), *parts])
+
+    def merge(
+        self, base: MetaRange, dest: MetaRange, source: MetaRange, strategy: Strategy = Strategy.REFUSE
+    ) -> tuple[MetaRange, Merged]:
+        diff = self.diff(base, source)
+        merged = merge_changes(diff, self.lookup(dest, diff["path"]), strategy)
+        return self.build(dest, merged.changes, [source]), merged
+
+    def list(self, tree: MetaRange, prefix: str = "", **options: str | int) -> ListPage:
+        listing = Listing(tree, prefix, **options)  # type: ignore[arg-type]
+        while (row := listing.wanted()) is not None:
+            listing.take(self.load(tree, row))
+        return listing.page()
+
+    def _rows(self, tree: MetaRange, rows: Iterable[int]) -> pl.DataFrame:
+        return pl.concat([empty_entries(), *(self.load(tree, row) for row in rows)])
+
+
+def tree_of(entries: pl.DataFrame) -> Tree:
+    return {path: entry_of(entries, row) for row, path in enumerate(entries["path"])}
+
+
+def changes_of(edit: Edit) -> pl.DataFrame:
+    put = {path: entry for path, entry in edit.items() if entry is not None}
+    gone = sorted(path for path, entry in edit.items() if entry is None)
+    return lay_over([puts(entries_from(put.items())), deletes(pl.Series(gone, dtype=pl.String))])
+
+
+def edited(tree: Tree, edit: Edit) -> Tree:
+    merged = {**tree, **edit}
+    return {path: entry for path, entry in merged.items() if entry is not None}
+
+
+def entry(content: int, address: str = "", metadata: str = "") -> Entry:
+    """An object with that content."""
+    return Entry(address or f"data/{content}", content, f"etag-{content}", 1_700_000_000_000_000_000, "", metadata)
+
+
+# Few contents and addresses: neighbours with equal content, and equal content under other addresses, are common.
+ENTRIES = st.builds(entry, st.integers(0, 2), st.sampled_from(["", "data/x"]), st.sampled_from(["", '{"a":"1"}']))
+PATHS = st.builds(
+    "{}{}{}".format, st.sampled_from(["", "a/", "b/", "b/ä/"]), st.sampled_from("cdef"), st.integers(0, 9)
+)
+TREES = st.dictionaries(PATHS, ENTRIES, max_size=40)
+EDITS = st.dictionaries(PATHS, st.none() | ENTRIES, max_size=20)
+
+
+def evolve(shelf: Shelf, tree: Tree, edits: Iterable[Edit]) -> Iterator[tuple[Tree, MetaRange]]:
+    """The tree after each edit, as a dictionary and as built from the one before."""
+    built = shelf.tree(tree)
+    for edit in edits:
+        tree, built = edited(tree, edit), shelf.build(built, changes_of(edit))
+        yield tree, built

@@ -1,0 +1,83 @@
+import io
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from tests.lake.committed.shelf import TREES, Tree, entry, tree_of
+
+from penstock.base.errors import ObjectStoreFailed
+from penstock.lake.committed.entry import ENTRY_SCHEMA, entries_from
+from penstock.lake.committed.range import RangeId, decode_range, encode_range
+
+ENTRIES = entries_from([("a", entry(1)), ("b", entry(2, metadata='{"k":"ü"}')), ("c", entry(3))])
+
+
+@settings(deadline=None, max_examples=30)
+@given(TREES.filter(bool))
+def test_a_range_is_read_back_as_it_was_written(tree: Tree) -> None:
+    encoded = encode_range(entries_from(tree.items()))
+
+    assert tree_of(decode_range(encoded.to_parquet(), encoded.id)) == tree
+    assert (encoded.min_key, encoded.max_key, encoded.count) == (min(tree), max(tree), len(tree))
+    assert encoded.size == sum(each.size for each in tree.values())
+
+
+def test_the_id_is_part_of_the_format() -> None:
+    assert encode_range(ENTRIES).id == "8577d0684d0ce199dbb2026d9121e6b32b3e7836b64b8e73228cc5c2c210136e"
+
+
+def test_the_id_does_not_depend_on_who_wrote_the_file() -> None:
+    other_writer = io.BytesIO()
+    ENTRIES.write_parquet(other_writer, compression="snappy", row_group_size=2)
+    chunked = pl.concat([ENTRIES.head(1), ENTRIES.tail(2)], rechunk=False)
+
+    assert decode_range(other_writer.getvalue(), encode_range(ENTRIES).id).equals(ENTRIES)
+    assert encode_range(chunked).id == encode_range(ENTRIES).id
+
+
+@pytest.mark.parametrize("column", list(ENTRY_SCHEMA))
+def test_every_stored_column_is_in_the_id(column: str) -> None:
+    other = "z" if ENTRY_SCHEMA[column] == pl.String else 99
+    changed = ENTRIES.with_columns(pl.when(pl.col("path") == "c").then(pl.lit(other)).otherwise(column).alias(column))
+
+    assert encode_range(changed).id != encode_range(ENTRIES).id
+
+
+def test_a_file_with_other_entries_is_refused() -> None:
+    other = encode_range(ENTRIES.head(2))
+
+    with pytest.raises(ObjectStoreFailed, match="holds other entries") as failed:
+        decode_range(other.to_parquet(), encode_range(ENTRIES).id)
+    assert not failed.value.retryable
+
+
+@pytest.mark.parametrize("damage", [b"", b"PAR1", b"not parquet at all"])
+def test_a_file_which_is_no_parquet_is_refused(damage: bytes) -> None:
+    with pytest.raises(ObjectStoreFailed):
+        decode_range(damage, RangeId("0" * 64))
+
+
+def test_a_truncated_or_foreign_file_is_refused() -> None:
+    encoded = encode_range(ENTRIES)
+    foreign = io.BytesIO()
+    pl.DataFrame({"x": [1]}).write_parquet(foreign)
+
+    with pytest.raises(ObjectStoreFailed):
+        decode_range(encoded.to_parquet()[:-20], encoded.id)
+    with pytest.raises(ObjectStoreFailed):
+        decode_range(foreign.getvalue(), encoded.id)
+
+
+def test_other_engines_see_plain_columns() -> None:
+    schema = pq.read_schema(io.BytesIO(encode_range(ENTRIES).to_parquet()))
+
+    assert [(field.name, str(field.type)) for field in schema] == [
+        ("path", "string"),
+        ("address", "string"),
+        ("size", "int64"),
+        ("etag", "string"),
+        ("mtime_ns", "int64"),
+        ("content_type", "string"),
+        ("metadata", "string"),
+    ]
