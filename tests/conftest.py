@@ -8,6 +8,7 @@ import structlog
 
 @pytest.fixture(autouse=True)
 def _logs_as_they_were() -> Iterator[None]:
-    """A level set by one test would hide from the next what it wants to see logged."""
+    """A level set by one test, or at import, would hide from the next what it wants to see logged."""
+    structlog.reset_defaults()
     yield
     structlog.reset_defaults()

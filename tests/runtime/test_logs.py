@@ -140,9 +140,10 @@ def test_nobody_forges_a_line_or_speaks_to_the_terminal() -> None:
     assert "\x1b" not in stream.getvalue()
 
 
-def test_without_start_logs_a_logger_of_ours_writes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_start_logs_a_logger_of_ours_writes_warnings_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     structlog.reset_defaults()
-    get_logger().info("started", port=7070)
+    get_logger().info("connected")
+    get_logger().warning("connection broken", port=7070)
     captured = capsys.readouterr()
     assert captured.out == ""
     assert msgspec.json.decode(captured.err)["port"] == 7070

@@ -173,7 +173,7 @@ class LabelSelector(msgspec.Struct, frozen=True):
         exclude: list[Label] = []
         rest = text.strip()
         while rest:
-            found = _TERM.match(rest)
+            found = _REQUIREMENT.match(rest)
             if found is None:
                 raise InvalidArgument(
                     f"selector: no label expression at {rest[:60]!r}",
@@ -194,7 +194,7 @@ def _values(labels: LabelSet, label: Label, name: str | None) -> tuple[str, ...]
 
 _NAME = rf"(?:[^\W]|[{re.escape(LABEL_SYMBOLS)}])+"
 _VALUE = rf"(?:[^\W]|[{re.escape(PATH_SYMBOLS)}])+"
-_TERM = re.compile(
+_REQUIREMENT = re.compile(
     rf"\s*(?P<not>!)?\s*(?P<name>{_NAME}?)(?P<prefix>:prefix)?"
     rf"(?:\s*(?P<op>!=|==?)\s*(?P<value>{_VALUE})"
     rf"|\s+(?P<set>in|not\s?in)\s*\(\s*(?P<values>{_VALUE}(?:\s*,\s*{_VALUE})*)\s*\))?\s*(?:,\s*|$)"
@@ -219,13 +219,13 @@ def _text(labels: LabelSet, bang: str, equals: str, membership: str) -> list[str
     groups: dict[tuple[str, bool], list[str]] = {}
     for label in labels.labels:
         groups.setdefault((label.name, label.is_prefix), []).append(label.value)
-    terms: list[str] = []
+    requirements: list[str] = []
     for (name, is_prefix), values in groups.items():
         shown = f"{name}:prefix" if is_prefix else name
         if values == [""]:
-            terms.append(f"{bang}{name}")
+            requirements.append(f"{bang}{name}")
         elif len(values) == 1:
-            terms.append(f"{shown}{equals}{values[0]}")
+            requirements.append(f"{shown}{equals}{values[0]}")
         else:
-            terms.append(f"{shown} {membership} ({','.join(values)})")
-    return terms
+            requirements.append(f"{shown} {membership} ({','.join(values)})")
+    return requirements

@@ -50,10 +50,11 @@ def start_logs(log: Log, *, secrets: Iterable[Secret] = (), stream: TextIO | Non
 def get_logger() -> Any:
     """The logger of a module of ours: `log = get_logger()`, then `log.info("pipeline started", journal=name)`.
 
-    It logs to stderr even in a program which never calls `start_logs`: structlog alone would print among the data.
+    In a program which never calls `start_logs` warnings go to stderr, and nothing else anywhere: structlog alone would
+    print everything among the program's data.
     """
     if not structlog.is_configured():
-        _configure(Log(), (), None)
+        _configure(Log(level="warning"), (), None)
     return structlog.get_logger()
 
 

@@ -86,6 +86,8 @@ class Tally(Collector):
 
     def remove(self, source: object) -> None:
         """Look at this struct no more; its counts stay."""
+        if id(source) not in self._sources:
+            return
         _, label_value = self._sources.pop(id(source))
         for field in self._counters:
             at = (field, label_value)

@@ -14,16 +14,15 @@ import time
 from collections.abc import Callable
 from typing import Self
 
-import structlog
-
 from penstock.base.errors import Indeterminate, LeaseExpired, PenstockError, Unavailable
 from penstock.base.ids import MILLISECOND
 from penstock.keyspace.records import Lease, LeaseId
 from penstock.runtime.keyspace.port import KeySpace
+from penstock.runtime.logs import get_logger
 
 __all__ = ["LeaseKeeper"]
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 def _boot_ns() -> int:

@@ -12,8 +12,6 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Final, Self
 
-import structlog
-
 from penstock.base.errors import (
     AlreadyClosed,
     Compacted,
@@ -26,6 +24,7 @@ from penstock.base.errors import (
 from penstock.base.ids import Revision
 from penstock.keyspace.mirror import Applied, Decoder, Entry, Mirror
 from penstock.runtime.keyspace.port import KeySpace
+from penstock.runtime.logs import get_logger
 
 __all__ = ["KeySpaceMirror"]
 
@@ -36,7 +35,7 @@ _RETRY_S_MAX: Final = 5.0
 _PATIENCE_S: Final = 0.25  # how long a wanted revision may be late before we look why; doubles up to the next figure
 _PATIENCE_S_MAX: Final = 10.0
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class KeySpaceMirror:

@@ -10,8 +10,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import structlog
-
 from penstock.base.effects import Effect, Received, Reply, Requested
 from penstock.base.errors import InternalError, NotLeader, PenstockError, Unavailable
 from penstock.base.ids import EntryId, NodeId, Offset, RequestId
@@ -40,7 +38,9 @@ from penstock.quorum.reads import Read
 from penstock.quorum.resolve import Resolution, Resolve
 from penstock.quorum.state import NodeState
 from penstock.quorum.state_machine import Applier
+from penstock.runtime.logs import get_logger
 from penstock.runtime.loop import MachineLoop
+from penstock.runtime.quorum.figures import TALLY, Figures
 from penstock.runtime.quorum.machines import Queryable
 from penstock.runtime.quorum.peers import Channels, Peers
 from penstock.runtime.quorum.sessions import AppendSession
@@ -50,7 +50,7 @@ from penstock.runtime.tasks import Tasks
 
 __all__ = ["ReplicaHost"]
 
-log = structlog.get_logger(__name__)
+log = get_logger()
 
 
 class ReplicaHost:
@@ -85,6 +85,7 @@ class ReplicaHost:
         self._new_appends: list[AppendRequest] = []
         self._applied_changed = asyncio.Event()
         self.node: Node
+        self._figures: Figures
         self._loop: MachineLoop
 
     @classmethod
@@ -104,7 +105,9 @@ class ReplicaHost:
         first, entries = await storage.load_entries()
         host.node, effects = Node.recover(state, first, entries, config)
         host._loop = MachineLoop(host.node, storage, host)
+        host._figures = Figures(host.node)
         host._loop.run(effects)
+        TALLY.add(host._figures, shard)
         log.info("replica started", shard=shard, member=str(state.member), head=str(host.node.log.head))
         return host
 
@@ -252,6 +255,7 @@ class ReplicaHost:
 
     async def close(self) -> None:
         self._is_closing = True
+        TALLY.remove(self._figures)
         if not self.failed:
             self._loop.stop("the process is ending")
         await self.storage.close()

@@ -13,8 +13,6 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from penstock.base.errors import InvalidArgument, NotFound, PenstockError, PreconditionFailed, Unavailable
 from penstock.base.ids import EntryId, Epoch, Incarnation, NodeId, Offset
 from penstock.quorum.api import ShardStatus
@@ -22,6 +20,7 @@ from penstock.quorum.config import SERVED, NodeConfig
 from penstock.quorum.member import Member
 from penstock.quorum.messages import Role
 from penstock.quorum.state import NodeState
+from penstock.runtime.logs import get_logger
 from penstock.runtime.quorum.host import ReplicaHost
 from penstock.runtime.quorum.machines import make_machine
 from penstock.runtime.quorum.peers import Channels
@@ -33,7 +32,7 @@ from penstock.runtime.wal import StateFile, WalOptions
 __all__ = ["NodeServer", "valid_name"]
 
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
-log = structlog.get_logger(__name__)
+log = get_logger()
 
 
 def valid_name(name: str, what: str) -> str:

@@ -7,7 +7,6 @@ quorum/shards/<shard>   a shard's metadata
 import asyncio
 
 import msgspec
-import structlog
 
 from penstock.base.errors import Compacted, NotFound, PenstockError, PreconditionFailed
 from penstock.base.ids import NodeId, Revision
@@ -19,6 +18,7 @@ from penstock.quorum.messages import Change, ChangeOp
 from penstock.quorum.metadata import Metadata
 from penstock.quorum.operator import Elect, Reconfigure
 from penstock.runtime.keyspace.port import KeySpace
+from penstock.runtime.logs import get_logger
 from penstock.runtime.quorum.node_server import valid_name
 from penstock.runtime.quorum.node_service import MemberQuery
 from penstock.runtime.quorum.peers import Channels
@@ -30,7 +30,7 @@ __all__ = ["NODES", "OperatorServer"]
 NODES = "quorum/nodes/"
 ROOT = "quorum/"
 WATCH_RETRY_S = 0.5
-log = structlog.get_logger(__name__)
+log = get_logger()
 
 
 class OperatorServer:

@@ -12,12 +12,12 @@ from random import Random
 from typing import Any
 
 import msgspec
-import structlog
 
 from penstock.base.codec import Codec
 from penstock.base.errors import PenstockError
 from penstock.base.ids import NodeId
 from penstock.quorum.messages import Message as PeerMessage
+from penstock.runtime.logs import get_logger
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.wire.client import Channel
 from penstock.runtime.wire.message import Message
@@ -28,7 +28,7 @@ __all__ = ["Channels", "Directory", "PeerHello", "PeerLink", "Peers", "decode_pe
 METHOD = "quorum.peer"
 QUEUE_BYTES_MAX = 32 << 20
 RECONNECT_S = (0.02, 0.5)
-log = structlog.get_logger(__name__)
+log = get_logger()
 
 
 class PeerHello(msgspec.Struct, frozen=True):

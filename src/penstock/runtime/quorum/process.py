@@ -6,11 +6,11 @@ from pathlib import Path
 from random import Random
 
 import msgspec
-import structlog
 
 from penstock.base.ids import NodeId
 from penstock.quorum.config import NodeConfig, OperatorConfig
 from penstock.runtime.keyspace.port import KeySpace
+from penstock.runtime.logs import get_logger
 from penstock.runtime.quorum.node_server import NodeServer
 from penstock.runtime.quorum.node_service import NodeService
 from penstock.runtime.quorum.operator_server import OperatorServer
@@ -37,7 +37,7 @@ PEER_LIMITS = Limits(
     keepalive_ms=2_000,
     pong_ms=3_000,
 )
-log = structlog.get_logger(__name__)
+log = get_logger()
 
 
 class Wiring(msgspec.Struct, frozen=True):

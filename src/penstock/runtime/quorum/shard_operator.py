@@ -6,7 +6,6 @@ from random import Random
 from typing import Any
 
 import msgspec
-import structlog
 
 from penstock.base.codec import Codec
 from penstock.base.effects import Effect, Received, Reply, Requested
@@ -17,6 +16,7 @@ from penstock.quorum.config import OperatorConfig
 from penstock.quorum.metadata import Metadata, MetadataRead, MetadataWritten, ReadMetadata, WriteMetadata
 from penstock.quorum.operator import Operator
 from penstock.runtime.keyspace.port import KeySpace
+from penstock.runtime.logs import get_logger
 from penstock.runtime.loop import Done, MachineLoop
 from penstock.runtime.quorum.peers import Channels, Peers
 from penstock.runtime.tasks import Tasks
@@ -26,7 +26,7 @@ __all__ = ["SHARDS", "ShardOperator", "decode_metadata", "encode_metadata"]
 SHARDS = "quorum/shards/"
 _METADATA = Codec[Metadata](Metadata)
 decode_metadata = _METADATA.decode
-log = structlog.get_logger(__name__)
+log = get_logger()
 
 
 def encode_metadata(metadata: Metadata) -> bytes:

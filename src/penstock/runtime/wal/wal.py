@@ -33,7 +33,7 @@ from penstock.runtime.wal.records import Records
 from penstock.runtime.wal.recovery import Recovery
 from penstock.runtime.wal.segments import Segments
 from penstock.runtime.wal.state_file import StateFile
-from penstock.runtime.wal.statistics import WalStatistics
+from penstock.runtime.wal.statistics import TALLY, WalStatistics
 from penstock.runtime.wal.work import Done, Job, Poison, Work
 from penstock.runtime.wal.work_queue import Bytes, WorkQueue
 from penstock.runtime.wal.writer import Writer
@@ -83,6 +83,7 @@ class Wal:
             raise
         wal = cls(disk, folder, options, segments, recovery)
         wal._writer.start()
+        TALLY.add(wal.statistics, str(folder))
         return wal
 
     async def __aenter__(self) -> "Wal":
@@ -227,6 +228,7 @@ class Wal:
         finally:
             self._writer.stop()
             await self._loop.run_in_executor(None, self._writer.join)
+            TALLY.remove(self.statistics)
 
     def _check_readable(self, first_lsn: Lsn) -> None:
         if self._closing is not None:

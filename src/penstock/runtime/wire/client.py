@@ -23,7 +23,7 @@ from penstock.runtime.wire.dialler import Dialler
 from penstock.runtime.wire.limits import Limits
 from penstock.runtime.wire.message import Message
 from penstock.runtime.wire.protocol.frames import Bulk
-from penstock.runtime.wire.statistics import Statistics
+from penstock.runtime.wire.statistics import TALLY, Statistics
 from penstock.runtime.wire.stream import Receiver
 from penstock.runtime.wire.tls import Tls
 
@@ -63,6 +63,7 @@ class Channel:
             patience_s=patience_s,
             statistics=self._statistics,
         )
+        TALLY.add(self._statistics, "client")
 
     async def __aenter__(self) -> "Channel":
         self._dialler.dial()
@@ -168,3 +169,4 @@ class Channel:
     async def close(self) -> None:
         """Close the connection. Calls in flight fail with `ConnectionLost`."""
         await self._dialler.close()
+        TALLY.remove(self._statistics)

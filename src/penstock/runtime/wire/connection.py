@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeAlias, cast
 
-import structlog
-
 from penstock.base.errors import (
     ConnectionLost,
     InternalError,
@@ -20,6 +18,7 @@ from penstock.base.errors import (
     ProtocolViolation,
     RemoteError,
 )
+from penstock.runtime.logs import get_logger
 from penstock.runtime.wire.limits import SPARE_WINDOW_BYTES, Limits
 from penstock.runtime.wire.message import encode_error
 from penstock.runtime.wire.protocol.frames import (
@@ -42,7 +41,7 @@ SMALL_BYTES: Final = 1024  # frames below this are counted, not measured
 SEPARATE_BYTES: Final = 16 * 1024  # payload from here on is not joined with other frames, which would copy it
 FLUSH_FRAMES: Final = 64  # one write has no more frames than this, so that the peer can begin with them,
 FLUSH_BYTES: Final = 1024 * 1024  # and is not much longer than this
-log = structlog.get_logger(__name__)
+log = get_logger()
 
 
 class Connection(asyncio.BufferedProtocol):

@@ -8,8 +8,6 @@ What always holds: at most one usable connection; one that is told to go away fi
 
 import asyncio
 
-import structlog
-
 from penstock.base.errors import (
     AlreadyClosed,
     ConnectFailed,
@@ -19,6 +17,7 @@ from penstock.base.errors import (
     PenstockError,
     error_from_record,
 )
+from penstock.runtime.logs import get_logger
 from penstock.runtime.wire.backoff import Backoff
 from penstock.runtime.wire.client_connection import ClientConnection
 from penstock.runtime.wire.limits import Limits
@@ -27,7 +26,7 @@ from penstock.runtime.wire.tls import Tls, client_context
 
 __all__ = ["Dialler", "parse_address"]
 
-log = structlog.get_logger(__name__)
+log = get_logger()
 
 
 def parse_address(address: str) -> tuple[str, int]:

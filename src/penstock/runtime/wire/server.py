@@ -11,20 +11,19 @@ handler runs when it returns.
 import asyncio
 from types import TracebackType
 
-import structlog
-
 from penstock.base.errors import InvalidArgument, Overloaded, ShuttingDown
+from penstock.runtime.logs import get_logger
 from penstock.runtime.wire.limits import Limits
 from penstock.runtime.wire.protocol.hello import METHODS_MAX
 from penstock.runtime.wire.server_connection import ServerConnection
 from penstock.runtime.wire.service import Service
-from penstock.runtime.wire.statistics import Statistics
+from penstock.runtime.wire.statistics import TALLY, Statistics
 from penstock.runtime.wire.tls import Tls, server_context
 from penstock.runtime.wire.workers import Workers
 
 __all__ = ["Server"]
 
-log = structlog.get_logger(__name__)
+log = get_logger()
 
 
 class Server:
@@ -63,6 +62,7 @@ class Server:
         server._listener = await asyncio.get_running_loop().create_server(
             server._accept, host, port, ssl=context, ssl_handshake_timeout=handshake_seconds
         )
+        TALLY.add(server._statistics, "server")
         log.info("wire server started", address=server.address, tls=tls is not None, token=token is not None)
         return server
 
@@ -96,6 +96,7 @@ class Server:
             connection.close_for(ShuttingDown("the server is shutting down"))
         await self._wait_for_connections(None)
         await self._workers.close()
+        TALLY.remove(self._statistics)
 
     def _accept(self) -> ServerConnection:
         return ServerConnection(

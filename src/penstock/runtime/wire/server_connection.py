@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-import structlog
-
 from penstock.base.errors import (
     Cancelled,
     ConnectionLost,
@@ -24,6 +22,7 @@ from penstock.base.errors import (
     ProtocolViolation,
     error_from_record,
 )
+from penstock.runtime.logs import get_logger
 from penstock.runtime.wire.connection import SMALL_BYTES, Connection
 from penstock.runtime.wire.deadlines import NEVER, DeadlineSweep
 from penstock.runtime.wire.limits import Limits
@@ -40,7 +39,7 @@ __all__ = ["ServerConnection"]
 
 _RESPONSE: Final = int(Kind.RESPONSE)
 _UNARY: Final = MethodKind.UNARY
-log = structlog.get_logger(__name__)
+log = get_logger()
 
 
 class ServerConnection(Connection):

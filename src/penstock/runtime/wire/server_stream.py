@@ -4,16 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-import structlog
-
 from penstock.base.errors import Cancelled, InternalError, PenstockError
+from penstock.runtime.logs import get_logger
 from penstock.runtime.wire.protocol.flow import Flow
 from penstock.runtime.wire.protocol.frames import Bulk
 from penstock.runtime.wire.stream import Link, Receiver, Stream
 
 __all__ = ["ServerLink", "ServerStream"]
 
-log = structlog.get_logger(__name__)
+log = get_logger()
 
 
 class ServerLink(Link, Protocol):

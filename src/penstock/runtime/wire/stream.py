@@ -10,9 +10,8 @@ import asyncio
 from collections import deque
 from typing import Any, Final, Protocol, Self
 
-import structlog
-
 from penstock.base.errors import AlreadyClosed, InternalError, InvalidArgument, LimitExceeded, PenstockError
+from penstock.runtime.logs import get_logger
 from penstock.runtime.wire.line import Line
 from penstock.runtime.wire.message import Message, as_body, as_bulk
 from penstock.runtime.wire.protocol.flow import MESSAGE_COST, Flow, FlowState
@@ -22,7 +21,7 @@ __all__ = ["Link", "Receiver", "Stream"]
 
 _MESSAGE: Final = int(Kind.MESSAGE)
 _CREDIT: Final = int(Kind.CREDIT)
-log = structlog.get_logger(__name__)
+log = get_logger()
 
 
 class Receiver(Protocol):

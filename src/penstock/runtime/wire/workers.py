@@ -14,16 +14,16 @@ from contextvars import copy_context
 from typing import Final, Protocol
 
 import msgspec
-import structlog
 
 from penstock.base.errors import Cancelled, InternalError, PenstockError
+from penstock.runtime.logs import get_logger
 from penstock.runtime.wire.message import Call, Message
 
 __all__ = ["Job", "Workers"]
 
 IDLE_MAX: Final = 64  # workers kept for later
 CLOSE_SECONDS_MAX: Final = 5.0
-log = structlog.get_logger(__name__)
+log = get_logger()
 
 
 class Owner(Protocol):

@@ -16,8 +16,6 @@ from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Self, TypeVar
 
-import structlog
-
 from penstock.base.errors import AlreadyClosed, InternalError, LeaseExpired, PenstockError, StorageError, Unavailable
 from penstock.base.ids import MILLISECOND, Revision
 from penstock.keyspace.limits import check_key, check_lease_ms, check_prefix, check_transaction
@@ -34,10 +32,11 @@ from penstock.runtime.keyspace.embedded.wakeups import Wakeups
 from penstock.runtime.keyspace.embedded.watch import EmbeddedWatch
 from penstock.runtime.keyspace.embedded.writer import Writer
 from penstock.runtime.keyspace.embedded.writes import Writes
+from penstock.runtime.logs import get_logger
 
 __all__ = ["EmbeddedKeySpace"]
 
-log = structlog.get_logger()
+log = get_logger()
 R = TypeVar("R")
 Look = tuple[Status, list[LeaseRow], int]  # and how many bytes are in use
 

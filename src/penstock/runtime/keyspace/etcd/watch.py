@@ -14,20 +14,20 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
 import grpc
-import structlog
 
 from penstock.base.errors import AlreadyClosed, Compacted, KeySpaceForgot, Unavailable
 from penstock.base.ids import Revision
 from penstock.keyspace.records import NO_REVISION, Change, WatchBatch
 from penstock.runtime.keyspace.etcd.failures import is_transient, meaning
 from penstock.runtime.keyspace.etcd.messages import CreateWatch, WatchAnswer, read_watch
+from penstock.runtime.logs import get_logger
 
 if TYPE_CHECKING:
     from penstock.runtime.keyspace.etcd.store import EtcdKeySpace
 
 __all__ = ["EtcdWatch"]
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class EtcdWatch:
