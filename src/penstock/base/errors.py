@@ -16,7 +16,13 @@
     │   ├── PreconditionFailed
     │   ├── LimitExceeded
     │   ├── Compacted
-    │   └── LeaseExpired
+    │   ├── LeaseExpired
+    │   ├── AlreadyExists
+    │   ├── DirtyBranch
+    │   ├── Forbidden
+    │   ├── Gone
+    │   ├── MergeConflict
+    │   └── NoChanges
     ├── Unavailable            not now; nothing was written; the same request may succeed later
     │   ├── ConnectFailed
     │   ├── NotLeader
@@ -44,16 +50,20 @@ import msgspec
 
 __all__ = [
     "AlreadyClosed",
+    "AlreadyExists",
     "Cancelled",
     "Compacted",
     "ConfigError",
     "ConnectFailed",
     "ConnectionLost",
     "DeadlineExceeded",
+    "DirtyBranch",
     "DiskFull",
     "ErrorRecord",
     "Fault",
+    "Forbidden",
     "FrameTooLarge",
+    "Gone",
     "Indeterminate",
     "InternalError",
     "InvalidArgument",
@@ -62,6 +72,8 @@ __all__ = [
     "LimitExceeded",
     "LocalError",
     "MalformedFrame",
+    "MergeConflict",
+    "NoChanges",
     "NotFound",
     "NotLeader",
     "ObjectStoreFailed",
@@ -303,6 +315,42 @@ class LeaseExpired(Refused):
 
     code = "lease-expired"
     fault = Fault.ENVIRONMENT
+
+
+class AlreadyExists(Refused):
+    """What is to be made has the name of something that is there."""
+
+    code = "already-exists"
+
+
+class DirtyBranch(Refused):
+    """The branch has uncommitted changes, and the request needs it without."""
+
+    code = "dirty-branch"
+
+
+class Forbidden(Refused):
+    """Nobody may do this, whoever asks."""
+
+    code = "forbidden"
+
+
+class Gone(Refused):
+    """It was there, and the garbage collector has taken it."""
+
+    code = "gone"
+
+
+class MergeConflict(Refused):
+    """Both sides changed the same paths, each in its own way."""
+
+    code = "merge-conflict"
+
+
+class NoChanges(Refused):
+    """There is nothing to commit."""
+
+    code = "no-changes"
 
 
 class Unavailable(PenstockError):

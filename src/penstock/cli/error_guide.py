@@ -108,6 +108,30 @@ _GUIDE: Final = {
         "revoked it. Every key it held under that lease is gone.",
         "Start the process again: it takes a new lease. If it happens often, raise the lease's time.",
     ),
+    "already-exists": Guide(
+        "A repository, a branch or a tag of that name is there already.",
+        "Choose another name, or use what is there.",
+    ),
+    "dirty-branch": Guide(
+        "The branch has changes which are staged and not committed; a merge into it would mix them up with its own.",
+        "Commit them or drop them (reset), then ask again.",
+    ),
+    "forbidden": Guide(
+        "The request is one nobody may make, such as deleting a repository's default branch.",
+        "Read the message: it says what is protected, and why.",
+    ),
+    "gone": Guide(
+        "The garbage collector has given up this commit or object: nothing referred to it when it was collected.",
+        "Use a newer commit; keep what you need longer by a tag or a branch.",
+    ),
+    "merge-conflict": Guide(
+        "Since the two sides parted, both changed the same paths, each in its own way.",
+        "Look at the paths, then merge with a strategy, source-wins or dest-wins, or mend one side first.",
+    ),
+    "no-changes": Guide(
+        "Nothing is staged, or what is staged is what is committed already; or the source of a merge has nothing new.",
+        "Nothing needs to be done; where an empty commit is wanted, allow it.",
+    ),
     "unavailable": Guide(
         "The service cannot serve this now, but will be able to later.",
         "Try the same again after a pause; nothing was written.",
