@@ -1,0 +1,485 @@
+"""The append FSM: what every append goes through, one handler per state of transactional-appends.rst, under its name.
+
+A handler looks at the replica, does what its state is for, and returns the next state, or None while it must wait; it
+is called again when something happened, so it does nothing twice. `TRANSITIONS` is the whole diagram; the page in docs
+is drawn from it.
+
+What always holds: an append proposes only while it owns the send side of a certified pipeline; what it is told is
+definite unless its proposal left and the pipeline broke (J12); what it is told about others' appends was acknowledged
+by every member after it asked (J10).
+"""
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from penstock.base.effects import Reply
+from penstock.base.ids import NodeId, Offset, RequestId, Revision
+from penstock.journal.api import AppendRequest, AppendResponse, Fate, Status
+from penstock.journal.effects import ContentEnded, Proxy, ReadContent
+from penstock.journal.fragment import Fragment
+from penstock.journal.messages import Refusal
+from penstock.journal.pipeline import Phase, Pipeline
+from penstock.journal.point import Point
+from penstock.journal.registers import Origin
+from penstock.journal.rolling import maybe_roll
+from penstock.journal.route import Topology
+from penstock.journal.spool import length_of
+from penstock.journal.sync import decide_reset
+
+if TYPE_CHECKING:
+    from penstock.journal.replica import Replica
+
+__all__ = ["TERMINAL", "TRANSITIONS", "Append", "AppendState", "Kind"]
+
+
+class AppendState(Enum):
+    """The states of the document."""
+
+    RESOLVE = "stateResolve"
+    ACQUIRE_PIPELINE = "stateAcquirePipeline"
+    START_PIPELINE = "stateStartPipeline"
+    SEND_PIPELINE_SYNC = "stateSendPipelineSync"
+    RECV_PIPELINE_SYNC = "stateRecvPipelineSync"
+    UPDATE_ASSIGNMENTS = "stateUpdateAssignments"
+    AWAIT_DESIRED_REPLICAS = "stateAwaitDesiredReplicas"
+    VALIDATE_PRECONDITIONS = "stateValidatePreconditions"
+    STREAM_CONTENT = "stateStreamContent"
+    READ_ACKNOWLEDGEMENTS = "stateReadAcknowledgements"
+    ERROR = "stateError"
+    PROXY = "stateProxy"
+    FINISHED = "stateFinished"
+
+
+_S = AppendState
+TERMINAL = (_S.ERROR, _S.PROXY, _S.FINISHED)
+# Beside the document's own: READ_ACKNOWLEDGEMENTS of an answer which quotes (J10), and the way back to RESOLVE of
+# those whose pipeline broke before they had proposed anything. ERROR can be reached from everywhere.
+TRANSITIONS: dict[AppendState, tuple[AppendState, ...]] = {
+    _S.RESOLVE: (_S.ACQUIRE_PIPELINE, _S.START_PIPELINE, _S.AWAIT_DESIRED_REPLICAS),
+    _S.ACQUIRE_PIPELINE: (_S.START_PIPELINE, _S.RESOLVE),
+    _S.START_PIPELINE: (_S.UPDATE_ASSIGNMENTS, _S.SEND_PIPELINE_SYNC, _S.RESOLVE),
+    _S.SEND_PIPELINE_SYNC: (_S.RECV_PIPELINE_SYNC,),
+    _S.RECV_PIPELINE_SYNC: (_S.UPDATE_ASSIGNMENTS, _S.SEND_PIPELINE_SYNC, _S.RESOLVE),
+    _S.UPDATE_ASSIGNMENTS: (_S.AWAIT_DESIRED_REPLICAS, _S.RESOLVE),
+    _S.AWAIT_DESIRED_REPLICAS: (_S.VALIDATE_PRECONDITIONS, _S.RESOLVE, _S.PROXY, _S.FINISHED),
+    _S.VALIDATE_PRECONDITIONS: (_S.STREAM_CONTENT, _S.READ_ACKNOWLEDGEMENTS, _S.RESOLVE),
+    _S.STREAM_CONTENT: (_S.READ_ACKNOWLEDGEMENTS, _S.RESOLVE),
+    _S.READ_ACKNOWLEDGEMENTS: (_S.FINISHED, _S.RESOLVE),
+    _S.ERROR: (),
+    _S.PROXY: (),
+    _S.FINISHED: (),
+}
+
+
+class Kind(Enum):
+    """What the FSM is run for."""
+
+    APPEND = "append"
+    PULSE = "pulse"  # the daemon's zero-byte append: it keeps the pipeline synchronized
+    RESET = "reset"  # reset-head
+
+
+class Append:
+    """One append on its way."""
+
+    def __init__(self, replica: "Replica", kind: Kind, request: RequestId | None, body: AppendRequest) -> None:
+        self.replica = replica
+        self.kind = kind
+        self.request = request  # None: nobody waits for the answer
+        self.body = body
+        self.state = AppendState.RESOLVE
+        self.min_revision: Revision = body.min_revision
+        self.resolved: Topology | None = None
+        self.waits_for = ""  # in words, for `explain`
+        self.is_reading = False  # the shell was asked for content
+        self.is_barrier = kind is not Kind.APPEND  # no content: it only wants to know that all is well
+        self.has_proposed = False
+        self.is_reset_done = False
+        self.is_queued = False  # for the pipeline's send side
+        self.begin = Offset(0)
+        self.answer: AppendResponse | None = None  # what it will be told, if what it waits for comes true
+
+    def run(self) -> None:
+        """Go on until something must be waited for."""
+        while self.state not in TERMINAL:
+            following = _HANDLERS[self.state](self)
+            if following is None:
+                return
+            self.move_to(following)
+
+    def move_to(self, state: AppendState) -> None:
+        assert state in TRANSITIONS[self.state] or state is AppendState.ERROR, (self.state, state)
+        self.replica.on_transition(self, state)
+        self.state = state
+        if state is AppendState.FINISHED:
+            assert self.answer is not None
+            self._end(self.answer)
+
+    def fail(self, status: Status, reason: str = "", **quoted: Any) -> AppendState:
+        """ERROR, and nothing of this append ever was or will be."""
+        self.answer = AppendResponse(fate=Fate.ABORTED, status=status, reason=reason, **quoted)
+        return self.end_in_error()
+
+    def end_in_error(self) -> AppendState:
+        assert self.answer is not None
+        self._end(self.answer)
+        return AppendState.ERROR
+
+    def _end(self, answer: AppendResponse) -> None:
+        if self.request is not None:
+            self.replica.out.append(Reply(self.request, answer))
+        self.replica.ended(self, answer)
+
+    def _wait(self, for_what: str) -> AppendState | None:
+        """Stay in this state; `for_what` is for people."""
+        self.waits_for = for_what
+        return None
+
+    # the states of the document
+
+    def state_resolve(self) -> AppendState | None:
+        replica = self.replica
+        topology = replica.topology
+        if topology.revision < self.min_revision:
+            replica.await_revision(self.min_revision)
+            return self._wait(f"revision {self.min_revision} of the KeySpace")
+        self.resolved = topology
+        if topology.spec is None:
+            return self.fail(Status.JOURNAL_NOT_FOUND)
+        if topology.route.primary is None:
+            return self.fail(Status.NO_JOURNAL_PRIMARY_BROKER)
+        if topology.route.primary != replica.me:
+            replica.turns.release(self)
+            if not self.body.may_proxy:
+                return self.fail(Status.NOT_JOURNAL_PRIMARY_BROKER, f"the primary is {topology.route.primary}")
+            return AppendState.AWAIT_DESIRED_REPLICAS
+        return AppendState.START_PIPELINE if replica.turns.owner is self else AppendState.ACQUIRE_PIPELINE
+
+    def state_acquire_pipeline(self) -> AppendState | None:
+        replica = self.replica
+        if self.resolved is not replica.topology and self._is_invalidated(replica.topology):
+            replica.turns.leave(self)
+            return AppendState.RESOLVE
+        if not replica.turns.acquire(self):
+            return self._wait("its turn: another append owns the pipeline")
+        return AppendState.START_PIPELINE
+
+    def _is_invalidated(self, topology: Topology) -> bool:
+        assert self.resolved is not None
+        return topology.route != self.resolved.route or topology.create_revision != self.resolved.create_revision
+
+    def state_start_pipeline(self) -> AppendState | None:
+        replica = self.replica
+        pipeline = replica.pipeline
+        if self.kind is Kind.RESET and not self.is_reset_done:
+            return self._build()
+        if pipeline is not None and pipeline.phase is Phase.READY:
+            if pipeline.is_current(replica.topology):
+                return AppendState.UPDATE_ASSIGNMENTS
+            if pipeline.in_flight and set(pipeline.members) <= set(replica.topology.route.members):
+                return self._wait("appends in flight on the older Route")  # so that they need not be given up
+        return self._build()
+
+    def _build(self) -> AppendState | None:
+        replica = self.replica
+        if replica.is_backing_off():
+            return self._wait("a while, before the pipeline is built again")
+        replica.drop_pipeline(self)
+        promised = replica.spool.promised
+        if promised.revision > replica.topology.revision:
+            self.min_revision = promised.revision  # somebody knows a later Route
+            return AppendState.RESOLVE
+        replica.start_pipeline()
+        return AppendState.SEND_PIPELINE_SYNC
+
+    def state_send_pipeline_sync(self) -> AppendState:
+        pipeline = self._pipeline()
+        if pipeline.phase is Phase.PROMISING:
+            pipeline.send_promises()
+        else:
+            pipeline.send_adopts()
+            self.replica.adopt_own()
+        return AppendState.RECV_PIPELINE_SYNC
+
+    def state_recv_pipeline_sync(self) -> AppendState | None:
+        replica, pipeline = self.replica, self._pipeline()
+        if pipeline.refusal is not None:
+            refusal = pipeline.refusal
+            if refusal.refusal in (Refusal.WRONG_ROUTE, Refusal.OTHER_LIFE):
+                self.min_revision = max(self.min_revision, refusal.revision)
+            elif refusal.refusal is Refusal.PROMISED:
+                self.min_revision = max(self.min_revision, refusal.promised.revision)
+                replica.outbid(refusal.promised)
+            replica.drop_pipeline(self)
+            replica.back_off()
+            return AppendState.RESOLVE
+        if pipeline.phase is Phase.PROMISING:
+            if not pipeline.has_all_promises():
+                missing = [peer for peer in pipeline.members if peer not in pipeline.promises]
+                return self._wait(f"the promise of {', '.join(missing)}")
+            return self._decide(pipeline)
+        if not pipeline.has_all_adopted():
+            missing = [peer for peer in pipeline.members if peer not in pipeline.adopted]
+            return self._wait(f"{', '.join(missing)} to adopt the sync")
+        pipeline.phase = Phase.CERTIFYING
+        return AppendState.UPDATE_ASSIGNMENTS
+
+    def _decide(self, pipeline: Pipeline) -> AppendState:
+        replica = self.replica
+        decision = replica.decide(pipeline)
+        if self.kind is Kind.RESET:
+            is_ahead = decision is not None and (replica.index_end or 0) > decision.point.end
+            if pipeline.head is None or (decision is not None and not is_ahead):
+                replica.drop_pipeline(self)
+                return self.fail(Status.NOT_ALLOWED, "the journal's head is not lost: there is nothing to reset")
+            decision = decide_reset(pipeline.head, replica.codec)
+        if decision is None:
+            replica.drop_pipeline(self)
+            return self.fail(Status.HEAD_LOST, "no member has what the last epoch acknowledged")
+        pipeline.decision, pipeline.phase = decision, Phase.ADOPTING
+        return AppendState.SEND_PIPELINE_SYNC
+
+    def state_update_assignments(self) -> AppendState | None:
+        replica, pipeline = self.replica, self._pipeline()
+        if pipeline.phase is Phase.READY:
+            return AppendState.AWAIT_DESIRED_REPLICAS
+        if not pipeline.transaction:
+            replica.certify()
+        return self._wait("the KeySpace to certify the sync")
+
+    def state_await_desired_replicas(self) -> AppendState | None:
+        topology = self.replica.topology
+        assert topology.spec is not None
+        if self.is_reset_done:
+            self.answer = AppendResponse(fate=Fate.COMMITTED, status=Status.OK, end=self.replica.spool.end)
+            return AppendState.FINISHED
+        members, desired = len(topology.route.members), topology.spec.replication
+        if members > desired:
+            self.min_revision = Revision(topology.revision + 1)
+            return AppendState.RESOLVE
+        if members < desired:
+            return self.fail(Status.INSUFFICIENT_JOURNAL_BROKERS, f"{members} of {desired} brokers serve the journal")
+        if topology.route.primary != self.replica.me:
+            assert topology.route.primary is not None
+            return self._proxy(topology.route.primary)
+        return AppendState.VALIDATE_PRECONDITIONS
+
+    def _proxy(self, to: NodeId) -> AppendState:
+        assert self.request is not None
+        self.replica.out.append(Proxy(self.request, to))
+        self.replica.ended(self, None)
+        return AppendState.PROXY
+
+    def state_validate_preconditions(self) -> AppendState | None:
+        replica, spool = self.replica, self.replica.spool
+        if replica.pipeline is None:
+            return AppendState.RESOLVE
+        if replica.index_end is None:
+            return self._wait("the first listing of the fragment stores")
+        if len(replica.pipeline.in_flight) >= replica.config.in_flight_max:
+            return self._wait("room in the pipeline")
+        if replica.index_end > spool.end and replica.may_write:
+            reason = f"the stores hold fragments up to {replica.index_end}, the journal ends at {spool.end}"
+            return self.fail(Status.INDEX_HAS_GREATER_OFFSET, reason)
+        self.answer = self._refused() if self.kind is Kind.APPEND else None
+        if self.answer is not None:
+            return self._barrier()
+        return AppendState.STREAM_CONTENT
+
+    def _refused(self) -> AppendResponse | None:
+        """The answer of an append whose conditions do not hold. It quotes: it is told only behind a barrier (J10)."""
+        body, spool = self.body, self.replica.spool
+        registers, end = spool.registers, spool.end
+        status: Status | None = None
+        if registers.origin is Origin.LOST and (body.txn is not None or not body.check.is_empty):
+            status = Status.REGISTERS_LOST
+        elif body.txn is not None and (record := registers.txn_record(body.txn)) is not None:
+            if record.seq == body.txn.seq:
+                commit = Fragment(spool.journal, record.begin, record.end, record.sum)
+                return AppendResponse(
+                    fate=Fate.COMMITTED, status=Status.OK, commit=commit, registers=registers, end=end
+                )
+            if record.seq > body.txn.seq:
+                status = Status.TXN_SUPERSEDED
+        if status is None and not registers.matches(body.check):
+            status = Status.REGISTER_MISMATCH
+        if status is None and body.offset is not None and body.offset != end:
+            status = Status.WRONG_APPEND_OFFSET
+        if status is None:
+            return None
+        return AppendResponse(fate=Fate.ABORTED, status=status, registers=registers, end=end)
+
+    def _barrier(self) -> AppendState | None:
+        """Let every member acknowledge where the Spool stands now; nothing is changed."""
+        self.move_to(AppendState.READ_ACKNOWLEDGEMENTS)
+        self.replica.propose(self.replica.spool.head, self)
+        return None
+
+    def state_stream_content(self) -> AppendState | None:
+        replica = self.replica
+        pipeline = replica.pipeline
+        if pipeline is None:
+            return AppendState.RESOLVE
+        if self.is_reading:
+            return self._wait("the client's content")
+        if len(pipeline.in_flight) >= replica.config.in_flight_max:
+            return self._wait("room in the pipeline")
+        rolled = maybe_roll(replica, self.body.unix_ms)
+        if rolled is not None:
+            if replica.spool.mark != replica.spool.end:
+                return self._wait("appends in flight, before the Fragment is rolled")
+            replica.roll(rolled)
+        if self.is_barrier:
+            return self._empty()
+        self.begin = replica.spool.end
+        self.is_reading = True
+        assert self.request is not None
+        replica.out.append(ReadContent(self.request))
+        return self._wait("the client's content")
+
+    def _empty(self) -> AppendState | None:
+        spool = self.replica.spool
+        self.answer = AppendResponse(
+            fate=Fate.COMMITTED,
+            status=Status.OK,
+            commit=Fragment(spool.journal, spool.end, spool.end),
+            registers=spool.registers,
+            end=spool.end,
+            epoch=self._pipeline().epoch,
+        )
+        return self._barrier()
+
+    def state_read_acknowledgements(self) -> AppendState | None:
+        return self._wait("acknowledgements of every member")
+
+    # what happens to it
+
+    def on_content(self, content: Any) -> None:
+        """A chunk: to every peer, and into our own Spool."""
+        replica = self.replica
+        length = length_of(content)
+        if not self.is_reading or not length:
+            return
+        pipeline, spool = self._pipeline(), replica.spool
+        end = Offset(spool.end + spool.pending + length)
+        replica.maybe_raise_limit(end)
+        if not replica.may_write:
+            self.on_abort(Status.NOT_ALLOWED, "the journal is read-only")
+        elif end > pipeline.limit:
+            self.on_abort(Status.LIMIT_REACHED, f"no offset above {pipeline.limit} is allowed yet")
+        else:
+            pipeline.send_content(spool.pending, content)
+            spool.write(content)
+
+    def on_end(self, event: ContentEnded) -> None:
+        """The client said commit."""
+        self.on_content(event.content)
+        if not self.is_reading or self.state is not AppendState.STREAM_CONTENT:
+            return
+        has_change = not self.body.change.is_empty or self.body.txn is not None
+        if self.replica.spool.pending:
+            self._commit(event)
+        elif has_change:
+            self.on_abort(Status.NOT_ALLOWED, "registers change together with content, and there is none")
+        else:
+            self.is_reading, self.is_barrier = False, True
+            self.run()
+
+    def _commit(self, event: ContentEnded) -> None:
+        """Propose all that was streamed, and hand the send side over."""
+        replica, spool, body = self.replica, self.replica.spool, self.body
+        end = Offset(spool.end + spool.pending)
+        registers = spool.registers.changed(body.change)
+        if body.txn is not None:
+            registers = registers.with_txn(body.txn, self.begin, end, event.append_sum)
+        self.answer = AppendResponse(
+            fate=Fate.COMMITTED,
+            status=Status.OK,
+            commit=Fragment(spool.journal, self.begin, end, event.append_sum),
+            registers=registers,
+            end=end,
+            epoch=self._pipeline().epoch,
+        )
+        self.has_proposed = True
+        self.move_to(AppendState.READ_ACKNOWLEDGEMENTS)
+        replica.propose(spool.head.extended(end, event.sum, registers), self)
+
+    def on_abort(self, status: Status, reason: str) -> None:
+        """Nothing was proposed: roll back, and say so."""
+        if self.state is AppendState.READ_ACKNOWLEDGEMENTS or self.state in TERMINAL:
+            return
+        if self.state is AppendState.STREAM_CONTENT:
+            self.replica.roll_back()
+        self.move_to(self.fail(status, reason))
+
+    def on_pipeline_broken(self) -> None:
+        """What it was part of is gone."""
+        if self.has_proposed:
+            return  # the next certified epoch decides
+        if self.state is AppendState.STREAM_CONTENT and self.is_reading:
+            self.move_to(self.fail(Status.PIPELINE_BROKEN, "the pipeline broke while content was streamed"))
+        elif self.state not in TERMINAL and self.state is not AppendState.RESOLVE:
+            self._move_back()
+
+    def _move_back(self) -> None:
+        """From wherever it is: in SEND_PIPELINE_SYNC nothing waits, so nothing breaks there."""
+        self.move_to(AppendState.RESOLVE)
+
+    def on_deadline(self) -> None:
+        self.replica.forget(self)
+        if self.has_proposed:
+            self.unknown(Status.DEADLINE)
+            return
+        if self.state is AppendState.STREAM_CONTENT:
+            self.replica.roll_back()
+        self.move_to(self.fail(Status.DEADLINE, f"it waited for {self.waits_for}"))
+
+    def on_acknowledged(self) -> None:
+        """Every member has adopted it."""
+        assert self.answer is not None
+        if self.answer.fate is Fate.COMMITTED:
+            self.move_to(AppendState.FINISHED)
+        else:
+            self.move_to(self.end_in_error())
+
+    def decided(self, fate: Fate) -> None:
+        """A later epoch was certified: it says what became of the proposal."""
+        assert self.answer is not None
+        if fate is Fate.COMMITTED:
+            self.move_to(AppendState.FINISHED)
+        else:
+            self.move_to(self.fail(Status.PIPELINE_BROKEN, "the pipeline broke, and the next epoch went on without it"))
+
+    def unknown(self, status: Status) -> None:
+        """J12: the proposal left, and nobody knows yet."""
+        assert self.answer is not None
+        self.answer = AppendResponse(
+            fate=Fate.UNKNOWN, status=status, commit=self.answer.commit, epoch=self.answer.epoch
+        )
+        self.move_to(self.end_in_error())
+
+    def _pipeline(self) -> Pipeline:
+        pipeline = self.replica.pipeline
+        assert pipeline is not None, self.state
+        return pipeline
+
+    @property
+    def proposed(self) -> Point:
+        """Where its bytes are, as a span."""
+        assert self.answer is not None
+        assert self.answer.commit is not None
+        return Point(self.answer.commit.begin, self.answer.commit.end)
+
+
+_HANDLERS = {
+    AppendState.RESOLVE: Append.state_resolve,
+    AppendState.ACQUIRE_PIPELINE: Append.state_acquire_pipeline,
+    AppendState.START_PIPELINE: Append.state_start_pipeline,
+    AppendState.SEND_PIPELINE_SYNC: Append.state_send_pipeline_sync,
+    AppendState.RECV_PIPELINE_SYNC: Append.state_recv_pipeline_sync,
+    AppendState.UPDATE_ASSIGNMENTS: Append.state_update_assignments,
+    AppendState.AWAIT_DESIRED_REPLICAS: Append.state_await_desired_replicas,
+    AppendState.VALIDATE_PRECONDITIONS: Append.state_validate_preconditions,
+    AppendState.STREAM_CONTENT: Append.state_stream_content,
+    AppendState.READ_ACKNOWLEDGEMENTS: Append.state_read_acknowledgements,
+}

@@ -1,0 +1,225 @@
+"""The pipeline: a primary's streams to all peers of one Route, in one epoch.
+
+Design: transactional-appends.rst; journals.md J4, J6 to J10, J13.
+
+It has two sides. The send side belongs to one append at a time, which streams its content and proposes; with its
+proposal sent it hands the side over, so that many appends are in flight. The receive side is the queue of what was
+proposed: acknowledgements come in order, each of them completes the oldest entries, and an entry is a barrier for those
+behind it.
+
+What always holds: content is proposed only when all members adopted the sync and the KeySpace certified it; the mark is
+the least that every member has acknowledged; a pipeline whose Spool promised a newer epoch is gone.
+"""
+
+from collections import deque
+from enum import Enum
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from penstock.base.effects import Effect, Send
+from penstock.base.ids import NodeId, Offset, Revision
+from penstock.journal.certify import certify, next_head, raise_limit
+from penstock.journal.config import JournalConfig
+from penstock.journal.effects import CloseStream, Transact
+from penstock.journal.epoch import NO_EPOCH, PipelineEpoch
+from penstock.journal.head import EMPTY_TABLE, HeadRecord, HeadTable, Member
+from penstock.journal.messages import (
+    AdoptRequest,
+    ContentRequest,
+    MarkRequest,
+    Message,
+    PromiseRequest,
+    PromiseResponse,
+    ProposeRequest,
+    RefuseResponse,
+)
+from penstock.journal.point import Point
+from penstock.journal.route import Topology
+from penstock.journal.sync import Decision
+
+if TYPE_CHECKING:
+    from penstock.journal.append_fsm import Append
+
+__all__ = ["InFlight", "Phase", "Pipeline"]
+
+
+class Phase(Enum):
+    """How far the sync has come."""
+
+    PROMISING = "promising"
+    ADOPTING = "adopting"
+    CERTIFYING = "certifying"
+    READY = "ready"
+
+
+class InFlight:
+    """A proposal which waits for acknowledgement by every member, and who waits for it."""
+
+    __slots__ = ("append", "end", "seq")
+
+    def __init__(self, seq: int, end: Offset, append: "Append | None") -> None:
+        self.seq = seq
+        self.end = end
+        self.append = append  # None: nobody waits any more, or nobody ever did
+
+
+class Pipeline:
+    """One epoch of one journal, as its primary sees it."""
+
+    def __init__(
+        self,
+        me: NodeId,
+        epoch: PipelineEpoch,
+        topology: Topology,
+        head: HeadRecord | None,
+        head_revision: Revision,
+        out: list[Effect],
+    ) -> None:
+        self.me = me
+        self.epoch = epoch
+        self.topology = topology  # as it was when the pipeline was started
+        self.head = head
+        self.head_revision = head_revision
+        self.out = out
+        self.phase = Phase.PROMISING
+        self.is_sent = False  # whether this phase's requests have gone out
+        self.peers = tuple(member for member in topology.route.members if member != me)
+        self.promises: dict[NodeId, PromiseResponse] = {}
+        self.adopted: dict[NodeId, None] = {}
+        self.decision: Decision | None = None
+        self.refusal: RefuseResponse | None = None
+        self.transaction = 0  # the number of the transaction which runs; 0: none
+        self.certifying: HeadRecord | None = None
+        self.seq = 0
+        self.acked: dict[NodeId, int] = dict.fromkeys(topology.route.members, 0)
+        self.in_flight: deque[InFlight] = deque()
+        self.sent_mark = Offset(0)  # what peers know of the mark
+
+    @property
+    def members(self) -> tuple[NodeId, ...]:
+        return self.topology.route.members
+
+    def is_current(self, topology: Topology) -> bool:
+        """Whether nothing moved: the same members, in the same lives of their assignments."""
+        mine = self.topology
+        return topology is mine or (topology.route == mine.route and topology.lives == mine.lives)
+
+    def _tell_peers(self, message: Message) -> None:
+        for peer in self.peers:
+            self.out.append(Send(peer, message))
+
+    @property
+    def _stamp(self) -> tuple[Revision, PipelineEpoch]:
+        return self.topology.create_revision, self.epoch
+
+    # the sync
+
+    def send_promises(self) -> None:
+        self._tell_peers(PromiseRequest(*self._stamp, self.topology.route))
+
+    def has_all_promises(self) -> bool:
+        return len(self.promises) == len(self.members)
+
+    def send_adopts(self) -> None:
+        assert self.decision is not None
+        self._tell_peers(AdoptRequest(*self._stamp, self.decision.point, self.head_epoch, self.table))
+
+    @property
+    def head_epoch(self) -> PipelineEpoch:
+        return self.head.epoch if self.head is not None else NO_EPOCH
+
+    @property
+    def table(self) -> HeadTable:
+        return self.head.table if self.head is not None else EMPTY_TABLE
+
+    def has_all_adopted(self) -> bool:
+        return len(self.adopted) == len(self.members)
+
+    def certify(self, key: str, number: int, config: JournalConfig) -> None:
+        """Ask the KeySpace to make this epoch the journal's."""
+        assert self.decision is not None
+        members = [Member(member, self.promises[member].incarnation) for member in self.members]
+        topology = self.topology
+        self.certifying = next_head(
+            self.head, topology.create_revision, self.epoch, self.decision, members, self.me, config.limit_step
+        )
+        self.transaction = number
+        transaction = certify(key, self.certifying, self.head_revision, topology.assignments, topology.route)
+        self.out.append(Transact(number, transaction))
+
+    def certified(self, revision: Revision) -> None:
+        assert self.certifying is not None
+        self.head, self.head_revision = self.certifying, revision
+        self.transaction = 0
+        self.phase = Phase.READY
+        self.send_mark(self.head.start)
+
+    # content and proposals
+
+    def send_content(self, delta: int, content: Any) -> None:
+        if self.peers:
+            self._tell_peers(ContentRequest(*self._stamp, delta, content))
+
+    def propose(self, point: Point, mark: Offset, append: "Append | None") -> int:
+        """Send a proposal which is to be acknowledged; return its number."""
+        self.seq += 1
+        self.in_flight.append(InFlight(self.seq, point.end, append))
+        self._send_proposal(point, mark, acknowledge=True)
+        return self.seq
+
+    def tell(self, point: Point, mark: Offset) -> None:
+        """Send a roll or a roll-back, which nobody waits for."""
+        self._send_proposal(point, mark, acknowledge=False)
+
+    def _send_proposal(self, point: Point, mark: Offset, *, acknowledge: bool) -> None:
+        self.sent_mark = mark
+        if self.peers:
+            self._tell_peers(ProposeRequest(*self._stamp, self.seq, point, mark, acknowledge))
+
+    def acknowledge(self, member: NodeId, seq: int) -> list[InFlight]:
+        """A member has adopted everything up to `seq`; return what all of them have by now."""
+        self.acked[member] = max(self.acked[member], seq)
+        everybody = self.least_acked()
+        done: list[InFlight] = []
+        while self.in_flight and self.in_flight[0].seq <= everybody:
+            done.append(self.in_flight.popleft())
+        return done
+
+    def least_acked(self) -> int:
+        return min(self.acked.values())
+
+    def send_mark(self, mark: Offset) -> None:
+        """Tell peers the mark, if no proposal on its way has told them."""
+        if mark > self.sent_mark:
+            self.sent_mark = mark
+            self._tell_peers(MarkRequest(*self._stamp, mark))
+
+    # the limit
+
+    @property
+    def limit(self) -> Offset:
+        return self.head.limit if self.head is not None else Offset(0)
+
+    def maybe_raise_limit(self, end: Offset, key: str, number: int, config: JournalConfig) -> bool:
+        """Ahead of need: when half a step is left, ask for the next."""
+        if self.transaction or self.head is None or end + config.limit_step // 2 < self.limit:
+            return False
+        self.transaction = number
+        self.certifying, transaction = raise_limit(key, self.head, self.head_revision, config.limit_step)
+        self.out.append(Transact(number, transaction))
+        return True
+
+    def raised(self, revision: Revision) -> None:
+        assert self.certifying is not None
+        self.head, self.head_revision, self.transaction = self.certifying, revision, 0
+
+    def close(self) -> None:
+        for peer in self.peers:
+            self.out.append(CloseStream(peer, self.epoch))
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        assert all(before.seq < after.seq for before, after in pairwise(self.in_flight))
+        if self.in_flight:
+            assert self.phase is Phase.READY
+            assert self.in_flight[-1].end <= self.limit

@@ -1,0 +1,78 @@
+"""What the journal's checkers see of a broker: a picture of its replica between two steps, and the bytes behind sums.
+
+Contents are named by their sums, as in the protocol itself: `Contents` remembers which bytes have which sum, so a
+picture needs no bytes. Every append writes its own number, a byte, over and over: a byte of content says whose it is.
+"""
+
+from collections.abc import Iterator
+from hashlib import sha1
+
+import msgspec
+
+from penstock.base.ids import Incarnation, NodeId, Offset
+from penstock.journal.epoch import PipelineEpoch
+from penstock.journal.fragment import EMPTY_SUM, Sum
+from penstock.journal.point import Point
+from penstock.journal.replica import Replica
+
+__all__ = ["Contents", "View", "view_of"]
+
+
+class View(msgspec.Struct, frozen=True):
+    """A replica between two steps."""
+
+    broker: NodeId
+    run: int  # which life of the process
+    incarnation: Incarnation
+    epoch: PipelineEpoch
+    promised: PipelineEpoch
+    mark: Offset
+    points: tuple[Point, ...]
+    leads: PipelineEpoch | None  # the epoch of its pipeline, if it has one which is certified
+
+    @property
+    def end(self) -> Offset:
+        return self.points[-1].end
+
+    def fragments(self) -> Iterator[Point]:
+        """The newest point of each Fragment it holds."""
+        for point, following in zip(self.points, (*self.points[1:], None), strict=True):
+            if not point.is_empty and (following is None or following.begin != point.begin):
+                yield point
+
+
+def view_of(replica: Replica, run: int) -> View:
+    spool, pipeline = replica.spool, replica.pipeline
+    leads = pipeline.epoch if pipeline is not None and pipeline.phase.value == "ready" else None
+    return View(
+        replica.me,
+        run,
+        spool.incarnation,
+        spool.epoch,
+        spool.promised,
+        spool.mark,
+        tuple(spool.points),
+        leads,
+    )
+
+
+class Contents:
+    """Bytes by their sum."""
+
+    def __init__(self) -> None:
+        self._bytes: dict[Sum, bytes] = {EMPTY_SUM: b""}
+
+    def sum_of(self, content: bytes) -> Sum:
+        if not content:
+            return EMPTY_SUM
+        digest = sha1(content, usedforsecurity=False).digest()
+        self._bytes[digest] = content
+        return digest
+
+    def __getitem__(self, sum_: Sum) -> bytes:
+        return self._bytes[sum_]
+
+    def held(self, view: View) -> Iterator[tuple[int, int]]:
+        """Every (offset, append) which a broker's Spool holds."""
+        for point in view.fragments():
+            yield from enumerate(self._bytes[point.sum], point.begin)

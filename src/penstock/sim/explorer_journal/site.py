@@ -1,0 +1,164 @@
+"""A site: one broker's process around its replica, with files which are bytes, and a disk which is never slow.
+
+It is to the explorer what the broker's shell is to the runtime: it feeds content, keeps the running sum, cuts and rolls
+its file, and holds what is to be uploaded. What leaves the process comes back from `step`.
+"""
+
+from typing import Any
+
+import msgspec
+
+from penstock.base.effects import (
+    CancelTimer,
+    Effect,
+    Event,
+    Received,
+    Reply,
+    SaveState,
+    Send,
+    SetTimer,
+    StateSaved,
+)
+from penstock.base.ids import Incarnation, Instant, NodeId, RequestId
+from penstock.journal.config import JournalConfig
+from penstock.journal.effects import (
+    AwaitRevision,
+    CloseStream,
+    ContentEnded,
+    ContentReceived,
+    CutSpool,
+    DropSpool,
+    ProposalReceived,
+    Proxy,
+    ReadContent,
+    Retired,
+    RollSpool,
+    SetAside,
+    ShowMark,
+    Transact,
+    Upload,
+    WriteContent,
+)
+from penstock.journal.fragment import Fragment
+from penstock.journal.messages import ProposeRequest
+from penstock.journal.replica import Replica
+from penstock.journal.spool import SpoolState
+from penstock.sim.checkers.journal_view import Contents, View, view_of
+from penstock.sim.explorer_journal.keys import JOURNAL
+
+__all__ = ["Feed", "Site"]
+
+
+class Feed(Event, frozen=True):
+    """A client's content: one chunk, and perhaps the end."""
+
+    request: RequestId
+    content: bytes
+    is_end: bool = True
+
+
+class Site:
+    """One run of one broker."""
+
+    def __init__(
+        self,
+        name: NodeId,
+        run: int,
+        contents: Contents,
+        config: JournalConfig,
+        *,
+        replica_class: type[Replica] = Replica,
+        is_kept: bool = False,
+        state: SpoolState | None = None,
+        uploads: tuple[Fragment, ...] = (),
+        is_checked: bool = True,
+    ) -> None:
+        self.name = name
+        self.run = run
+        self.contents = contents
+        self.is_checked = is_checked
+        incarnation = Incarnation(f"{name}{run}")
+        self.replica = replica_class(name, JOURNAL, incarnation, config, is_kept=is_kept, state=state)
+        self.state = state  # what is durable
+        self.running = contents[state.points[-1].sum] if state is not None else b""
+        self.uploads = uploads  # handed over, and not yet in the store
+        self.set_aside = 0
+        self.timers: dict[str, Instant] = {}
+
+    @property
+    def view(self) -> View:
+        return view_of(self.replica, self.run)
+
+    def step(self, event: Event, now: Instant) -> list[Effect]:
+        """Let the replica handle it; return what concerns others. The disk's completions are handled at once."""
+        outside: list[Effect] = []
+        events: list[Event] = [event]
+        while events:
+            for effect in self.replica.step(self._translated(events.pop(0)), now):
+                if isinstance(effect, SaveState):
+                    self.state = effect.state
+                    events.append(StateSaved())
+                elif not self._perform(effect):
+                    outside.append(effect)
+            if self.is_checked:
+                self.replica.check()
+        return outside
+
+    def _translated(self, event: Event) -> Event:
+        match event:
+            case Received(sender, ProposeRequest() as message):
+                return ProposalReceived(sender, message, self.contents.sum_of(self.running))
+            case Feed(request, content, False):
+                return ContentReceived(request, content)
+            case Feed(request, content, True):
+                sum_ = self.contents.sum_of(self.running + content)
+                return ContentEnded(request, sum_, self.contents.sum_of(content), content)
+            case _:
+                return event
+
+    def _perform(self, effect: Effect) -> bool:
+        match effect:
+            case WriteContent(content):
+                self.running += content
+            case CutSpool(point) | RollSpool(point):
+                self.running = self.contents[point.sum]
+            case DropSpool():
+                self.running, self.uploads = b"", ()
+            case Upload(fragment):
+                self.uploads = (*self.uploads, fragment)
+            case SetAside():
+                self.set_aside += 1
+            case SetTimer(name, at):
+                self.timers[name] = at
+            case CancelTimer() | ShowMark() | AwaitRevision() | Retired():
+                pass
+            case Send() | CloseStream() | Transact() | Reply() | Proxy() | ReadContent():
+                return False
+            case _:
+                raise AssertionError(f"a site does not know {type(effect).__name__}")
+        return True
+
+    # for the search: a site as a value
+
+    def key(self) -> Any:
+        return (self.run, frozen(self.replica), self.state, self.running, self.uploads)
+
+
+_SKIPPED = ("replica", "out", "now", "waits_for", "config", "me", "journal", "_deadlines")
+
+
+def frozen(value: Any) -> Any:
+    """A machine's state as something that can be compared: its attributes, all the way down."""
+    if isinstance(value, msgspec.Struct | str | int | bytes | bool | None):
+        return value
+    if isinstance(value, dict):
+        return tuple((frozen(key), frozen(item)) for key, item in value.items())
+    if isinstance(value, list | tuple) or type(value).__name__ == "deque":
+        return tuple(map(frozen, value))
+    if hasattr(value, "__slots__") and not hasattr(value, "__dict__"):
+        return tuple(frozen(getattr(value, name)) for name in value.__slots__)
+    if hasattr(value, "__dict__") and type(value).__module__.startswith(("penstock.journal", "penstock.sim", "tests")):
+        if hasattr(value, "_name_"):
+            return value  # an Enum
+        return tuple(frozen(item) for name, item in value.__dict__.items() if name not in _SKIPPED)
+    return value
