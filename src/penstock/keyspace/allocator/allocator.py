@@ -8,6 +8,7 @@ Cost: a change costs in proportion to the items it touches, not to all there are
 `items_max` items, so that its maker can do other work in between.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
@@ -24,7 +25,7 @@ from penstock.keyspace.transaction import is_unchanged
 
 __all__ = ["ITEMS_MAX", "MOVES_MAX", "Allocator", "leader_of"]
 
-ITEMS_MAX: Final = 1_000  # looked at in one plan
+ITEMS_MAX: Final = 250  # looked at in one plan, which then takes some tens of milliseconds
 MOVES_MAX: Final = 200  # items which move for balance alone, at a time
 _NOTHING: Final = Capacity(0)
 T = TypeVar("T")
@@ -45,7 +46,7 @@ class Allocator:
         self._items: dict[str, Item] = {}
         self._ranking = Ranking()
         self._placement = Placement(self._ranking)
-        self._dirty: dict[str, None] = {}  # items to look at, in this order
+        self._dirty: OrderedDict[str, None] = OrderedDict()  # items to look at; taking the first of many is cheap here
         self._moving: set[str] = set()  # items which are to be served by others than now,
         self._rebalanced: set[str] = set()  # and those of them which move for balance alone
         self._waiting: dict[str, dict[str, None]] = {}  # member → items which wait until it has room
@@ -89,7 +90,10 @@ class Allocator:
                 self._placement.keep(item)
         for item in surplus:
             self._placement.keep(item)
-        self._dirty = {item_id: None for item_id in self._dirty if not self._is_in_place(self._items[item_id])}
+        for item in self._items.values():
+            if self._is_in_place(item):
+                self._dirty.pop(item.id, None)
+                self._placement.note_spread(item)
 
     def _is_in_place(self, item: Item) -> bool:
         """Whether there is nothing to look at."""
@@ -98,6 +102,7 @@ class Allocator:
             and item.demand is not None
             and all(assignment.member in item.target for assignment in item.assignments.values())
             and sum(assignment.is_primary for assignment in item.assignments.values()) == min(1, item.replication)
+            and all(len(member.wanted) <= member.capacity for member in item.target)
             and (is_spread(item.target) or self._ranking.zone_count < 2)
         )
 
@@ -143,6 +148,7 @@ class Allocator:
         self._ranking.demand -= item.replication * item.load
         item.entry = entry
         item.demand = None if entry is None else _asked(self._policy.demand, entry)
+        item.replication = 0 if item.demand is None else item.demand.replication
         self._weigh(item, item.load if item.demand is None else item.demand.load)
         self._ranking.demand += item.replication * item.load
         self._is_balanced = False
@@ -168,6 +174,7 @@ class Allocator:
 
     def _serve(self, assignment: Assignment, *, starts: bool) -> None:
         member, load = assignment.member, self._items[assignment.item].load
+        occupancy = member.occupancy
         if starts:
             member.serve(assignment.item)
             member.primaries += load * assignment.is_primary
@@ -177,7 +184,8 @@ class Allocator:
             self._ranking.has_room_freed = True
             self._dirty.update(self._waiting.pop(member.name, {}))
             self._drop_if_gone(member)
-        self._ranking.changed(member)
+        if member.occupancy != occupancy:
+            self._ranking.changed(member)
 
     def _weigh(self, item: Item, load: float) -> None:
         item.weigh(load)
@@ -221,8 +229,7 @@ class Allocator:
         steps: dict[str, Step | None] = {}
         again: dict[str, None] = {}  # displaced after their step was made: the next plan sees what came of it
         while self._dirty and len(steps) < items_max:
-            item_id = next(iter(self._dirty))
-            del self._dirty[item_id]
+            item_id, _ = self._dirty.popitem(last=False)
             if item_id in steps:
                 again[item_id] = None
             else:
@@ -247,6 +254,9 @@ class Allocator:
     def _look_at(self, item_id: str, stepper: Stepper) -> Step | None:
         item = self._items.get(item_id)
         if item is None:
+            return None
+        if self._is_in_place(item):
+            self._note_moving(item)
             return None
         if item.demand is not None:
             self._placement.keep(item)

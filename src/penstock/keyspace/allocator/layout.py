@@ -18,6 +18,7 @@ __all__ = ["PRIMARY_SLOT", "SLOT_MAX", "Layout", "MemberId", "Place", "check_nam
 
 PRIMARY_SLOT: Final = 0
 SLOT_MAX: Final = 999
+_SLOTS: Final = {str(slot): slot for slot in range(SLOT_MAX + 1)}  # one spelling each: another would be another key
 
 
 class MemberId(msgspec.Struct, frozen=True, order=True, gc=False):
@@ -78,12 +79,9 @@ class Layout:
         >>> Layout("/j").parse_assignment("/j/assign/shop/orders#eu#otter#0")
         Place(item='shop/orders', member='eu#otter', slot=0)
         """
-        parts = key.removeprefix(self.assignments).split("#")
-        if len(parts) != 4 or not all(parts) or not (parts[3].isascii() and parts[3].isdecimal()):
+        parts = key[len(self.assignments) :].split("#")
+        if len(parts) != 4 or not all(parts) or (slot := _SLOTS.get(parts[3])) is None:
             return None
-        slot = int(parts[3][:4])
-        if str(slot) != parts[3] or slot > SLOT_MAX:
-            return None  # a second spelling of a slot would be a second key for one assignment
         return Place(parts[0], f"{parts[1]}#{parts[2]}", slot)
 
 

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 
 from penstock.base.probes import reached
-from penstock.keyspace.allocator.ranking import Ranking, is_spread, zone_counts
+from penstock.keyspace.allocator.ranking import Ranking, is_spread
 from penstock.keyspace.allocator.state import Item, Member
 
 __all__ = ["Placement"]
@@ -42,9 +42,16 @@ class Placement:
         self.short.pop(item.id, None)
         self.gathered.pop(item.id, None)
 
+    def note_spread(self, item: Item) -> None:
+        """An item stays where it is; should another zone come, it may have to be spread."""
+        if not is_spread(item.target):
+            self.gathered[item.id] = item
+
     def keep(self, item: Item) -> None:
         """The target from what the item should have and has, without anything new."""
         kept = [member for member in item.target if _may_keep(item, member)]
+        if len(kept) == len(item.target) == item.replication:
+            return
         spare = [member for member in item.members() if member not in kept and _may_keep(item, member)]
         if len(kept) < item.replication:
             kept += _reduced(spare, item.replication - len(kept))
@@ -53,34 +60,34 @@ class Placement:
     def complete(self, item: Item, preferred: list[Member]) -> None:
         """Fill the target up, and spread it over two zones, as far as that is possible."""
         self.forget(item)
-        while len(item.target) < item.replication:
-            member = self._next(item, preferred)
+        target = list(item.target)
+        while len(target) < item.replication:
+            member = self._next(item, target, preferred)
             if member is None:
                 self.short[item.id] = item
                 break
-            self._ranking.retarget(item, [*item.target, member])
-        if not is_spread(item.target):
+            target.append(member)
+        self._ranking.retarget(item, target)
+        if not is_spread(target):
             self._spread(item)
 
-    def _next(self, item: Item, preferred: list[Member]) -> Member | None:
+    def _next(self, item: Item, target: list[Member], preferred: list[Member]) -> Member | None:
         """One more member: one it prefers, one with room, one that can be given room; another zone if need be."""
-        full = self._zones_full(item) if self._ranking.zone_count > 1 else ()
+        full = _zones_full(item, target) if self._ranking.zone_count > 1 else ()
         for member in preferred:
-            if member.has_room and member not in item.target and member.zone not in full:
+            if member.has_room and member not in target and member.zone not in full:
                 return member
+        best = self._ranking.best(item, target, full)
+        if best is not None:
+            return best
+        self._ranking.retarget(item, target)  # chains of others must see what is taken
         return (
-            self._ranking.best(item, item.target, full)
-            or (self._with_room_made(item, item.target, full) if full else None)
-            or self._ranking.best(item, item.target)
+            (self._with_room_made(item, full) if full else None)
+            or self._ranking.best(item, target)
             or self._reclaimed(item)
-            or self._with_room_made(item, item.target)
-            or self._with_room_made(item, item.target, keeps_spread=False)
+            or self._with_room_made(item)
+            or self._with_room_made(item, keeps_spread=False)
         )
-
-    def _zones_full(self, item: Item) -> tuple[str, ...]:
-        """Zones which would hold the whole item with one more replica."""
-        counts = zone_counts(item.target)
-        return tuple(zone for zone, count in counts.items() if count == item.replication - 1)
 
     def _spread(self, item: Item) -> None:
         """Exchange one member for one in another zone."""
@@ -90,7 +97,7 @@ class Placement:
             return
         leaving = max(item.target, key=lambda member: (member.name not in _serving(item), member.fill, member.name))
         staying = [member for member in item.target if member is not leaving]
-        member = self._ranking.best(item, item.target, (zone,)) or self._with_room_made(item, item.target, (zone,))
+        member = self._ranking.best(item, item.target, (zone,)) or self._with_room_made(item, (zone,))
         if member is None:
             self.gathered[item.id] = item
         else:
@@ -99,7 +106,7 @@ class Placement:
     def _reclaimed(self, item: Item) -> Member | None:
         """A member which serves the item, and was promised to another that waits there: waiting would have no end."""
         for member in item.members():
-            if member.capacity and member not in item.target:
+            if member.capacity and member not in item.target and _may_enter(item, member):
                 for other in member.wanted.values():
                     if other.id not in member.serves:
                         reached("allocator.reclaimed")
@@ -108,13 +115,11 @@ class Placement:
                         return member
         return None
 
-    def _with_room_made(
-        self, item: Item, excluded: list[Member], full: tuple[str, ...] = (), *, keeps_spread: bool = True
-    ) -> Member | None:
+    def _with_room_made(self, item: Item, full: tuple[str, ...] = (), *, keeps_spread: bool = True) -> Member | None:
         """A full member which gets room, because one of its items goes to another, and so on."""
         saturated = self._saturated.setdefault(keeps_spread, set())
         members = [m for m in self._ranking.members.values() if m.capacity and m.name not in saturated]
-        starts = [m for m in members if m not in excluded and m.zone not in full and _may_enter(item, m)]
+        starts = [m for m in members if m not in item.target and m.zone not in full and _may_enter(item, m)]
         came_from: dict[str, tuple[Member, Item] | None] = {member.name: None for member in starts}
         queue = deque(starts)
         while queue:
@@ -137,13 +142,23 @@ class Placement:
         return to
 
 
+def _zones_full(item: Item, target: list[Member]) -> tuple[str, ...]:
+    """Zones which would hold the whole item with one more replica."""
+    if item.replication != len(target) + 1 or not target:
+        return ()
+    zone = target[0].zone
+    return (zone,) if all(member.zone == zone for member in target) else ()
+
+
 def _may_keep(item: Item, member: Member) -> bool:
     return len(member.wanted) - (item.id in member.wanted) < member.capacity
 
 
 def _may_enter(item: Item, member: Member) -> bool:
     """Whether it has room once another has left. One that serves more than its limit may never be rid of it."""
-    return member.occupancy <= member.capacity or item.id in member.serves
+    if item.id in member.serves:
+        return len(member.wanted) <= member.capacity
+    return member.occupancy <= member.capacity
 
 
 def _exits(

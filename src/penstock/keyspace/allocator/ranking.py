@@ -38,9 +38,9 @@ class Ranking:
         """How many zones have a member which could take something."""
         return len(self._zone_members)
 
-    def is_above(self, member: Member, more: float = 0.0) -> bool:
-        """Whether it has, with that much more load, clearly more than its fair share."""
-        return (member.load + more) > self.fair_fill * member.capacity * (1 + TOLERANCE)
+    def is_above(self, member: Member) -> bool:
+        """Whether it has clearly more than its fair share."""
+        return member.load > self.fair_fill * member.capacity * (1 + TOLERANCE)
 
     def is_below(self, member: Member) -> bool:
         return member.load < self.fair_fill * member.capacity * (1 - TOLERANCE)
@@ -84,33 +84,37 @@ class Ranking:
     def best(self, item: Item, excluded: Collection[Member], zones_full: Collection[str] = ()) -> Member | None:
         """Who should have the item next: not one of the excluded, and in none of those zones."""
         counts = zone_counts(excluded)
+        fair_fill = self.fair_fill * (1 + TOLERANCE)
         found: tuple[bool, int, float, str] | None = None
         best: Member | None = None
-        for zone in self._zones:
-            if zone not in zones_full and (member := self._least_filled(zone, excluded)) is not None:
-                rank = (self.is_above(member, item.load), counts.get(zone, 0), member.fill, member.name)
+        for zone, heap in self._zones.items():
+            if zone not in zones_full and (ranked := _first(heap, excluded)) is not None:
+                fill, name, _, member = ranked
+                rank = (member.load + item.load > fair_fill * member.capacity, counts.get(zone, 0), fill, name)
                 if found is None or rank < found:
                     found, best = rank, member
         return best
 
-    def _least_filled(self, zone: str, excluded: Collection[Member]) -> Member | None:
-        heap = self._zones[zone]
-        aside: list[_Ranked] = []
-        found = None
-        while heap and found is None:
-            if not _is_fresh(heap[0]):
-                heappop(heap)
-            elif heap[0][3] in excluded:
-                aside.append(heappop(heap))
-            else:
-                found = heap[0][3]
-        for ranked in aside:
-            heappush(heap, ranked)
-        return found
+
+def _first(heap: list[_Ranked], excluded: Collection[Member]) -> _Ranked | None:
+    """The first whose place is still right, and who is not excluded."""
+    aside: list[_Ranked] = []
+    while heap:
+        ranked = heap[0]
+        if not _is_fresh(ranked):
+            heappop(heap)
+        elif ranked[3] in excluded:
+            aside.append(heappop(heap))
+        else:
+            break
+    found = heap[0] if heap else None
+    for ranked in aside:
+        heappush(heap, ranked)
+    return found
 
 
 def _is_fresh(ranked: _Ranked) -> bool:
-    return ranked[2] == ranked[3].version and ranked[3].has_room
+    return ranked[2] == ranked[3].version
 
 
 def zone_counts(members: Iterable[Member]) -> dict[str, int]:

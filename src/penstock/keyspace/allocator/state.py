@@ -44,7 +44,7 @@ class Member:
     occupancy: int = 0
     load: float = 0.0
     primaries: float = 0.0  # the load of the items it is primary of
-    version: int = 0  # rises when the figures change: entries of a heap with another one are stale
+    version: int = 0  # of its place in the ranking
 
     @property
     def fill(self) -> float:
@@ -60,28 +60,28 @@ class Member:
         assert item.id not in self.wanted
         self.wanted[item.id] = item
         self.load += item.load
-        self.occupancy += item.id not in self.serves
-        self.version += 1
+        if item.id not in self.serves:
+            self.occupancy += 1
 
     def unwant(self, item: "Item") -> None:
         del self.wanted[item.id]
         self.load = self.load - item.load if self.wanted else 0.0  # so that rounding does not add up
-        self.occupancy -= item.id not in self.serves
-        self.version += 1
+        if item.id not in self.serves:
+            self.occupancy -= 1
 
     def serve(self, item: str) -> None:
         count = self.serves.get(item, 0)
         self.serves[item] = count + 1
-        self.occupancy += not count and item not in self.wanted
-        self.version += 1
+        if not count and item not in self.wanted:
+            self.occupancy += 1
 
     def unserve(self, item: str) -> None:
         if self.serves[item] > 1:
             self.serves[item] -= 1
         else:
             del self.serves[item]
-            self.occupancy -= item not in self.wanted
-        self.version += 1
+            if item not in self.wanted:
+                self.occupancy -= 1
 
 
 @dataclass(slots=True, eq=False)
@@ -91,13 +91,10 @@ class Item:
     id: str
     entry: Entry | None = None
     demand: Demand | None = None  # None: deleted, or its value cannot be read
+    replication: int = 0
     load: float = 1.0
     assignments: dict[str, Assignment] = field(default_factory=dict)  # by key
     target: list[Member] = field(default_factory=list)
-
-    @property
-    def replication(self) -> int:
-        return 0 if self.demand is None else self.demand.replication
 
     def sorted_assignments(self) -> list[Assignment]:
         return [self.assignments[key] for key in sorted(self.assignments)]
@@ -117,7 +114,7 @@ class Item:
         for member in target:
             if member not in self.target:
                 member.want(self)
-        self.target = target
+        self.target = list(target)
 
     def weigh(self, load: float) -> None:
         """Its load is another one."""
