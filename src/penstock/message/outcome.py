@@ -18,50 +18,40 @@ decided here without changing anything; `sequencer.py` has one handler for each.
 """
 
 from enum import Enum
-from typing import Final
 
 from penstock.message.read_state import NO_SPAN
 from penstock.message.uuid import ACK_TXN, CONTINUE_TXN
 
-__all__ = ["ANOMALIES", "COMMITS", "Outcome", "decide"]
+__all__ = ["Outcome", "decide"]
 
 
 class Outcome(Enum):
-    """A row of the table."""
+    """A row of the table, and whether something is committed by it."""
 
-    OUTSIDE_DUPLICATE = "outside-duplicate"
-    OUTSIDE_COMMIT = "outside-commit"
-    OUTSIDE_CLOBBERS = "outside-clobbers"  # OUTSIDE_COMMIT, and a span was open: a producer which mixes the two ways
-    CONTINUE_ALREADY_ACKED = "continue-already-acked"
-    CONTINUE_DUPLICATE = "continue-duplicate"
-    CONTINUE_BEGIN = "continue-begin"
-    CONTINUE_EXTEND = "continue-extend"
-    ACK_DEEP_ROLLBACK = "ack-deep-rollback"
-    ACK_CLEAN_ROLLBACK = "ack-clean-rollback"
-    ACK_EMPTY = "ack-empty"
-    ACK_COMMIT = "ack-commit"
-    ACK_REPLAY = "ack-replay"
-    UNTRACKED = "untracked"
+    OUTSIDE_DUPLICATE = "outside-duplicate", False
+    OUTSIDE_COMMIT = "outside-commit", True
+    OUTSIDE_CLOBBERS = "outside-clobbers", True  # as OUTSIDE_COMMIT, and a span was open: a producer mixes both ways
+    CONTINUE_ALREADY_ACKED = "continue-already-acked", False
+    CONTINUE_DUPLICATE = "continue-duplicate", False
+    CONTINUE_BEGIN = "continue-begin", False
+    CONTINUE_EXTEND = "continue-extend", False
+    ACK_DEEP_ROLLBACK = "ack-deep-rollback", False
+    ACK_CLEAN_ROLLBACK = "ack-clean-rollback", False
+    ACK_EMPTY = "ack-empty", True
+    ACK_COMMIT = "ack-commit", True
+    ACK_REPLAY = "ack-replay", True  # as ACK_COMMIT, and the span is not whole in the ring
+    UNTRACKED = "untracked", True
 
-
-COMMITS: Final = frozenset(
-    {
-        Outcome.OUTSIDE_COMMIT,
-        Outcome.OUTSIDE_CLOBBERS,
-        Outcome.ACK_EMPTY,
-        Outcome.ACK_COMMIT,
-        Outcome.ACK_REPLAY,
-        Outcome.UNTRACKED,
-    }
-)
-
-# What a producer must not do. A deep rollback means that it restored a checkpoint older than one it had acknowledged:
-# what it publishes again is no longer exactly once.
-ANOMALIES: Final = frozenset({Outcome.OUTSIDE_CLOBBERS, Outcome.ACK_DEEP_ROLLBACK})
+    def __init__(self, text: str, is_commit: bool) -> None:
+        self.text = text
+        self.is_commit = is_commit
+        # What a producer must not do. A deep rollback means that it restored a checkpoint older than one it had
+        # acknowledged: what it publishes again is no longer exactly once.
+        self.is_anomaly = text in ("outside-clobbers", "ack-deep-rollback")
 
 
-def decide(flags: int, clock: int, last_ack: int, last_clock: int, begin: int, *, is_in_ring: bool) -> Outcome:
-    """The row of the table which a message with a UUID falls into."""
+def decide(flags: int, clock: int, last_ack: int, last_clock: int, begin: int) -> Outcome:
+    """The row of the table which a message with a UUID falls into. (Whether a span is in the ring is for its owner.)"""
     if flags == CONTINUE_TXN:
         if clock <= last_ack:
             return Outcome.CONTINUE_ALREADY_ACKED
@@ -73,9 +63,7 @@ def decide(flags: int, clock: int, last_ack: int, last_clock: int, begin: int, *
             return Outcome.ACK_DEEP_ROLLBACK
         if clock == last_ack:
             return Outcome.ACK_CLEAN_ROLLBACK
-        if begin == NO_SPAN:
-            return Outcome.ACK_EMPTY
-        return Outcome.ACK_COMMIT if is_in_ring else Outcome.ACK_REPLAY
+        return Outcome.ACK_EMPTY if begin == NO_SPAN else Outcome.ACK_COMMIT
     if clock <= last_ack:
         return Outcome.OUTSIDE_DUPLICATE
     return Outcome.OUTSIDE_COMMIT if begin == NO_SPAN else Outcome.OUTSIDE_CLOBBERS

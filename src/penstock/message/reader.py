@@ -23,7 +23,7 @@ from penstock.base.ids import Offset
 from penstock.message.clock import NO_CLOCK
 from penstock.message.framing.framing import FRAME_BYTES_MAX, Framing
 from penstock.message.message import NO_PRODUCER, Message, Replay
-from penstock.message.outcome import ANOMALIES, COMMITS, Outcome
+from penstock.message.outcome import Outcome
 from penstock.message.read_state import Horizon, ReadState
 from penstock.message.ring import Ring
 from penstock.message.sequencer import Sequencer
@@ -47,7 +47,7 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Anomalous(msgspec.Struct, frozen=True):
-    """A producer did what it must not: its messages may no longer be exactly once. See `outcome.ANOMALIES`."""
+    """A producer did what it must not: its messages may no longer be exactly once. See `Outcome`."""
 
     message: Message
     outcome: Outcome
@@ -79,7 +79,7 @@ class UncommittedReader:
         self._frame_bytes_max = frame_bytes_max
         self._rest = b""  # from the end of the last complete frame on
         self._rest_at = offset
-        self._found: deque[Message | Skipped] = deque()
+        self.found: deque[Message | Skipped] = deque()  # not yet given out
 
     @property
     def done_upto(self) -> Offset:
@@ -97,19 +97,19 @@ class UncommittedReader:
             raise InvalidArgument(f"{self.journal}: a chunk at {offset} was read before; expected {self.fed_upto}")
         if offset > self.fed_upto:
             if self._rest:
-                self._found.append(Skipped(self._rest_at, offset, "a gap in the journal cuts off a frame"))
+                self.found.append(Skipped(self._rest_at, offset, "a gap in the journal cuts off a frame"))
             self._rest, self._rest_at = b"", offset
         self._cut(self._rest + data if self._rest else data)
 
     def next(self) -> Message | Skipped | None:
         """The next message, or None: feed a chunk."""
-        if not self._found:
+        if not self.found:
             return None
-        found = self._found[0]
+        found = self.found[0]
         if isinstance(found, Skipped) and self._on_bad is OnBad.FAIL:
             raise self.error(found)
         self.offset = found.end
-        return self._found.popleft()
+        return self.found.popleft()
 
     def error(self, bad: Skipped) -> MalformedFrame:
         return MalformedFrame(
@@ -128,12 +128,12 @@ class UncommittedReader:
         begin = 0
         for frame, end in zip(split.frames, split.ends, strict=True):
             while bad is not None and bad.end <= end and bad.begin >= begin:
-                self._found.append(Skipped(Offset(base + bad.begin), Offset(base + bad.end), bad.why))
+                self.found.append(Skipped(Offset(base + bad.begin), Offset(base + bad.end), bad.why))
                 begin, bad = bad.end, next(bads, None)
-            self._found.append(self._message(frame, Offset(base + begin), Offset(base + end)))
+            self.found.append(self._message(frame, Offset(base + begin), Offset(base + end)))
             begin = end
         while bad is not None:
-            self._found.append(Skipped(Offset(base + bad.begin), Offset(base + bad.end), bad.why))
+            self.found.append(Skipped(Offset(base + bad.begin), Offset(base + bad.end), bad.why))
             bad = next(bads, None)
         self._rest, self._rest_at = data[split.consumed :], Offset(base + split.consumed)
         if len(self._rest) > self._frame_bytes_max:
@@ -211,31 +211,27 @@ class CommittedReader:
 
     def _sequence(self, messages: list[Message], limit: int) -> None:
         """Push and take, until there is enough, or something to report, or something to replay."""
-        sequencer, push, take = self.sequencer, self.sequencer.push, self.sequencer.take
-        messages += take()  # what a replay left in the ring
-        while len(messages) < limit and (found := self._look(messages)) is not None:
-            if isinstance(found, Skipped):
-                sequencer.skip(found.end)
-                self._report = found
+        sequencer, found = self.sequencer, self._reader.found
+        messages += sequencer.take()  # what a replay left in the ring
+        while found and len(messages) < limit:
+            message = found[0]
+            if isinstance(message, Skipped):
+                if self._on_bad is OnBad.FAIL and messages:
+                    return  # the error waits until what is committed before it was given out
+                self._reader.next()
+                sequencer.skip(message.end)
+                self._report = message
                 return
-            outcome = push(found)
-            if outcome in COMMITS:
+            found.popleft()
+            outcome = sequencer.push(message)
+            if outcome.is_commit:
                 if sequencer.replay is not None:
                     self._report = sequencer.replay
                     return
-                messages += take()
-            if outcome in ANOMALIES:
-                self._report = Anomalous(found, outcome)
+                messages += sequencer.take()
+            if outcome.is_anomaly:
+                self._report = Anomalous(message, outcome)
                 return
-
-    def _look(self, messages: list[Message]) -> Message | Skipped | None:
-        """The next message. An error waits until what is committed before it was given out."""
-        try:
-            return self._reader.next()
-        except MalformedFrame:
-            if messages:
-                return None
-            raise
 
     def _deliver_again(self, wanted: Replay, limit: int) -> Committed | Skipped | Anomalous | Replay | None:
         """Committed messages of the replay, or what of it is still to be read."""

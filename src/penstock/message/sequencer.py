@@ -3,7 +3,7 @@
 `push` takes the journal's messages one by one, in order, and says which row of the table (`outcome.py`) each was. After
 one which commits, the delivery is taken before the next push:
 
-    if sequencer.push(message) in COMMITS:
+    if sequencer.push(message).is_commit:
         while (replay := sequencer.replay) is not None:      # the span began before the ring
             committed = sequencer.feed(messages of [replay.begin, ...), upto)
         committed = sequencer.take()                          # the rest of the span, then the committing message
@@ -26,7 +26,7 @@ import msgspec
 from penstock.base.ids import Clock, Offset
 from penstock.base.probes import reached
 from penstock.message.message import Message, Replay
-from penstock.message.outcome import COMMITS, Outcome, decide
+from penstock.message.outcome import Outcome, decide
 from penstock.message.read_state import NO_SPAN, Horizon, ProducerState, ReadState, is_forgotten
 from penstock.message.ring import Ring, Span
 from penstock.message.uuid import CONTINUE_TXN, ProducerId
@@ -74,23 +74,10 @@ class Sequencer:
         self._ring = ring if ring is not None else Ring()
         self._delivery: Delivery | None = None
         self._sweep_at = 1024
+        self._clock_floor = self.largest_ack - horizon.clock  # who is below it may be forgotten
         self._producers = {
             each.producer: Producer(each.last_ack, each.last_clock, each.begin, each.last_seen, Span())
             for each in state.producers
-        }
-        self._handlers: dict[Outcome, Callable[[Producer, Message], None]] = {
-            Outcome.OUTSIDE_DUPLICATE: self._ignore,
-            Outcome.OUTSIDE_COMMIT: self._on_outside_commit,
-            Outcome.OUTSIDE_CLOBBERS: self._on_outside_clobbers,
-            Outcome.CONTINUE_ALREADY_ACKED: self._ignore,
-            Outcome.CONTINUE_DUPLICATE: self._ignore,
-            Outcome.CONTINUE_BEGIN: self._on_continue_begin,
-            Outcome.CONTINUE_EXTEND: self._on_continue_extend,
-            Outcome.ACK_DEEP_ROLLBACK: self._on_ack_deep_rollback,
-            Outcome.ACK_CLEAN_ROLLBACK: self._on_ack_clean_rollback,
-            Outcome.ACK_EMPTY: self._on_ack_empty,
-            Outcome.ACK_COMMIT: self._on_ack_commit,
-            Outcome.ACK_REPLAY: self._on_ack_replay,
         }
 
     # in
@@ -103,12 +90,11 @@ class Sequencer:
             self._delivery = Delivery(message, None)
             return Outcome.UNTRACKED
         producer = self._find(message)
-        outcome = decide(
-            message.flags, message.clock, producer.last_ack, producer.last_clock, producer.begin,
-            is_in_ring=producer.is_in_ring,
-        )  # fmt: skip
-        self._handlers[outcome](producer, message)
-        if outcome not in COMMITS:
+        outcome = decide(message.flags, message.clock, producer.last_ack, producer.last_clock, producer.begin)
+        if outcome is Outcome.ACK_COMMIT and not producer.is_in_ring:
+            outcome = Outcome.ACK_REPLAY
+        _HANDLERS[outcome.text](self, producer, message)
+        if not outcome.is_commit:
             producer.last_seen = message.begin
             self.offset = message.end
         return outcome
@@ -121,7 +107,9 @@ class Sequencer:
 
     def _find(self, message: Message) -> Producer:
         producer = self._producers.get(message.producer)
-        if producer is None or self._is_forgotten(producer, message.begin):
+        if producer is None or (
+            producer.last_clock < self._clock_floor and producer.last_seen < message.begin - self.horizon.bytes
+        ):
             before = Clock(message.clock - 1)
             producer = Producer(before, before, NO_SPAN, message.begin, Span())
             self._producers[message.producer] = producer
@@ -238,7 +226,9 @@ class Sequencer:
         producer.last_ack = producer.last_clock = by.clock
         producer.begin = NO_SPAN
         producer.last_seen = by.begin
-        self.largest_ack = max(self.largest_ack, by.clock)
+        if by.clock > self.largest_ack:
+            self.largest_ack = by.clock
+            self._clock_floor = by.clock - self.horizon.clock
         self._ring.release()
 
     # state
@@ -285,3 +275,19 @@ class Sequencer:
 
 def _by_id(item: tuple[ProducerId, Any]) -> ProducerId:
     return item[0]
+
+
+_HANDLERS: dict[str, Callable[[Sequencer, Producer, Message], None]] = {  # by text: an Enum's own hash is slow
+    Outcome.OUTSIDE_DUPLICATE.text: Sequencer._ignore,
+    Outcome.OUTSIDE_COMMIT.text: Sequencer._on_outside_commit,
+    Outcome.OUTSIDE_CLOBBERS.text: Sequencer._on_outside_clobbers,
+    Outcome.CONTINUE_ALREADY_ACKED.text: Sequencer._ignore,
+    Outcome.CONTINUE_DUPLICATE.text: Sequencer._ignore,
+    Outcome.CONTINUE_BEGIN.text: Sequencer._on_continue_begin,
+    Outcome.CONTINUE_EXTEND.text: Sequencer._on_continue_extend,
+    Outcome.ACK_DEEP_ROLLBACK.text: Sequencer._on_ack_deep_rollback,
+    Outcome.ACK_CLEAN_ROLLBACK.text: Sequencer._on_ack_clean_rollback,
+    Outcome.ACK_EMPTY.text: Sequencer._on_ack_empty,
+    Outcome.ACK_COMMIT.text: Sequencer._on_ack_commit,
+    Outcome.ACK_REPLAY.text: Sequencer._on_ack_replay,
+}

@@ -92,14 +92,14 @@ class Uuid(msgspec.Struct, frozen=True, gc=False):
     @classmethod
     def parse(cls, text: str | bytes) -> "Uuid":
         """The UUID in 36 characters; InvalidArgument for anything else."""
+        plain = text if isinstance(text, bytes) else text.encode(errors="replace")
+        digits = plain.replace(b"-", b"")
+        if len(digits) != 32 or plain[8:24:5] != b"----" or len(plain) != TEXT_BYTES or not digits.isalnum():
+            raise InvalidArgument(f"{text[:60]!r} is not a UUID")
         try:
-            digits = text.decode("ascii") if isinstance(text, bytes) else text
-            packed = bytes.fromhex(digits.replace("-", ""))
+            return _from_int(int(digits, 16))
         except ValueError:
             raise InvalidArgument(f"{text[:60]!r} is not a UUID") from None
-        if len(packed) != UUID_BYTES or len(digits) != TEXT_BYTES or digits[8:24:5] != "----":
-            raise InvalidArgument(f"{text[:60]!r} is not a UUID")
-        return _from_int(int.from_bytes(packed, "big"))
 
 
 def _from_int(bits: int) -> Uuid:

@@ -1,0 +1,139 @@
+"""Messages as columns: what the Sequencer needs of a chunk's messages, in NumPy arrays instead of objects.
+
+Where a framing puts its UUIDs at a fixed place of the frame, they are found and decoded for the whole chunk at once;
+the frames which look otherwise (JSON which other programs wrote) are looked at one by one.
+"""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from penstock.base.errors import InvalidArgument
+from penstock.message.framing.fixed import HEAD_BYTES, MAGIC, Fixed
+from penstock.message.framing.framing import Bad
+from penstock.message.framing.json_lines import HEAD, UUID_AT, JsonLines
+from penstock.message.uuid import TEXT_BYTES, UUID_BYTES
+
+__all__ = ["Columns", "fixed_columns", "json_columns"]
+
+U64 = npt.NDArray[np.uint64]
+I64 = npt.NDArray[np.int64]
+
+_JSON_FRONT = UUID_AT + TEXT_BYTES + 1  # up to the quote behind the UUID
+_JSON_HEAD = np.frombuffer(HEAD, np.uint8)
+_DASHES = UUID_AT + np.array([8, 13, 18, 23])
+_DIGITS = UUID_AT + np.array([at for at in range(TEXT_BYTES) if at not in (8, 13, 18, 23)])
+_NO_DIGIT = 255
+_NIBBLES = np.full(256, _NO_DIGIT, np.uint8)
+for _digit in b"0123456789abcdefABCDEF":
+    _NIBBLES[_digit] = int(chr(_digit), 16)
+
+
+class Columns(msgspec.Struct):
+    """Messages of a chunk, in the journal's order. Offsets are relative to the chunk. Clock 0: no UUID."""
+
+    begins: I64
+    ends: I64
+    producers: U64
+    clocks: U64
+    flags: U64
+    bad: list[Bad]
+    consumed: int  # bytes up to the end of the last complete frame
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+
+def json_columns(data: bytes, framing: JsonLines) -> Columns:
+    """The complete lines of a chunk."""
+    buffer = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(buffer == ord("\n")) + 1
+    begins = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
+    columns = _empty(begins, ends, int(ends[-1]) if len(ends) else 0)
+    is_ours = ends - begins > _JSON_FRONT
+    rows = np.flatnonzero(is_ours)
+    if len(rows):
+        front = _gather(data, begins[rows], _JSON_FRONT)
+        is_good = (front[:, :UUID_AT] == _JSON_HEAD).all(axis=1) & (front[:, -1] == ord('"'))
+        is_good &= (front[:, _DASHES] == ord("-")).all(axis=1)
+        nibbles = _NIBBLES[front[:, _DIGITS]]
+        is_good &= (nibbles != _NO_DIGIT).all(axis=1)
+        is_good &= _unpack(columns, rows, nibbles[:, ::2] << np.uint8(4) | nibbles[:, 1::2])
+        is_ours[rows] = is_good
+    return _one_by_one(columns, data, framing, np.flatnonzero(~is_ours))
+
+
+def fixed_columns(data: bytes, framing: Fixed) -> Columns:
+    """The complete frames of a chunk. Their heads are a chain, so this walks them; UUIDs are decoded at once."""
+    ends, bad, at, size = [], [], 0, len(data)
+    begins = []
+    while size - at >= HEAD_BYTES:
+        length = int.from_bytes(data[at + 4 : at + 8], "little")
+        if data[at : at + 4] != MAGIC or not UUID_BYTES <= length <= framing.frame_bytes_max:
+            skipped = framing.split(data[at:]).bad[0]
+            bad.append(Bad(at, at + skipped.end, skipped.why))
+            at += skipped.end
+            continue
+        end = at + HEAD_BYTES + length
+        if end > size:
+            break
+        begins.append(at)
+        ends.append(end)
+        at = end
+    columns = _empty(np.array(begins, np.int64), np.array(ends, np.int64), at)
+    columns.bad = bad
+    rows = np.arange(len(begins))
+    if not len(rows):
+        return columns
+    packed = _gather(data, columns.begins + HEAD_BYTES, UUID_BYTES)
+    is_ours = _unpack(columns, rows, packed)
+    return _one_by_one(columns, data, framing, np.flatnonzero(~is_ours))
+
+
+def _empty(begins: Any, ends: Any, consumed: int) -> Columns:
+    zeros = np.zeros(len(begins), np.uint64)
+    return Columns(begins, ends, zeros, zeros.copy(), zeros.copy(), [], consumed)
+
+
+def _gather(data: bytes, begins: I64, size: int) -> npt.NDArray[np.uint8]:
+    """The `size` bytes from each begin on, one row each: a view with a stride of one byte, copied by item."""
+    windows: Any = np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))
+    rows: npt.NDArray[np.uint8] = windows[begins].view(np.uint8).reshape(-1, size)
+    return rows
+
+
+def _unpack(columns: Columns, rows: I64, packed: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Decode packed UUIDs into the columns; False where there is none of version 1. See `uuid.py` for the bits."""
+    words = np.ascontiguousarray(packed).view(">u8").astype(np.uint64)
+    high, low = words[:, 0], words[:, 1]
+    time = (high & 0xFFF) << 48 | (high >> 16 & 0xFFFF) << 32 | high >> 32
+    columns.clocks[rows] = time << 4 | low >> 58 & 0xF
+    columns.flags[rows] = low >> 48 & 0x3FF
+    columns.producers[rows] = low & (1 << 48) - 1
+    is_ours: npt.NDArray[np.bool_] = (high >> 12 & 0xF == 1) & (low >> 62 == 2)
+    return is_ours
+
+
+def _one_by_one(columns: Columns, data: bytes, framing: JsonLines | Fixed, rows: I64) -> Columns:
+    """Look at some frames as the one-by-one path does; take out those which are bad."""
+    if not len(rows):
+        return columns
+    kept = np.ones(len(columns), np.bool_)
+    tail = 1 if isinstance(framing, JsonLines) else 0  # the newline is no part of a frame
+    for row in rows.tolist():
+        begin, end = int(columns.begins[row]), int(columns.ends[row])
+        try:
+            uuid = framing.uuid(data[begin : end - tail])
+        except InvalidArgument as error:
+            columns.bad.append(Bad(begin, end, error.message))
+            kept[row] = False
+            continue
+        parts = (0, 0, 0) if uuid is None else (uuid.producer, uuid.clock, uuid.flags)
+        columns.producers[row], columns.clocks[row], columns.flags[row] = parts
+    columns.bad.sort(key=lambda bad: bad.begin)
+    return Columns(
+        columns.begins[kept], columns.ends[kept], columns.producers[kept], columns.clocks[kept], columns.flags[kept],
+        columns.bad, columns.consumed,
+    )  # fmt: skip

@@ -1,0 +1,106 @@
+"""Frames of many messages to rows of Arrow, all at once.
+
+What is handed in are `Piece`s: chunks of the journal, and which frames of each. What comes out is one table, its rows
+in the order of the pieces. A decoder decodes all or raises; which frame is to blame is found by handing in fewer.
+"""
+
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.json as pj
+
+from penstock.base.errors import InvalidArgument
+from penstock.base.ids import Offset
+from penstock.message.columns import I64, U64, Columns, fixed_columns, json_columns
+from penstock.message.framing.arrow import ArrowBatches
+from penstock.message.framing.json_lines import JsonLines
+
+__all__ = ["ArrowRows", "JsonRows", "Piece", "RowDecoder"]
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """Frames of a chunk, in order. Offsets are relative to the chunk, which begins at `base` of the journal."""
+
+    base: Offset
+    data: bytes
+    begins: I64
+    ends: I64
+    clocks: U64
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    def pick(self, rows: Any) -> "Piece":
+        return Piece(self.base, self.data, self.begins[rows], self.ends[rows], self.clocks[rows])
+
+
+class RowDecoder(Protocol):
+    """Finds messages in chunks, and rows in messages."""
+
+    schema: Any
+
+    def columns(self, data: bytes) -> Columns: ...
+
+    def decode(self, pieces: list[Piece]) -> Any:
+        """A table of this schema. InvalidArgument if any frame is none."""
+        ...
+
+
+class JsonRows:
+    """One JSON line is one row. Fields which the schema does not name are ignored, missing ones are null."""
+
+    def __init__(self, schema: Any, *, use_threads: bool = True) -> None:
+        self.schema = schema
+        self._use_threads = use_threads
+        self._framing = JsonLines()
+        self._options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+
+    def columns(self, data: bytes) -> Columns:
+        return json_columns(data, self._framing)
+
+    def decode(self, pieces: list[Piece]) -> Any:
+        runs = [run for piece in pieces for run in _runs(piece)]
+        if not runs:
+            return self.schema.empty_table()
+        lines = runs[0] if len(runs) == 1 else b"".join(runs)
+        longest = max(int((piece.ends - piece.begins).max()) for piece in pieces if len(piece))
+        options = pj.ReadOptions(use_threads=self._use_threads, block_size=max(1 << 18, longest + 1))
+        try:
+            table = pj.read_json(pa.BufferReader(lines), read_options=options, parse_options=self._options)
+        except pa.ArrowException as error:
+            raise InvalidArgument(f"not a JSON line of this schema: {error}") from None
+        if table.num_rows != sum(map(len, pieces)):
+            raise InvalidArgument("not one JSON object to a line")
+        return table.select(self.schema.names)
+
+
+class ArrowRows:
+    """One frame is a record batch; its columns are used where they lie."""
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = schema
+        self._framing = ArrowBatches(schema)
+
+    def columns(self, data: bytes) -> Columns:
+        return fixed_columns(data, self._framing)
+
+    def decode(self, pieces: list[Piece]) -> Any:
+        batches = []
+        for piece in pieces:
+            buffer = pa.py_buffer(piece.data)
+            for begin, end in zip(piece.begins.tolist(), piece.ends.tolist(), strict=True):
+                batches.append(self._framing.decode_at(buffer, begin, end))
+        return pa.Table.from_batches(batches, self.schema)
+
+
+def _runs(piece: Piece) -> list[memoryview]:
+    """Stretches of the chunk in which one frame follows the other."""
+    if not len(piece):
+        return []
+    cuts = np.flatnonzero(piece.begins[1:] != piece.ends[:-1])
+    begins = piece.begins[np.concatenate([[0], cuts + 1])].tolist()
+    ends = piece.ends[np.append(cuts, len(piece) - 1)].tolist()
+    view = memoryview(piece.data)
+    return [view[begin:end] for begin, end in zip(begins, ends, strict=True)]
