@@ -8,17 +8,16 @@ from hypothesis import strategies as st
 from penstock.lake.committed.boundary import Chunking
 from penstock.lake.committed.build import finish_build, pieces_of, plan_build, to_range
 from penstock.lake.committed.changes import deletes, lay_over, puts
-from penstock.lake.committed.diff import diff_entries, empty_diff, plan_diff
+from penstock.lake.committed.diff import compare, empty_diff, plan_diff
 from penstock.lake.committed.entry import empty_entries, entries_from, entry_of
 from penstock.lake.committed.listing import Listing, ListPage
 from penstock.lake.committed.lookup import entries_at, plan_lookup
 from penstock.lake.committed.merge import Merged, Strategy, merge_changes
-from penstock.lake.committed.metarange import MetaRange, location_of, range_key
+from penstock.lake.committed.metarange import EMPTY, MetaRange, location_of, range_key
 from penstock.lake.committed.range import encode_range
 from penstock.lake.staging.entry import Entry
 
 SMALL = Chunking(rows_mean=3, rows_max=5, bytes_max=400)  # so that a dozen entries have several ranges
-EMPTY = MetaRange.of([])
 
 Tree = dict[str, Entry]
 Edit = Mapping[str, Entry | None]  # a put, or a deletion
@@ -67,8 +66,8 @@ class Shelf:
 
     def diff(self, left: MetaRange, right: MetaRange, prefix: str = "") -> pl.DataFrame:
         parts = [
-            diff_entries(self._rows(left, overlap.left), self._rows(right, overlap.right), prefix)
-            for overlap in plan_diff(left, right, prefix)
+            compare(overlap, self._rows(left, overlap.left), self._rows(right, overlap.right), prefix=prefix)
+            for overlap in plan_diff(left, right, prefix, self._job_rows)
         ]
         return pl.concat([empty_diff(), *parts])
 

@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.lake.committed.shelf import (
     EDITS,
-    EMPTY,
     SMALL,
     TREES,
     Edit,
@@ -21,6 +20,7 @@ from penstock.lake.committed.boundary import Chunking, is_boundary
 from penstock.lake.committed.build import plan_build
 from penstock.lake.committed.changes import deletes, empty_changes, puts
 from penstock.lake.committed.entry import entries_from
+from penstock.lake.committed.metarange import EMPTY
 
 
 @settings(deadline=None, max_examples=80)

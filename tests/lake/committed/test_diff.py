@@ -1,10 +1,11 @@
 import polars as pl
 from hypothesis import given, settings
-from tests.lake.committed.shelf import EDITS, EMPTY, TREES, Edit, Shelf, Tree, changes_of, edited, entry
+from tests.lake.committed.shelf import EDITS, TREES, Edit, Shelf, Tree, changes_of, edited, entry
 
 from penstock.lake.committed.boundary import Chunking
 from penstock.lake.committed.diff import DiffKind, plan_diff, visible
 from penstock.lake.committed.entry import STORED_COLUMNS, entries_from, entry_of
+from penstock.lake.committed.metarange import EMPTY
 from penstock.lake.staging.entry import Entry
 
 Difference = tuple[DiffKind, Entry | None, Entry | None]
@@ -28,11 +29,12 @@ def kind_of(left: Entry | None, right: Entry | None) -> DiffKind:
 
 def as_dict(diff: pl.DataFrame) -> dict[str, Difference]:
     left = diff.select("path", *(pl.col(f"left_{name}").alias(name) for name in STORED_COLUMNS))
+    right = diff.select("path", *STORED_COLUMNS)
     return {
         path: (
             DiffKind(kind),
             None if kind == DiffKind.ADDED else entry_of(left, row),
-            None if kind == DiffKind.REMOVED else entry_of(diff, row),
+            None if kind == DiffKind.REMOVED else entry_of(right, row),
         )
         for row, (path, kind) in enumerate(diff.select("path", "kind").iter_rows())
     }

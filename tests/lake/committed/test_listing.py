@@ -1,11 +1,12 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.lake.committed.shelf import EMPTY, PATHS, TREES, Shelf, Tree, entry, tree_of
+from tests.lake.committed.shelf import PATHS, TREES, Shelf, Tree, entry, tree_of
 
 from penstock.base.errors import InvalidArgument
 from penstock.lake.committed.boundary import Chunking
 from penstock.lake.committed.listing import LISTING_MAX, Listing, successor
+from penstock.lake.committed.metarange import EMPTY
 
 PREFIXES = st.sampled_from(["", "a", "a/", "b/", "b/ä/", "b/ä", "zz", "c1"])
 

@@ -1,10 +1,11 @@
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.lake.committed.shelf import EMPTY, PATHS, TREES, Shelf, Tree, entry, tree_of
+from tests.lake.committed.shelf import PATHS, TREES, Shelf, Tree, entry, tree_of
 
 from penstock.lake.committed.entry import entries_from
 from penstock.lake.committed.lookup import find_entry, plan_lookup
+from penstock.lake.committed.metarange import EMPTY
 
 
 @settings(deadline=None, max_examples=40)

@@ -3,10 +3,11 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.lake.committed.shelf import EDITS, EMPTY, TREES, Edit, Shelf, Tree, changes_of, edited, entry
+from tests.lake.committed.shelf import EDITS, TREES, Edit, Shelf, Tree, changes_of, edited, entry
 
 from penstock.lake.committed.boundary import Chunking
 from penstock.lake.committed.merge import Strategy
+from penstock.lake.committed.metarange import EMPTY
 from penstock.lake.staging.entry import Entry
 
 Sides = tuple[Entry | None, Entry | None, Entry | None]

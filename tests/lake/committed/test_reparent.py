@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pytest
-from tests.lake.committed.shelf import EMPTY, Shelf, changes_of, entry
+from tests.lake.committed.shelf import Shelf, changes_of, entry
 
 from penstock.lake.committed.boundary import CHUNKING
 from penstock.lake.committed.changes import CHANGE_SCHEMA, empty_changes, lay_over, overlay
 from penstock.lake.committed.diff import visible
 from penstock.lake.committed.entry import ENTRY_SCHEMA
 from penstock.lake.committed.merge import Strategy
-from penstock.lake.committed.metarange import MetaRange
+from penstock.lake.committed.metarange import EMPTY, MetaRange
 from penstock.lake.committed.reparent import patch_changes, paths_to_patch
 
 CASES = 100_000

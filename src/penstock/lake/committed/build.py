@@ -23,6 +23,7 @@ import polars as pl
 
 from penstock.lake.committed.boundary import CHUNKING, Chunking, cut, is_boundary
 from penstock.lake.committed.changes import overlay
+from penstock.lake.committed.entry import row_of
 from penstock.lake.committed.metarange import Location, MetaRange, Range
 from penstock.lake.committed.range import EncodedRange
 
@@ -108,8 +109,7 @@ def _split_additions(
     """The last job, divided at boundary keys which are put behind everything the parent has."""
     if job.end - job.start <= job_rows or job.last != len(parent):
         return [job]
-    paths = changes["path"]
-    beyond = max(job.start, int(paths.search_sorted(parent.max_keys[-1], side="right")) if len(parent) else 0)
+    beyond = max(job.start, row_of(changes, parent.max_keys[-1], behind=True) if len(parent) else 0)
     new = changes.slice(beyond, job.end - beyond)
     possible = beyond + 1 + np.flatnonzero(is_boundary(new["path"], chunking) & new["is_live"].to_numpy())
     wanted = np.arange(job.start + job_rows, job.end, job_rows)

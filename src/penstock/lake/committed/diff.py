@@ -10,15 +10,28 @@ re-parenting (lake.md, L9) needs it.
 """
 
 from enum import IntEnum
-from typing import Final
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 import msgspec
 import polars as pl
 
-from penstock.lake.committed.entry import ENTRY_SCHEMA, STORED_COLUMNS, identity, same
+from penstock.lake.committed.entry import ENTRY_SCHEMA, STORED_COLUMNS, identity, row_of, same
 from penstock.lake.committed.metarange import MetaRange
 
-__all__ = ["DIFF_SCHEMA", "DiffKind", "Overlap", "diff_entries", "empty_diff", "plan_diff", "visible"]
+__all__ = [
+    "DIFF_SCHEMA",
+    "OVERLAP_ROWS",
+    "DiffKind",
+    "Overlap",
+    "compare",
+    "diff_entries",
+    "empty_diff",
+    "plan_diff",
+    "visible",
+]
+
+OVERLAP_ROWS: Final = 1 << 17  # compared at once, more or less: trees whose keys all interleave are no single overlap
 
 
 class DiffKind(IntEnum):
@@ -37,46 +50,87 @@ DIFF_SCHEMA: Final = pl.Schema(
 
 
 class Overlap(msgspec.Struct, frozen=True):
-    """Ranges of both sides to compare with each other, as row numbers of the two metaranges."""
+    """Ranges of both sides to compare, as row numbers of the two metaranges; of their keys, those in (after, upto]."""
 
     left: tuple[int, ...]
     right: tuple[int, ...]
+    after: str
+    upto: str
+
+
+class _Span(NamedTuple):
+    """A range which only one side has."""
+
+    low: str
+    high: str
+    side: int
+    row: int
+    rows: int
 
 
 def empty_diff() -> pl.DataFrame:
     return pl.DataFrame(schema=DIFF_SCHEMA)
 
 
-def plan_diff(left: MetaRange, right: MetaRange, prefix: str = "") -> list[Overlap]:
+def plan_diff(left: MetaRange, right: MetaRange, prefix: str = "", overlap_rows: int = OVERLAP_ROWS) -> list[Overlap]:
     """What must be read to compare two trees, in key order. With a prefix, only ranges which may hold such paths."""
     if left.id == right.id:
         return []
-    sides = [_only_in(left, right, prefix, side=0), _only_in(right, left, prefix, side=1)]
-    overlaps: list[tuple[list[int], list[int]]] = []
+    spans = sorted(_only_in(left, right, prefix, side=0) + _only_in(right, left, prefix, side=1))
+    groups: list[list[_Span]] = []
     highest = ""
-    for low, high, side, row in sorted(sides[0] + sides[1]):
-        if not overlaps or low > highest:
-            overlaps.append(([], []))
-        overlaps[-1][side].append(row)
-        highest = max(highest, high)
-    return [Overlap(tuple(one), tuple(other)) for one, other in overlaps]
+    for span in spans:
+        if not groups or span.low > highest:
+            groups.append([])
+        groups[-1].append(span)
+        highest = max(highest, span.high)
+    return [overlap for group in groups for overlap in _windows(group, overlap_rows)]
 
 
-def _only_in(one: MetaRange, other: MetaRange, prefix: str, side: int) -> list[tuple[str, str, int, int]]:
-    """(min key, max key, side, row) of the ranges which the other tree does not have."""
+def _only_in(one: MetaRange, other: MetaRange, prefix: str, side: int) -> list[_Span]:
     rows = one.frame.with_row_index("row").join(other.frame.select("id"), on="id", how="anti")
     if prefix:
-        inside = (pl.col("max_key") >= prefix) & (
-            (pl.col("min_key") < prefix) | pl.col("min_key").str.starts_with(prefix)
-        )
-        rows = rows.filter(inside)
-    return [(low, high, side, row) for row, low, high in rows.select("row", "min_key", "max_key").iter_rows()]
+        begins = (pl.col("min_key") < prefix) | pl.col("min_key").str.starts_with(prefix)
+        rows = rows.filter((pl.col("max_key") >= prefix) & begins)
+    found = rows.select("min_key", "max_key", pl.lit(side), "row", "count")
+    return [_Span(*span) for span in found.iter_rows()]
 
 
-def diff_entries(left: pl.DataFrame, right: pl.DataFrame, prefix: str = "") -> pl.DataFrame:
+def _windows(group: list[_Span], overlap_rows: int) -> list[Overlap]:
+    """A group as one overlap, or as several, one behind the other, if it would be too much to hold at once."""
+    ends: list[str] = []
+    rows = 0
+    for high, count in sorted((span.high, span.rows) for span in group):
+        rows += count
+        if rows >= overlap_rows:
+            ends.append(high)
+            rows = 0
+    last = max(span.high for span in group)
+    ends = ends if ends and ends[-1] == last else [*ends, last]
+    return [_window(group, after, upto) for after, upto in pairwise(["", *ends])]
+
+
+def _window(group: list[_Span], after: str, upto: str) -> Overlap:
+    sides: tuple[list[int], list[int]] = ([], [])
+    for span in group:
+        if span.high > after and span.low <= upto:
+            sides[span.side].append(span.row)
+    return Overlap(tuple(sides[0]), tuple(sides[1]), after, upto)
+
+
+def compare(overlap: Overlap, left: pl.DataFrame, right: pl.DataFrame, *, prefix: str = "") -> pl.DataFrame:
+    """The differences in one overlap, whose ranges hold these entries."""
+    return diff_entries(_cut_out(left, overlap, prefix), _cut_out(right, overlap, prefix))
+
+
+def _cut_out(entries: pl.DataFrame, overlap: Overlap, prefix: str) -> pl.DataFrame:
+    start = row_of(entries, overlap.after, behind=True)
+    inside = entries.slice(start, row_of(entries, overlap.upto, behind=True) - start)
+    return inside.filter(pl.col("path").str.starts_with(prefix)) if prefix else inside
+
+
+def diff_entries(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
     """The differences between two frames of entries, sorted by path."""
-    if prefix:
-        left, right = (side.filter(pl.col("path").str.starts_with(prefix)) for side in (left, right))
     renamed = left.rename({name: f"left_{name}" for name in STORED_COLUMNS})
     both = right.join(renamed, on="path", how="full", coalesce=True)
     stored = [[pl.col(f"{side}{name}") for name in STORED_COLUMNS] for side in ("", "left_")]

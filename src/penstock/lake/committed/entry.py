@@ -12,8 +12,9 @@ of code points too: Polars, Python and Spark agree). An address with "://" in it
 deleted by us; any other lies below the repository's storage namespace.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import polars as pl
@@ -33,6 +34,7 @@ __all__ = [
     "entry_of",
     "identity",
     "is_full_address",
+    "row_of",
     "same",
     "sort_entries",
 ]
@@ -81,9 +83,17 @@ def entries_from(entries: Iterable[tuple[str, Entry]]) -> pl.DataFrame:
     return sort_entries(pl.DataFrame(rows, schema=ENTRY_SCHEMA, orient="row"))
 
 
+def row_of(frame: pl.DataFrame, path: str, *, behind: bool = False) -> int:
+    """How many of the sorted paths are less than this one; with `behind`, not greater."""
+    paths: Any = frame[
+        "path"
+    ]  # read item by item: Polars' own search_sorted looks at the whole column (50 times slower)
+    return bisect_right(paths, path) if behind else bisect_left(paths, path)
+
+
 def entry_of(frame: pl.DataFrame, row: int) -> Entry:
     """One row as a record."""
-    return Entry(*(frame[name][row] for name in STORED_COLUMNS))
+    return Entry(*frame.row(row)[1:])
 
 
 def sort_entries(frame: pl.DataFrame) -> pl.DataFrame:

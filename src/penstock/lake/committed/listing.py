@@ -11,12 +11,13 @@ import msgspec
 import polars as pl
 
 from penstock.base.errors import InvalidArgument
-from penstock.lake.committed.entry import ENTRY_SCHEMA, empty_entries
+from penstock.lake.committed.entry import ENTRY_SCHEMA, empty_entries, row_of
 from penstock.lake.committed.metarange import MetaRange
 
 __all__ = ["LISTING_MAX", "ListPage", "Listing", "successor"]
 
 LISTING_MAX: Final = 10_000  # entries and folders of one page
+_LARGE_FOLDERS: Final = 8  # of one range are skipped by binary search; then all its rows are looked at
 _LAST_CODE_POINT: Final = 0x10FFFF
 _SURROGATES: Final = (0xD800, 0xE000)  # no characters: UTF-8 has no bytes for them
 
@@ -57,7 +58,8 @@ class Listing:
         self._first: str | None = prefix  # the least path which may still count; none if there is no more
         self._end = successor(prefix)
         self._found: list[pl.DataFrame] = []
-        self._count = 0
+        self._folders: list[str] = []
+        self._count = 0  # of both
         self._row = 0
         if after:
             self._skip_to(after)
@@ -69,31 +71,32 @@ class Listing:
 
     def take(self, entries: pl.DataFrame) -> None:
         """The entries of the range that was wanted."""
-        rows = self._folded(self._inside(entries))
-        room = self._limit + 1 - self._count  # one more than asked for says whether there is more
-        if rows.height:
-            self._found.append(rows.head(room))
-            self._count += self._found[-1].height
-        if rows.height >= room:
+        rows = self._inside(entries)
+        if self._delimiter:
+            rows = self._take_large_folders(rows)
+        if rows.height and self._has_room:
+            self._take_each(rows)
+        if self._has_room:
+            self._row += 1
+            self._seek()
+        else:
             self._first = None
-            return
-        if rows.height and rows["is_folder"][-1]:
-            self._first = successor(rows["key"][-1])
-        self._row += 1
-        self._seek()
 
     def page(self) -> ListPage:
         """What was found, once nothing more is wanted."""
         assert self.wanted() is None
-        if not self._found:
-            return ListPage(empty_entries(), (), "")
-        rows = pl.concat(self._found)
-        shown = rows.head(self._limit)
-        return ListPage(
-            entries=shown.filter(~pl.col("is_folder")).select(ENTRY_SCHEMA.names()),
-            folders=tuple(shown.filter("is_folder")["key"]),
-            next_after=shown["key"][-1] if rows.height > self._limit else "",
-        )
+        entries = pl.concat([empty_entries(), *self._found])
+        if self._has_room:
+            return ListPage(entries, tuple(self._folders), "")
+        last = max(self._folders[-1:] + entries["path"].tail(1).to_list())  # only says that there is more
+        entries = entries.head(entries.height - (entries["path"].tail(1).to_list() == [last]))
+        folders = [folder for folder in self._folders if folder != last]
+        return ListPage(entries, tuple(folders), max(folders[-1:] + entries["path"].tail(1).to_list()))
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether more is wanted than there is: one more than asked for, to know if there is a next page."""
+        return self._count <= self._limit
 
     def _skip_to(self, after: str) -> None:
         """Begin behind a path; behind a folder, if it is the name of one."""
@@ -104,21 +107,45 @@ class Listing:
 
     def _inside(self, entries: pl.DataFrame) -> pl.DataFrame:
         """The rows below the prefix, from the first which may count."""
-        paths = entries["path"]
-        start = int(paths.search_sorted(self._first or "", side="left"))
-        end = entries.height if self._end is None else int(paths.search_sorted(self._end, side="left"))
+        start = row_of(entries, self._first or "")
+        end = entries.height if self._end is None else row_of(entries, self._end)
         return entries.slice(start, max(0, end - start))
 
-    def _folded(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """One row per path or folder, with `key` (what the page shows) and `is_folder`."""
+    def _take_large_folders(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Take the folders which the rows begin with, each by one binary search; the rows behind them are left."""
+        for _ in range(_LARGE_FOLDERS):
+            path = rows["path"][0] if rows.height and self._has_room else ""
+            at = path.find(self._delimiter, len(self._prefix))
+            if at < 0:
+                break
+            self._add_folders([path[: at + len(self._delimiter)]])
+            rows = rows.slice(rows.height if self._first is None else row_of(rows, self._first))
+        return rows
+
+    def _take_each(self, rows: pl.DataFrame) -> None:
+        """Take all rows, those in folders once for each folder, as far as there is room."""
+        room = self._limit + 1 - self._count
         if not self._delimiter:
-            return rows.with_columns(key=pl.col("path"), is_folder=pl.lit(False))
+            self._add_entries(rows.head(room))
+            return
         below = pl.col("path").str.strip_prefix(self._prefix)
-        inside = below.str.contains(self._delimiter, literal=True)
-        name = below.str.splitn(self._delimiter, 2).struct.field("field_0")
-        folder = pl.lit(self._prefix) + name + pl.lit(self._delimiter)
-        keyed = rows.with_columns(key=pl.when(inside).then(folder).otherwise("path"), is_folder=inside)
-        return keyed.unique("key", keep="first", maintain_order=True)
+        is_folder = below.str.contains(self._delimiter, literal=True)
+        folder = pl.lit(self._prefix) + below.str.splitn(self._delimiter, 2).struct.field("field_0") + self._delimiter
+        keyed = rows.with_columns(key=pl.when(is_folder).then(folder).otherwise("path"), is_folder=is_folder)
+        shown = keyed.unique("key", keep="first", maintain_order=True).head(room)
+        self._add_entries(shown.filter(~pl.col("is_folder")).select(ENTRY_SCHEMA.names()))
+        self._add_folders(shown.filter("is_folder")["key"].to_list())
+
+    def _add_entries(self, rows: pl.DataFrame) -> None:
+        if rows.height:
+            self._found.append(rows)
+            self._count += rows.height
+
+    def _add_folders(self, folders: list[str]) -> None:
+        if folders:
+            self._folders += folders
+            self._count += len(folders)
+            self._first = successor(folders[-1])  # nothing more counts of what is in it
 
     def _seek(self) -> None:
         """Go to the first range, from here on, with a key that may count; there may be none."""

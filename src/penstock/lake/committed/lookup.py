@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from penstock.lake.committed.entry import entry_of
+from penstock.lake.committed.entry import entry_of, row_of
 from penstock.lake.committed.metarange import MetaRange
 from penstock.lake.staging.entry import Entry
 
@@ -35,5 +35,5 @@ def entries_at(entries: pl.DataFrame, paths: pl.Series) -> pl.DataFrame:
 
 def find_entry(entries: pl.DataFrame, path: str) -> Entry | None:
     """The entry of one path, by binary search."""
-    row = int(entries["path"].search_sorted(path))
+    row = row_of(entries, path)
     return entry_of(entries, row) if row < entries.height and entries["path"][row] == path else None

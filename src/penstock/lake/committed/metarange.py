@@ -22,11 +22,14 @@ from penstock.lake.committed.digest import digest_table
 from penstock.lake.committed.range import RangeId, read_parquet, write_parquet
 
 __all__ = [
+    "EMPTY",
+    "EMPTY_TREE",
     "RANGE_SCHEMA",
     "Location",
     "MetaRange",
     "MetaRangeId",
     "Range",
+    "TreeAddress",
     "decode_metarange",
     "encode_metarange",
     "location_of",
@@ -50,6 +53,13 @@ RANGE_SCHEMA: Final = pl.Schema(
 _ATTEMPT: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _TAG: Final = "penstock metarange 1"
 _CONTENT: Final = ("id", "min_key", "max_key", "count", "size")
+
+
+class TreeAddress(msgspec.Struct, frozen=True):
+    """A metarange and where it is stored: all that is needed to read a tree. Two are the same tree if the ids are."""
+
+    id: MetaRangeId
+    location: Location
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -118,6 +128,10 @@ class MetaRange:
         assert all(low <= high for low, high in zip(lows, highs, strict=True))
         assert all(high < low for high, low in zip(highs, lows[1:], strict=False))
         assert self.frame["count"].min() != 0
+
+
+EMPTY: Final = MetaRange.of([])
+EMPTY_TREE: Final = TreeAddress(EMPTY.id, Location(""))  # is stored nowhere
 
 
 def encode_metarange(metarange: MetaRange) -> memoryview:

@@ -1,0 +1,11 @@
+import msgspec
+import pytest
+
+from penstock.base.errors import InvalidArgument
+from penstock.runtime.lake.committed import TreeOptions
+
+
+@pytest.mark.parametrize("name", ["cache_bytes_max", "threads_max", "reads_in_flight_max", "writes_in_flight_max"])
+def test_limits_below_one_are_refused(name: str) -> None:
+    with pytest.raises(InvalidArgument, match=name):
+        msgspec.structs.replace(TreeOptions(), **{name: 0})
