@@ -63,6 +63,19 @@ def test_load_counts_and_not_the_number_of_items() -> None:
     assert sorted(loads.values()) == [100, 100, 100]
 
 
+def test_measured_load_moves_others_away() -> None:
+    world = three_zones()
+    for number in range(9):
+        world.item(f"item-{number}", 1)
+    world.settle()
+    hot = "item-4"
+    world.measure(hot, 4.0)
+    world.settle()
+    (member,) = world.members_of(hot)
+    assert world.counts()[member] == 1
+    assert sorted(world.counts().values()) == [1, 4, 4]
+
+
 def test_a_fair_share_is_in_proportion_to_the_limit() -> None:
     world = World()
     world.join("a", "small", 10)

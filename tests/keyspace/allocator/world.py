@@ -27,7 +27,9 @@ class JsonPolicy:
         self._mirror = mirror
 
     def demand(self, item: Entry) -> Demand:
-        return msgspec.json.decode(item.value, type=Demand)
+        demand = msgspec.json.decode(item.value, type=Demand)
+        load = self._mirror.get(f"{ROOT}/loads/{item.key.rpartition('/')[2]}")
+        return demand if load is None else Demand(demand.replication, float(load.value))
 
     def capacity(self, member: Entry) -> Capacity:
         return msgspec.json.decode(member.value, type=Capacity)
@@ -46,7 +48,7 @@ class JsonPolicy:
         return [] if head is None else head.value.decode().split()
 
     def item_of(self, key: str) -> str | None:
-        return key.rpartition("/")[2] if key.startswith(f"{ROOT}/heads/") else None
+        return key.rpartition("/")[2] if key.startswith((f"{ROOT}/heads/", f"{ROOT}/loads/")) else None
 
 
 def route_of(keys: Sequence[str]) -> bytes:
@@ -91,6 +93,10 @@ class World:
 
     def delete(self, name: str) -> None:
         self.put(Delete(self.allocator.layout.item_key(name)))
+
+    def measure(self, name: str, load: float) -> None:
+        """Somebody finds out what an item costs."""
+        self.put(Put(f"{ROOT}/loads/{name}", str(load).encode()))
 
     def sync(self, *names: str) -> None:
         """The items become consistent; without names, all of them."""

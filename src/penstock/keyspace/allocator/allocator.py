@@ -56,8 +56,14 @@ class Allocator:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is to be done until something changes."""
+        """Whether all is as it should be, as far as that is possible."""
         return not self._dirty and self._is_balanced and not self._ranking.has_room_freed
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the next plan would be empty, though moves may be under way which others have to end."""
+        is_balancing = not self._is_balanced and len(self._rebalanced) < self._moves_max
+        return not self._dirty and not is_balancing and not self._ranking.has_room_freed
 
     @property
     def short_items(self) -> list[str]:
@@ -110,6 +116,7 @@ class Allocator:
         """Take what became of keys under the root. Members come first: an assignment names one."""
         items: list[EntryChange] = []
         assignments: list[EntryChange] = []
+        others: list[EntryChange] = []
         for change in changes:
             if change.key.startswith(self.layout.assignments):
                 assignments.append(change)
@@ -118,9 +125,11 @@ class Allocator:
             elif change.key.startswith(self.layout.members):
                 self._apply_member(change)
             else:
-                self._touch(self._policy.item_of(change.key))
+                others.append(change)
         for change in items:
             self._apply_item(change)
+        for change in others:
+            self._apply_other(change)
         for change in assignments:
             self._apply_assignment(change)
 
@@ -144,14 +153,24 @@ class Allocator:
 
     def _apply_item(self, change: EntryChange) -> None:
         item = self._item(change.key.removeprefix(self.layout.items))
-        entry = change.after
-        self._ranking.demand -= item.replication * item.load
-        item.entry = entry
-        item.demand = None if entry is None else _asked(self._policy.demand, entry)
-        item.replication = 0 if item.demand is None else item.demand.replication
-        self._weigh(item, item.load if item.demand is None else item.demand.load)
-        self._ranking.demand += item.replication * item.load
-        self._is_balanced = False
+        item.entry = change.after
+        self._read_demand(item)
+
+    def _apply_other(self, change: EntryChange) -> None:
+        item = self._items.get(self._policy.item_of(change.key) or "")
+        if item is not None:
+            self._read_demand(item)
+
+    def _read_demand(self, item: Item) -> None:
+        """What the item needs may be something else now."""
+        demand = None if item.entry is None else _asked(self._policy.demand, item.entry)
+        if demand != item.demand:
+            self._ranking.demand -= item.replication * item.load
+            item.demand = demand
+            item.replication = 0 if demand is None else demand.replication
+            self._weigh(item, item.load if demand is None else demand.load)
+            self._ranking.demand += item.replication * item.load
+            self._is_balanced = False
         self._touch(item.id)
 
     def _apply_assignment(self, change: EntryChange) -> None:
