@@ -1,1 +1,1 @@
-"""Web pages for people."""
+"""What others reach us by: HTTP for programs (REST, S3, the journal gateway), and pages for people."""

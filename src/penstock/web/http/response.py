@@ -1,0 +1,35 @@
+"""Response: what a handler answers. The body is bytes, or a stream which is sent as fast as the client reads."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+__all__ = ["JSON", "Bytes", "Response", "json_response", "text_response"]
+
+Bytes = bytes | bytearray | memoryview
+JSON = "application/json"
+
+
+@dataclass(slots=True)
+class Response:
+    """An answer. Header names in lower case; content-length and x-request-id come by themselves.
+
+    A stream with `length` must yield exactly so many bytes; one without is sent chunked. It is always closed, even when
+    the client goes away first. To a HEAD request `length` is told and the body is not sent.
+    """
+
+    status: int = 200
+    body: Bytes | AsyncIterator[Bytes] = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    length: int | None = None
+
+
+def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A value msgspec can encode, as JSON."""
+    return Response(status, msgspec.json.encode(value), {"content-type": JSON, **(headers or {})})
+
+
+def text_response(text: str, status: int = 200, content_type: str = "text/plain; charset=utf-8") -> Response:
+    return Response(status, text.encode(), {"content-type": content_type})
