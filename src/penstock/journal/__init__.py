@@ -1,4 +1,4 @@
-"""Journals: replicated, transactional byte logs. Design: transactional-appends.rst, corrected by journals.md, J1 to J16.
+"""Journals: replicated, transactional byte logs. Design: transactional-appends.rst, as corrected by journals.md.
 
 The core is `Replica` (replica.py): one per journal which a broker serves, or still holds something of. It decides
 everything and does nothing: `step(event, now)` returns effects, in order; what stands behind a `SaveState` waits until

@@ -157,7 +157,7 @@ class Append:
 
     def state_acquire_pipeline(self) -> AppendState | None:
         replica = self.replica
-        if self.resolved is not replica.topology and self._is_invalidated(replica.topology):
+        if self._is_invalidated(replica.topology):
             replica.turns.leave(self)
             return AppendState.RESOLVE
         if not replica.turns.acquire(self):
@@ -165,12 +165,16 @@ class Append:
         return AppendState.START_PIPELINE
 
     def _is_invalidated(self, topology: Topology) -> bool:
+        if topology is self.resolved:
+            return False
         assert self.resolved is not None
         return topology.route != self.resolved.route or topology.create_revision != self.resolved.create_revision
 
     def state_start_pipeline(self) -> AppendState | None:
         replica = self.replica
         pipeline = replica.pipeline
+        if self._is_invalidated(replica.topology):
+            return AppendState.RESOLVE
         if self.kind is Kind.RESET and not self.is_reset_done:
             return self._build()
         if pipeline is not None and pipeline.phase is Phase.READY:
@@ -182,8 +186,13 @@ class Append:
 
     def _build(self) -> AppendState | None:
         replica = self.replica
+        too_few = self._too_few()
+        if too_few is not None:
+            return too_few  # an epoch of fewer members would be lost with fewer faults (decision 303)
         if replica.is_backing_off():
             return self._wait("a while, before the pipeline is built again")
+        if not replica.keeper.is_sure(replica.topology):
+            return self._wait("the KeySpace's word on an earlier sync")
         replica.drop_pipeline(self)
         promised = replica.spool.promised
         if promised.revision > replica.topology.revision:
@@ -243,7 +252,7 @@ class Append:
         replica, pipeline = self.replica, self._pipeline()
         if pipeline.phase is Phase.READY:
             return AppendState.AWAIT_DESIRED_REPLICAS
-        if not pipeline.transaction:
+        if not pipeline.is_certifying:
             replica.certify()
         return self._wait("the KeySpace to certify the sync")
 
@@ -253,16 +262,24 @@ class Append:
         if self.is_reset_done:
             self.answer = AppendResponse(fate=Fate.COMMITTED, status=Status.OK, end=self.replica.spool.end)
             return AppendState.FINISHED
-        members, desired = len(topology.route.members), topology.spec.replication
-        if members > desired:
+        if len(topology.route.members) > topology.spec.replication:
             self.min_revision = Revision(topology.revision + 1)
             return AppendState.RESOLVE
-        if members < desired:
-            return self.fail(Status.INSUFFICIENT_JOURNAL_BROKERS, f"{members} of {desired} brokers serve the journal")
+        too_few = self._too_few()
+        if too_few is not None:
+            return too_few
         if topology.route.primary != self.replica.me:
             assert topology.route.primary is not None
             return self._proxy(topology.route.primary)
         return AppendState.VALIDATE_PRECONDITIONS
+
+    def _too_few(self) -> AppendState | None:
+        topology = self.replica.topology
+        assert topology.spec is not None
+        members, desired = len(topology.route.members), topology.spec.replication
+        if members >= desired:
+            return None
+        return self.fail(Status.INSUFFICIENT_JOURNAL_BROKERS, f"{members} of {desired} brokers serve the journal")
 
     def _proxy(self, to: NodeId) -> AppendState:
         assert self.request is not None

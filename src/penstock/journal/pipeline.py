@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.base.effects import Effect, Send
 from penstock.base.ids import NodeId, Offset, Revision
-from penstock.journal.certify import certify, next_head, raise_limit
+from penstock.journal.certify import next_head
 from penstock.journal.config import JournalConfig
-from penstock.journal.effects import CloseStream, Transact
+from penstock.journal.effects import CloseStream
 from penstock.journal.epoch import NO_EPOCH, PipelineEpoch
 from penstock.journal.head import EMPTY_TABLE, HeadRecord, HeadTable, Member
 from penstock.journal.messages import (
@@ -88,8 +88,7 @@ class Pipeline:
         self.adopted: dict[NodeId, None] = {}
         self.decision: Decision | None = None
         self.refusal: RefuseResponse | None = None
-        self.transaction = 0  # the number of the transaction which runs; 0: none
-        self.certifying: HeadRecord | None = None
+        self.is_certifying = False
         self.seq = 0
         self.acked: dict[NodeId, int] = dict.fromkeys(topology.route.members, 0)
         self.in_flight: deque[InFlight] = deque()
@@ -135,24 +134,17 @@ class Pipeline:
     def has_all_adopted(self) -> bool:
         return len(self.adopted) == len(self.members)
 
-    def certify(self, key: str, number: int, config: JournalConfig) -> None:
-        """Ask the KeySpace to make this epoch the journal's."""
+    def next_head(self, config: JournalConfig) -> HeadRecord:
+        """The head record which makes this epoch the journal's."""
         assert self.decision is not None
         members = [Member(member, self.promises[member].incarnation) for member in self.members]
-        topology = self.topology
-        self.certifying = next_head(
-            self.head, topology.create_revision, self.epoch, self.decision, members, self.me, config.limit_step
-        )
-        self.transaction = number
-        transaction = certify(key, self.certifying, self.head_revision, topology.assignments, topology.route)
-        self.out.append(Transact(number, transaction))
+        life = self.topology.create_revision
+        return next_head(self.head, life, self.epoch, self.decision, members, self.me, config.limit_step)
 
-    def certified(self, revision: Revision) -> None:
-        assert self.certifying is not None
-        self.head, self.head_revision = self.certifying, revision
-        self.transaction = 0
+    def certified(self, head: HeadRecord) -> None:
+        self.head = head
         self.phase = Phase.READY
-        self.send_mark(self.head.start)
+        self.send_mark(head.start)
 
     # content and proposals
 
@@ -200,18 +192,9 @@ class Pipeline:
     def limit(self) -> Offset:
         return self.head.limit if self.head is not None else Offset(0)
 
-    def maybe_raise_limit(self, end: Offset, key: str, number: int, config: JournalConfig) -> bool:
-        """Ahead of need: when half a step is left, ask for the next."""
-        if self.transaction or self.head is None or end + config.limit_step // 2 < self.limit:
-            return False
-        self.transaction = number
-        self.certifying, transaction = raise_limit(key, self.head, self.head_revision, config.limit_step)
-        self.out.append(Transact(number, transaction))
-        return True
-
-    def raised(self, revision: Revision) -> None:
-        assert self.certifying is not None
-        self.head, self.head_revision, self.transaction = self.certifying, revision, 0
+    def needs_raise(self, end: Offset, config: JournalConfig) -> bool:
+        """Ahead of need: when half a step is left, it is time for the next."""
+        return end + config.limit_step // 2 >= self.limit
 
     def close(self) -> None:
         for peer in self.peers:

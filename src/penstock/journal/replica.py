@@ -31,7 +31,8 @@ from penstock.journal.effects import (
 )
 from penstock.journal.epoch import NO_EPOCH, PipelineEpoch
 from penstock.journal.fragment import CompressionCodec
-from penstock.journal.head import EMPTY_TABLE, HeadRecord, HeadTable
+from penstock.journal.head import HeadRecord, HeadTable
+from penstock.journal.head_keeper import HeadKeeper, Purpose
 from penstock.journal.messages import (
     AdoptRequest,
     AdoptResponse,
@@ -81,8 +82,7 @@ class Replica:
         self.out: list[Effect] = []
         self.now = Instant(0)
         self.topology = NO_TOPOLOGY
-        self.head: HeadRecord | None = None  # the newest we know: the mirror's, or our own certification
-        self.head_revision = NO_REVISION
+        self.keeper = HeadKeeper(head_key(self.config.root, journal), me, self.out)
         self.index_end: Offset | None = None  # None: the stores were not listed yet
         self.spool = (
             self.spool_class.recover(journal, state, self.out)
@@ -102,7 +102,6 @@ class Replica:
         self._built = NO_EPOCH  # the last epoch of our own
         self._saves: deque[Token] = deque()
         self._rerun: list[Append] = []  # barriers whose pipeline broke
-        self._transactions = 0
         self._deadlines = Deadlines()
         self._retry_at = self._retry_armed_at = Instant(0)
         self._retry_ns = self.config.retry_ns
@@ -252,8 +251,7 @@ class Replica:
         before, self.topology = self.topology, topology
         if topology.create_revision != self.spool.create_revision:
             self._on_another_life(topology)
-        if topology.head_revision > self.head_revision:
-            self.head, self.head_revision = topology.head, topology.head_revision
+        if self.keeper.see(topology.head, topology.head_revision):
             self._on_head()
         pipeline = self.pipeline
         if pipeline is not None and topology.route.primary != self.me:
@@ -290,8 +288,8 @@ class Replica:
         """A new head record: it may decide about appends whose pipeline broke, and about our own pipeline's limit."""
         if self.head is None:
             return
-        if self.pipeline is not None and self.pipeline.epoch == self.head.epoch and not self.pipeline.transaction:
-            self.pipeline.head, self.pipeline.head_revision = self.head, self.head_revision
+        if self.pipeline is not None and self.pipeline.epoch == self.head.epoch:
+            self.pipeline.head = self.head  # its limit may have been raised
         for append in list(self.undecided):
             assert append.answer is not None
             match self.resolve(append.answer.epoch, append.proposed.end):
@@ -327,8 +325,12 @@ class Replica:
             self.out.append(Retired())
 
     @property
+    def head(self) -> HeadRecord | None:
+        return self.keeper.head
+
+    @property
     def table(self) -> HeadTable:
-        return self.head.table if self.head is not None else EMPTY_TABLE
+        return self.keeper.table
 
     def await_revision(self, revision: Revision) -> None:
         self.out.append(AwaitRevision(revision))
@@ -346,13 +348,16 @@ class Replica:
 
     def start_pipeline(self) -> None:
         """A new epoch; the primary is the first to promise it."""
+        assert self.topology.route.primary == self.me
         revision = self.topology.revision
         last = max(self._built, self.spool.promised)
         n = last.n + 1 if last.revision == revision else 1
         epoch = self._built = PipelineEpoch(revision, n)
         self.replicate.end()
         report = self.promise(epoch)
-        self.pipeline = self.pipeline_class(self.me, epoch, self.topology, self.head, self.head_revision, self.out)
+        self.pipeline = self.pipeline_class(
+            self.me, epoch, self.topology, self.keeper.head, self.keeper.head_revision, self.out
+        )
         self.pipeline.promises[self.me] = report
         self.save(None)
 
@@ -396,34 +401,30 @@ class Replica:
             pipeline.adopted[sender] = None
 
     def certify(self) -> None:
-        assert self.pipeline is not None
-        self._transactions += 1
-        self.pipeline.certify(head_key(self.config.root, self.journal), self._transactions, self.config)
+        pipeline = self.pipeline
+        assert pipeline is not None
+        pipeline.is_certifying = True
+        self.keeper.certify(pipeline.topology, pipeline.next_head(self.config), pipeline.head_revision)
 
     def _on_transacted(self, event: Transacted) -> None:
-        pipeline = self.pipeline
-        if pipeline is None or pipeline.transaction != event.number:
+        running, pipeline = self.keeper.ended(event), self.pipeline
+        if running is None:
             return
-        if pipeline.phase is Phase.READY:
+        if pipeline is not None and pipeline.is_certifying and pipeline.epoch == running.epoch:
             if event.end is TransactionEnd.DONE:
-                pipeline.raised(event.revision)
-                self.head, self.head_revision = pipeline.head, event.revision
-            else:
-                pipeline.transaction = 0
-        elif event.end is TransactionEnd.DONE:
-            self._on_certified(pipeline, event.revision)
-        else:
-            reached("journal.lost_certification")
-            self._break()
+                self._on_certified(pipeline, event.revision)
+            elif running.purpose is Purpose.CERTIFY:
+                reached("journal.lost_certification")
+                self._break()
+        if event.end is TransactionEnd.DONE:
+            self._on_head()
 
     def _on_certified(self, pipeline: Pipeline, revision: Revision) -> None:
-        pipeline.certified(revision)
-        assert pipeline.head is not None
+        assert self.head is not None
+        pipeline.certified(self.head)
+        pipeline.is_certifying = False
         self._retry_ns = self.config.retry_ns
-        self.spool.advance_mark(pipeline.head.start)
-        if revision > self.head_revision:
-            self.head, self.head_revision = pipeline.head, revision
-            self._on_head()
+        self.spool.advance_mark(self.head.start)
         owner = self.turns.owner
         assert owner is not None
         owner.is_reset_done = owner.kind is Kind.RESET
@@ -489,9 +490,8 @@ class Replica:
 
     def maybe_raise_limit(self, end: Offset) -> None:
         assert self.pipeline is not None
-        key = head_key(self.config.root, self.journal)
-        if self.pipeline.maybe_raise_limit(end, key, self._transactions + 1, self.config):
-            self._transactions += 1
+        if self.keeper.running is None and self.pipeline.needs_raise(end, self.config):
+            self.keeper.raise_limit(self.config.limit_step)
 
     def _on_acked(self, member: NodeId, epoch: PipelineEpoch, seq: int) -> None:
         pipeline = self.pipeline

@@ -33,7 +33,8 @@ class JournalChecks:
         self.truth: dict[int, int] = {}  # offset → append: acknowledged, seen or stored (I1)
         self.told: dict[int, str] = {}  # append → its one definite answer (I12)
         self.due: dict[int, int] = {}  # append → how many faults there had been when it was known to be committed (I2)
-        self.spans: dict[int, tuple[int, int]] = {}  # append → where it was proposed last
+        self.spans: dict[int, tuple[int, int, PipelineEpoch]] = {}  # append → where it was proposed
+        self.since: dict[PipelineEpoch, int] = {}  # epoch → how many faults there had been when it was certified
         self.stored: dict[int, int] = {}  # offset → append, in the store
         self.acked: dict[PipelineEpoch, int] = {}  # epoch → end of what was acknowledged in it (I7)
         self.marks: dict[PipelineEpoch, int] = {}  # epoch → the highest mark anybody had in it
@@ -99,6 +100,7 @@ class JournalChecks:
         if before is not None and head.epoch == before.epoch:
             return  # the limit was raised
         entry = head.table.entries[-1]
+        self.since[head.epoch] = self.faults
         if before is not None:
             assert head.epoch > before.epoch, f"I8: epoch {head.epoch} is certified behind {before.epoch}"
             assert entry.start >= before.start, f"I7: {head.epoch} starts at {entry.start}, below {before.start}"
@@ -123,7 +125,7 @@ class JournalChecks:
                 for offset, append in self.contents.held(view):
                     if offset < head.start:
                         self._is_true(offset, append, "certified")
-                        self.due.setdefault(append, self.faults)
+                        self._is_committed_since(append)
         self.end = max(self.end, head.start)
         author = author_of(head.registers)
         last = self.truth.get(head.start - 1)
@@ -134,14 +136,18 @@ class JournalChecks:
                 f"I4: registers of a certified epoch are of aborted append {author}"
             )
 
+    def _is_committed_since(self, append: int) -> None:
+        """By a later epoch: its copies are those which are left of its own epoch's."""
+        self.due.setdefault(append, self.since.get(self.spans[append][2], 0))
+
     # I4, I5, I10, I11, I12: what anybody is told
 
     def acknowledges(self, view: View, epoch: PipelineEpoch) -> None:
         """A broker acknowledges a proposal of this epoch."""
         assert epoch >= view.promised, f"I10: {view.broker} acknowledges {epoch}, and has promised {view.promised}"
 
-    def proposes(self, append: int, begin: Offset, end: Offset) -> None:
-        self.spans[append] = (begin, end)
+    def proposes(self, append: int, begin: Offset, end: Offset, epoch: PipelineEpoch) -> None:
+        self.spans[append] = (begin, end, epoch)
 
     def answered(self, append: int, response: AppendResponse, asked_at_end: int) -> None:
         """A client hears what became of its append. `asked_at_end`: how far the journal had come when it asked."""
@@ -156,15 +162,18 @@ class JournalChecks:
 
     def _is_acknowledged(self, append: int, response: AppendResponse) -> None:
         assert response.commit is not None
+        entry = self.table.first_after(response.epoch)
+        is_acked = entry is None or entry.is_reset  # else it may be that later epoch which says so
         self.tell(append, "committed")
-        self.due.setdefault(append, self.faults)
+        if append not in self.due:
+            self.due[append] = self.faults if is_acked else self.since.get(response.epoch, 0)
         begin, end = response.commit.begin, response.commit.end
+        self.spans.setdefault(append, (begin, end, response.epoch))
         for offset in range(begin, end):
             self._is_true(offset, append, "acknowledged")
         self.end = max(self.end, end)
         if response.epoch.n:
             self.acked[response.epoch] = max(self.acked.get(response.epoch, 0), end)
-            entry = self.table.first_after(response.epoch)
             if entry is not None:
                 self._check_start(response.epoch, end, entry)
 
@@ -189,8 +198,8 @@ class JournalChecks:
     def resolved(self, append: int, resolution: Resolution) -> None:
         if resolution is Resolution.COMMITTED:
             self.tell(append, "committed")
-            self.due.setdefault(append, self.faults)
-            begin, end = self.spans[append]
+            self._is_committed_since(append)
+            begin, end, _ = self.spans[append]
             for offset in range(begin, end):
                 self._is_true(offset, append, "resolved as committed")
         elif resolution is Resolution.ABORTED:

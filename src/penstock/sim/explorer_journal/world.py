@@ -28,7 +28,7 @@ from penstock.journal.effects import (
 from penstock.journal.epoch import PipelineEpoch
 from penstock.journal.fragment import Fragment
 from penstock.journal.labels import Label, LabelSelector, LabelSet
-from penstock.journal.messages import AdoptRequest, ProposeRequest, ProposeResponse
+from penstock.journal.messages import ProposeResponse
 from penstock.journal.registers import RegisterChange, Txn
 from penstock.journal.replica import Replica
 from penstock.journal.spec import FragmentSpec, JournalSpec
@@ -107,6 +107,8 @@ class World:
 
     def boot(self, name: NodeId, *, kept: bool = True) -> None:
         """A new process, with its Spool if that was kept."""
+        if name in self.leases:
+            self.keys.expire(self.leases[name])  # it waits until its old lease has ended
         self.runs[name] = self.runs.get(name, 0) + 1
         state, uploads = self.disks.pop(name, (None, ()))
         is_back = self.is_kept and kept and state is not None
@@ -158,9 +160,9 @@ class World:
         self.grant(name)
 
     def _fault(self, name: NodeId, run: int) -> None:
+        self.checks.faults += 1
         if (name, run) not in self.faulty:
             self.faulty = (*self.faulty, (name, run))
-            self.checks.faults += 1
 
     def _check_copies(self) -> None:
         uploads = [fragment for site in self.sites.values() for fragment in site.uploads]
@@ -366,6 +368,8 @@ class World:
         for fragment in site.uploads[uploads:]:
             self.checks.uploads(before, view, fragment)
         self.checks.stepped(before, view)
+        if view.leads is not None and view.end > before.end:
+            self._on_proposal(view)
         if view != before:
             self.checks.looked(view, {other: self.sites[other].view for other in self.sites if other != name})
         for effect in outside:
@@ -398,15 +402,16 @@ class World:
             case _:
                 raise AssertionError(f"the world does not know {type(effect).__name__}")
 
+    def _on_proposal(self, view: View) -> None:
+        """A primary has proposed an append."""
+        content = self.contents[view.points[-1].sum]
+        if content and view.leads is not None:
+            length = len(self.asked[content[-1]][1])
+            self.checks.proposes(content[-1], Offset(view.end - length), view.end, view.leads)
+
     def _on_send(self, name: NodeId, message: Any) -> None:
         if isinstance(message, ProposeResponse):
             self.checks.acknowledges(self.sites[name].view, message.epoch)
-        elif isinstance(message, ProposeRequest) and not message.point.is_empty:
-            last = self.contents[message.point.sum][-1]
-            length = len(self.asked[last][1])
-            self.checks.proposes(last, Offset(message.point.end - length), message.point.end)
-        elif isinstance(message, AdoptRequest):
-            pass
 
     def _on_reply(self, request: RequestId, result: Any) -> None:
         if isinstance(result, Resolution):
