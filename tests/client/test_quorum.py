@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.runtime.quorum.cluster import Cluster, running_cluster
 
-from penstock.base.errors import Indeterminate, InvalidArgument, Refused, Unavailable
+from penstock.base.errors import Compacted, Indeterminate, InvalidArgument, Refused, Unavailable
 from penstock.base.ids import EntryId, Epoch, NodeId, Offset
 from penstock.client.quorum import QuorumLog
 from penstock.quorum.answers import Fate
@@ -145,6 +145,22 @@ async def test_subscribe_follows_what_commits(tmp_path: Path) -> None:
         await asyncio.wait_for(follower, 20)
         assert [txn.seq for _, txn in seen] == [1, 2, 3, 4, 5]
         assert {txn.client for _, txn in seen} == {"test"}
+
+
+async def test_a_gapless_subscription_refuses_what_is_trimmed_away(tmp_path: Path) -> None:
+    config = NodeConfig(snapshot_entries=50, retain_entries=10)
+    async with running_cluster(tmp_path, 1, config=config) as cluster, client(cluster) as log:
+        await asyncio.gather(*(log.append(encode_op(Put("a", b"1")), timeout=20) for _ in range(200)))
+        entries = cluster.nodes["n1"].host("main").node.log
+        async with asyncio.timeout(20):
+            while entries.first == 1:
+                await log.append(encode_op(Put("a", b"1")), timeout=20)
+        with pytest.raises(Compacted, match="trimmed away"):
+            [offset async for offset, _ in log.subscribe(is_gapless=True)]
+        kept = [offset async for offset, _ in log.subscribe(follow=False)]
+        assert kept[0] > 1
+        whole = [offset async for offset, _ in log.subscribe(kept[0], follow=False, is_gapless=True)]
+        assert whole == kept
 
 
 async def test_a_roll_back_makes_a_time_out_definite_if_a_quorum_is_there(tmp_path: Path) -> None:

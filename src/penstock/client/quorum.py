@@ -20,6 +20,7 @@ import msgspec
 
 from penstock.base.codec import Codec
 from penstock.base.errors import (
+    Compacted,
     Indeterminate,
     InvalidArgument,
     NotLeader,
@@ -181,16 +182,19 @@ class QuorumLog:
                 return Resolution.PENDING
             await asyncio.sleep(RETRY_S)
 
-    async def subscribe(self, first: Offset = FIRST, *, follow: bool = True) -> AsyncIterator[tuple[Offset, Txn]]:
+    async def subscribe(
+        self, first: Offset = FIRST, *, follow: bool = True, is_gapless: bool = False
+    ) -> AsyncIterator[tuple[Offset, Txn]]:
         """Committed transactions from an offset on, each once, through restarts of nodes and elections.
 
-        Without `follow` it ends behind everything which was committed when it was called.
+        Without `follow` it ends behind everything which was committed when it was called. What a node has trimmed away
+        is left out; with `is_gapless` that is `Compacted`.
         """
         last = None if follow else (await self.read(b"")).applied
         at = first
         address = 0
         while last is None or at <= last:
-            body = _encode(Subscribe(self.shard, at))
+            body = _encode(Subscribe(self.shard, at, is_gapless))
             try:
                 channel = self._channel(self._addresses[address % len(self._addresses)])
                 async with channel.stream("quorum.subscribe", body, is_read_only=True) as stream:
@@ -202,6 +206,8 @@ class QuorumLog:
                         at = committed.next
                         if last is not None and at > last:
                             return
+            except Compacted:
+                raise
             except PenstockError:
                 address += 1  # another node has the same log
                 await asyncio.sleep(RETRY_S)

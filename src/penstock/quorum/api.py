@@ -97,6 +97,7 @@ class Subscribe(msgspec.Struct, frozen=True):
 
     shard: str
     first: Offset = Offset(1)
+    is_gapless: bool = False  # `Compacted` if something from there on is trimmed away, instead of leaving it out
 
 
 class Committed(msgspec.Struct, frozen=True, array_like=True):

@@ -3,7 +3,7 @@
 import msgspec
 
 from penstock.base.codec import Codec
-from penstock.base.errors import LimitExceeded
+from penstock.base.errors import Compacted, LimitExceeded
 from penstock.base.ids import Offset
 from penstock.quorum.api import (
     Committed,
@@ -93,9 +93,14 @@ class NodeService:
         return _encode([(each, explain(each)) for each in self._server.statuses()])
 
     async def _subscribe(self, stream: ServerStream) -> None:
-        """Committed transactions, from an offset on; what was trimmed away is skipped."""
+        """Committed transactions, from an offset on; what was trimmed away is skipped, or refused."""
         wanted = _SUBSCRIBE.decode(stream.body)
         host = self._server.host(wanted.shard)
+        if wanted.is_gapless and wanted.first < host.node.log.first:
+            raise Compacted(
+                f"the log of {wanted.shard} begins at {host.node.log.first} here: {wanted.first} is trimmed away",
+                next_step="begin with a newer checkpoint",
+            )
         at = Offset(max(wanted.first, host.node.log.first))
         while True:
             next_at, entries = await host.entries_from(at, SUBSCRIBE_BYTES)
