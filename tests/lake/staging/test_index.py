@@ -1,5 +1,7 @@
 """The merged index against a dict."""
 
+from itertools import islice
+
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,7 +42,7 @@ def test_a_list_of_many_rows_goes_block_by_block() -> None:
         model |= batch
     live = [(path, entry) for path, entry in sorted(model.items()) if entry is not None]
     assert list(index.overlay({}).entries()) == live
-    assert list(index.overlay({}).entries("01000", None, 500)) == [row for row in live if row[0] >= "01000"][:500]
+    assert list(islice(index.overlay({}).entries("01000"), 500)) == [row for row in live if row[0] >= "01000"][:500]
 
 
 def test_levels_stay_few_however_many_runs_there_are() -> None:

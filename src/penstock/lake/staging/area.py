@@ -20,20 +20,20 @@ MEMTABLE_ROWS_MAX = 1024
 class StagingArea:
     """The changes of one token."""
 
-    __slots__ = ("_is_shared", "_memtable", "instance", "rows_sum", "runs", "token")
+    __slots__ = ("_is_shared", "_memtable", "_run_rows", "instance", "rows_sum", "runs", "token")
 
     def __init__(self, instance: str, token: str, runs: Iterable[Run] = ()) -> None:
         self.instance = instance
         self.token = token
-        self.runs: tuple[Run, ...] = ()
+        self.runs: tuple[Run, ...] = tuple(runs)
+        self._run_rows = sum(map(len, self.runs))
         self.rows_sum = 0  # of the hashes of the memtable's rows
         self._memtable: dict[str, Entry | None] = {}
         self._is_shared = False  # a snapshot holds the memtable: the next change goes into a copy
-        self.runs = tuple(runs)
 
     def __len__(self) -> int:
         """How many rows it holds, overwritten ones included."""
-        return sum(map(len, self.runs)) + len(self._memtable)
+        return self._run_rows + len(self._memtable)
 
     @property
     def memtable(self) -> dict[str, Entry | None]:
@@ -74,6 +74,7 @@ class StagingArea:
         """Put a run on top; the memtable must be empty."""
         assert not self._memtable
         self.runs = (*self.runs, run)
+        self._run_rows += len(run)
         return self._run_hash(len(self.runs) - 1, run)
 
     def find(self, path: str) -> tuple[Entry | None] | None:

@@ -14,7 +14,7 @@ from penstock.lake.staging.branch import Attempt, Branch, Repository, SinkState,
 from penstock.lake.staging.entry import Entry
 from penstock.lake.staging.machine import StagingMachine
 from penstock.lake.staging.records import CommitId, Instance, Limits
-from penstock.lake.staging.requests import Recorded, RequestTable
+from penstock.lake.staging.requests import Recorded
 from penstock.lake.staging.run import Run
 
 __all__ = ["dump", "load"]
@@ -90,7 +90,7 @@ def load(data: bytes, kind: type[M]) -> M:
     state = _codec.decode(data)
     machine.applied, machine.now, machine.version = state.applied, state.now, state.version
     machine.limits = state.limits
-    machine.requests = RequestTable(machine.total, state.requests, state.floor)
+    machine.requests = machine.request_table(machine.total, state.requests, state.floor)
     for attempt in state.attempts:
         machine.set_attempt(attempt.request.id, attempt)
     for repository in state.repositories:

@@ -11,7 +11,17 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["SCHEMA", "Change", "Entry", "MalformedBatch", "batch_of", "batch_to_bytes", "entry_at", "read_batch"]
+__all__ = [
+    "SCHEMA",
+    "Change",
+    "Entry",
+    "MalformedBatch",
+    "batch_of",
+    "batch_to_bytes",
+    "entries_at",
+    "entry_at",
+    "read_batch",
+]
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -73,6 +83,12 @@ def entry_at(batch: pa.RecordBatch, row: int) -> Entry | None:
     if not batch.column(1)[row].as_py():
         return None
     return Entry(*(batch.column(number)[row].as_py() for number in range(2, 8)))
+
+
+def entries_at(batch: pa.RecordBatch, rows: list[int]) -> list[Entry]:
+    """Some live rows as entries."""
+    columns = batch.select(SCHEMA.names[2:]).take(pa.array(rows, pa.int64())).columns
+    return [Entry(*values) for values in zip(*(column.to_pylist() for column in columns), strict=True)]
 
 
 def batch_to_bytes(batch: pa.RecordBatch) -> bytes:

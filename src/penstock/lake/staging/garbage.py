@@ -23,9 +23,7 @@ class Garbage(Refs):
             return Result(Status.NO_REPOSITORY)
 
         def fenced() -> Result:
-            for commit in repository.touched:
-                self.total.remove("touched", repository.instance, commit)
-            repository.touched.clear()
+            self.clear_touched(repository)
             with self.changing(repository):
                 repository.gce += 1
                 repository.has_touched_too_many = False

@@ -10,7 +10,6 @@ rows are, so a list goes from live row to live row. The rows of the last area's 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
 from typing import cast
 
 import numpy as np
@@ -18,15 +17,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.lake.staging.entry import Change, Entry, entry_at
+from penstock.lake.staging.entry import Change, Entry, entries_at, entry_at
 from penstock.lake.staging.run import Run, bisect, find, merge_order
 
 __all__ = ["Index", "Overlay"]
 
 FANOUT = 4
+BLOCK_ROWS_MIN = 16
 BLOCK_ROWS_MAX = 65_536
 _TOMBSTONE = -1
 _ROW_BITS = 32
+_MEMTABLE = 1 << 30  # the number of the run which the memtable would be
 _ROW_MASK = (1 << _ROW_BITS) - 1
 
 Memtable = Mapping[str, Entry | None]
@@ -62,8 +63,8 @@ class _Level:
             return np.zeros(len(paths), dtype=np.bool_)
         at = pc.search_sorted(self.paths, paths).to_numpy(zero_copy_only=False).astype(np.int64)
         there = self.paths.take(pa.array(np.minimum(at, len(self) - 1)))
-        found: npt.NDArray[np.bool_] = pc.equal(there, paths).to_numpy(zero_copy_only=False)
-        found = found & (at < len(self))
+        found: npt.NDArray[np.bool_] = np.array(pc.equal(there, paths))
+        found &= at < len(self)
         return found
 
 
@@ -110,11 +111,11 @@ class Overlay:
 
     @cached_property
     def _all_levels(self) -> list[_Level]:
-        """With the memtable as the newest level; of its locators only the sign means something."""
+        """With the memtable as the newest level."""
         if not self._memtable:
             return list(self._levels)
         rows = sorted(self._memtable)
-        locators = [_TOMBSTONE if self._memtable[path] is None else 0 for path in rows]
+        locators = [_TOMBSTONE if self._memtable[path] is None else _MEMTABLE << _ROW_BITS for path in rows]
         top = _Level(pa.array(rows, pa.large_string()), np.array(locators, dtype=np.int64))
         return [*self._levels, top]
 
@@ -135,36 +136,30 @@ class Overlay:
             covered |= level.has(paths)
         return covered
 
-    def scan(self, start: str, stop: str | None) -> Iterator[str]:
-        """Paths of staged entries (no tombstones) in [start, stop), sorted."""
+    def entries(self, start: str = "", stop: str | None = None) -> Iterator[tuple[str, Entry]]:
+        """Staged entries (no tombstones) in [start, stop), sorted."""
+        for paths, locators in self._blocks(start, stop):
+            yield from zip(paths, self._load_many(paths, locators), strict=True)
+
+    def _blocks(self, start: str, stop: str | None) -> Iterator[tuple[list[str], list[int]]]:
+        """Live rows of all levels, merged, in blocks which grow."""
         levels = self._all_levels
         cursors = [_Cursor(level, start, stop) for level in levels]
-        count = 32
+        count = BLOCK_ROWS_MIN
         while any(cursor.is_open for cursor in cursors):
             blocks = [cursor.peek(count) for cursor in cursors]
-            bounds = [
-                block[-1].as_py() for cursor, block in zip(cursors, blocks, strict=True) if cursor.has_more(count)
-            ]
-            bound = min(bounds, default=None)
-            found: list[str] = []
+            ends = [block[-1].as_py() for cursor, block in zip(cursors, blocks, strict=True) if cursor.has_more(count)]
+            bound = min(ends, default=None)
+            found: list[tuple[str, int]] = []
             for number, cursor in enumerate(cursors):
-                paths = cursor.take(blocks[number], bound)
-                for newer in levels[number + 1 :]:
-                    if len(paths):
-                        paths = paths.filter(pa.array(~newer.has(paths)))
-                found += paths.to_pylist()
-            yield from sorted(found)
-            count = min(2 * count, BLOCK_ROWS_MAX)
-
-    def entries(
-        self, start: str = "", stop: str | None = None, limit: int | None = None
-    ) -> Iterator[tuple[str, Entry]]:
-        """Staged entries in [start, stop), sorted."""
-        for path in islice(self.scan(start, stop), limit):
-            change = self.find(path)
-            assert change is not None
-            assert change[0] is not None
-            yield path, change[0]
+                paths, locators = cursor.take(blocks[number], bound)
+                hidden = np.zeros(len(paths), dtype=np.bool_)
+                for newer in levels[number + 1 :] if len(paths) else ():
+                    hidden |= newer.has(paths)
+                found += zip(paths.filter(pa.array(~hidden)).to_pylist(), locators[~hidden].tolist(), strict=True)
+            found.sort()
+            yield [path for path, _ in found], [locator for _, locator in found]
+            count = min(4 * count, BLOCK_ROWS_MAX)
 
     def changes(self) -> Iterator[Change]:
         """Everything staged, tombstones included, sorted; row by row: for small overlays and for tests."""
@@ -177,10 +172,30 @@ class Overlay:
         runs = [*self._runs.values(), Run.of(self._memtable.items())]
         return newest(runs)
 
+    def top(self) -> pa.RecordBatch:
+        """The rows of the memtable."""
+        return Run.of(self._memtable.items()).batch
+
     def _load(self, locator: int) -> Entry | None:
         if locator < 0:
             return None
         return entry_at(self._runs[locator >> _ROW_BITS].batch, locator & _ROW_MASK)
+
+    def _load_many(self, paths: list[str], locators: list[int]) -> list[Entry]:
+        """The entries of live rows: run by run, not row by row."""
+        places: dict[int, list[int]] = {}
+        for place, locator in enumerate(locators):
+            places.setdefault(locator >> _ROW_BITS, []).append(place)
+        entries: list[Entry | None] = [None] * len(paths)
+        loaded: Sequence[Entry | None]
+        for number, mine in places.items():
+            if number == _MEMTABLE:
+                loaded = [self._memtable[paths[place]] for place in mine]
+            else:
+                loaded = entries_at(self._runs[number].batch, [locators[place] & _ROW_MASK for place in mine])
+            for place, entry in zip(mine, loaded, strict=True):
+                entries[place] = entry
+        return cast("list[Entry]", entries)
 
 
 class _Cursor:
@@ -202,12 +217,13 @@ class _Cursor:
         rows = self._level.live[self._at : min(self._at + count, self._end)]
         return self._level.paths.take(pa.array(rows, pa.int64()))
 
-    def take(self, block: pa.LargeStringArray, bound: str | None) -> pa.LargeStringArray:
-        """The rows of a peeked block up to the bound; the cursor goes behind them."""
+    def take(self, block: pa.LargeStringArray, bound: str | None) -> tuple[pa.LargeStringArray, npt.NDArray[np.int64]]:
+        """The rows of a peeked block up to the bound, and their locators; the cursor goes behind them."""
         if bound is not None and len(block):
             block = block[: bisect(block, bound, "right")]
+        rows = self._level.live[self._at : self._at + len(block)]
         self._at += len(block)
-        return block
+        return block, self._level.locators[rows]
 
 
 def newest(runs: Sequence[Run]) -> pa.RecordBatch:

@@ -13,12 +13,13 @@ import msgspec
 import pyarrow as pa
 
 from penstock.lake.staging.area import StagingArea
+from penstock.lake.staging.branch import Tag
 from penstock.lake.staging.entry import Entry
 from penstock.lake.staging.index import Overlay, newest
 from penstock.lake.staging.records import CommitId, Instance, StagingToken
 from penstock.lake.staging.run import Run
 
-__all__ = ["Listed", "Snapshot", "Tree", "after_prefix"]
+__all__ = ["Listed", "Refs", "Snapshot", "Tree", "after_prefix"]
 
 
 class Tree(Protocol):
@@ -59,6 +60,9 @@ class Snapshot:
         self._runs = {area.token: area.runs for area in areas}
         self._last = areas[-1].token
 
+    def __repr__(self) -> str:
+        return f"Snapshot({self.instance} at {self.applied}: {self.head} + {len(self.tokens)} areas)"
+
     def get(self, path: str, tree: Tree) -> Entry | None:
         """What the branch shows under a path."""
         staged = self.overlay.find(path)
@@ -93,6 +97,12 @@ class Snapshot:
         assert self._last not in tokens, "the last area still changes"
         return newest([run for token in tokens for run in self._runs[token]])
 
+    def staged(self) -> Iterator[pa.RecordBatch]:
+        """Every row of every area, those hidden by newer ones included: what a garbage collector must mark."""
+        for runs in self._runs.values():
+            yield from (run.batch for run in runs)
+        yield self.overlay.top()
+
     def rows(self, tokens: Sequence[StagingToken]) -> dict[str, Entry | None]:
         """The same as a dict: for small areas and for tests."""
         return dict(Run(self.changes(tokens)).changes())
@@ -107,6 +117,17 @@ class Snapshot:
             for row, is_hidden in zip(rows, hidden, strict=True):
                 if not is_hidden:
                     yield row
+
+
+class Refs(msgspec.Struct, frozen=True):
+    """A repository's branches and tags at one position: for lists of names, for ref expressions, and for marking."""
+
+    applied: int
+    repository: Instance
+    gce: int
+    branches: dict[str, Snapshot]
+    tags: dict[str, Tag]
+    expired: tuple[CommitId, ...]
 
 
 def after_prefix(prefix: str) -> str | None:

@@ -12,7 +12,7 @@ from penstock.lake.staging.branch import Attempt, Branch, Repository, SinkState
 from penstock.lake.staging.records import CommitId, Instance, Limits, Request
 from penstock.lake.staging.requests import RequestTable
 from penstock.lake.staging.results import Result, Status
-from penstock.lake.staging.snapshot import Snapshot
+from penstock.lake.staging.snapshot import Refs, Snapshot
 from penstock.lake.staging.state_hash import StateSum, item
 
 __all__ = ["Plan", "Tables"]
@@ -23,13 +23,15 @@ Plan = Callable[[], Result]
 class Tables:
     """The state. Subclasses add the rules."""
 
+    request_table: type[RequestTable] = RequestTable
+
     def __init__(self, limits: Limits | None = None) -> None:
         self.applied = 0  # the queue position up to which the state is folded
         self.now = 0  # nanoseconds, from the queue's stamps; no safety rule reads it
         self.version = 1
         self.limits = limits or Limits()
         self.total = StateSum()
-        self.requests = RequestTable(self.total)
+        self.requests = self.request_table(self.total)
         self.attempts: dict[str, Attempt] = {}  # by request id: at most one live each
         self.repositories: dict[Instance, Repository] = {}
         self.branches: dict[Instance, Branch] = {}  # those of all repositories
@@ -42,8 +44,21 @@ class Tables:
     def capture(self, instance: Instance) -> Snapshot | None:
         """Head and areas of a branch together, as they are now (L6)."""
         branch = self.branches.get(instance)
-        if branch is None:
-            return None
+        return None if branch is None else self._snapshot(branch)
+
+    def refs(self, repository: Repository) -> Refs:
+        """All of a repository together, as it is now."""
+        branches = {name: self._snapshot(branch) for name, branch in repository.branches.items()}
+        return Refs(
+            self.applied,
+            repository.instance,
+            repository.gce,
+            branches,
+            dict(repository.tags),
+            tuple(repository.expired),
+        )
+
+    def _snapshot(self, branch: Branch) -> Snapshot:
         return Snapshot(self.applied, branch.instance, branch.head, tuple(branch.areas), branch.overlay())
 
     def state_hash(self) -> int:
@@ -127,11 +142,25 @@ class Tables:
 
     def touch(self, repository: Repository, commit: CommitId) -> None:
         """A record references this commit: no run of the collector that began before may condemn it."""
-        if commit in repository.touched:
+        if commit in repository.touched or repository.has_touched_too_many:
             return
         if len(repository.touched) < self.limits.touched_max:
             repository.touched[commit] = None
             self.total.add("touched", repository.instance, commit)
-        elif not repository.has_touched_too_many:
-            with self.changing(repository):
-                repository.has_touched_too_many = True
+        else:
+            self._give_up_touched(repository)
+
+    def clear_touched(self, repository: Repository) -> None:
+        for commit in repository.touched:
+            self.total.remove("touched", repository.instance, commit)
+        repository.touched.clear()
+
+    def forget_touched(self, repository: Repository) -> None:
+        """Keep to a limit which was lowered."""
+        if len(repository.touched) > self.limits.touched_max:
+            self._give_up_touched(repository)
+
+    def _give_up_touched(self, repository: Repository) -> None:
+        self.clear_touched(repository)
+        with self.changing(repository):
+            repository.has_touched_too_many = True

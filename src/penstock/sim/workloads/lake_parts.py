@@ -1,0 +1,39 @@
+"""What the lake's workload is built from; a mutant puts something else in one of these places."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock.lake.staging.checkpoint import dump, load
+from penstock.lake.staging.machine import StagingMachine
+from penstock.lake.staging.member import Member
+from penstock.sim.checkers.lake_shelf import Shelf
+from penstock.sim.workloads.lake_builder import Builder
+
+__all__ = ["Habits", "Parts"]
+
+
+@dataclass
+class Habits:
+    """What clients and collectors do; each of these is right, and a mutant turns one over."""
+
+    keeps_request_ids: bool = True  # a retry has the id of the first try
+    marks_after_fence: bool = True
+    sweeps_by_epoch: bool = True  # sweep only what is older than the run before
+    fences: bool = True
+    condemns: bool = True
+    signs_epochs: bool = True  # an address has the epoch of its own making, not of its linking
+    links_sink_files_first: bool = False
+
+
+@dataclass
+class Parts:
+    """The classes and functions of a run."""
+
+    machine: type[StagingMachine] = StagingMachine
+    member: type[Member] = Member
+    builder: type[Builder] = Builder
+    shelf: type[Shelf] = Shelf
+    dump: Callable[[StagingMachine, int], bytes] = lambda machine, cursor: dump(machine)
+    load: Callable[[bytes, type[StagingMachine]], StagingMachine] = load
+    boot_ids: bool = True
+    habits: Habits = field(default_factory=Habits)
