@@ -98,7 +98,7 @@ def test_a_commit_is_through_the_clock_of_its_ack() -> None:
         sequencer.push(message(clock, 1, number * 10))
     sequencer.push(message(7, 2, 30))
     assert [each.clock for each in sequencer.take()] == [5, 6, 7]
-    assert not sequencer.has_pending
+    assert not sequencer.has_pending()
 
 
 def test_a_delivery_taken_in_parts_can_be_gone_on_with_from_any_of_them() -> None:

@@ -233,10 +233,9 @@ class Sequencer:
 
     # state
 
-    @property
-    def has_pending(self) -> bool:
-        """Is some span open? For people, and for who would rather wait for its ACK."""
-        return any(producer.begin != NO_SPAN for producer in self._producers.values())
+    def has_pending(self, since: Offset = Offset(0)) -> bool:  # noqa: B008
+        """Did some open span begin at `since` or behind it? For who would rather wait for its ACK."""
+        return any(producer.begin >= since for producer in self._producers.values())
 
     def state(self) -> ReadState:
         """The state to go on from: after this many bytes, or in the middle of a delivery."""

@@ -29,6 +29,9 @@ class CsvRows:
     def __init__(self, *, with_uuid: bool = True) -> None:
         self.with_uuid = with_uuid
 
+    def __repr__(self) -> str:
+        return f"CsvRows(with_uuid={self.with_uuid})"
+
     def split(self, data: bytes) -> Split:
         frames: list[bytes] = []
         ends: list[int] = []

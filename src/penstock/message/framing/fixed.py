@@ -35,6 +35,9 @@ class Fixed:
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.frame_bytes_max = frame_bytes_max
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
     def split(self, data: bytes) -> Split:
         split = Split([], [], [])
         at, size = 0, len(data)

@@ -50,6 +50,9 @@ class JsonLines:
         is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
         self._ignores_meta = is_struct and not kind.__struct_config__.forbid_unknown_fields
 
+    def __repr__(self) -> str:
+        return f"JsonLines({getattr(self._kind, '__name__', self._kind)})"
+
     def split(self, data: bytes) -> Split:
         frames = data.split(b"\n")
         consumed = len(data) - len(frames.pop())  # behind the last newline

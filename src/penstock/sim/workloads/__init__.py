@@ -13,6 +13,7 @@ WORKLOADS: dict[str, str] = {
     "limbo-queue": "penstock.sim.workloads.limbo_queue:LimboQueueWorkload",
     "quorum": "penstock.sim.workloads.quorum:QuorumWorkload",
     "lake": "penstock.sim.workloads.lake:LakeWorkload",
+    "exactly-once": "penstock.sim.workloads.exactly_once:ExactlyOnceWorkload",
 }
 
 

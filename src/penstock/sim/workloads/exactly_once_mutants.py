@@ -1,0 +1,125 @@
+"""Mutants of exactly once: each breaks one rule in a few lines, and the simulator must catch it."""
+
+from dataclasses import dataclass
+
+from penstock.base.effects import Effect
+from penstock.base.ids import Clock, Instant
+from penstock.consumer.checkpoint import Checkpoint
+from penstock.consumer.effects import Append, Seal
+from penstock.consumer.shard import Shard
+from penstock.consumer.source import Source
+from penstock.consumer.transaction import Phase, Txn
+from penstock.message.framing.framing import Framing
+from penstock.message.message import Message
+from penstock.message.outcome import Outcome
+from penstock.message.read_state import Horizon, ReadState
+from penstock.message.sequencer import Sequencer
+from penstock.message.uuid import ACK_TXN
+from penstock.sim.workloads.exactly_once_store import Session
+
+__all__ = ["MUTANTS", "Mutant"]
+
+
+class AckBeforeCommit(Shard):
+    """Appends the ACKs when the transaction is sealed, before its store has committed."""
+
+    def _close(self, txn: Txn) -> list[Effect]:
+        effects = super()._close(txn)
+        for journal, frame in txn.checkpoint.ack_intents.items():
+            self._appends += 1
+            txn.appends.add(self._appends)
+            effects.append(Append(self._appends, journal, frame))
+        return effects
+
+
+class NoIntentsRestored(Shard):
+    """Does not append the intents of the checkpoint it restores."""
+
+    def _on_restored(self, checkpoint: Checkpoint, now: Instant) -> list[Effect]:
+        return super()._on_restored(Checkpoint(checkpoint.sources), now)
+
+
+class NextBeforeAck(Shard):
+    """Appends messages of the next transaction without waiting for the ACKs of the one before."""
+
+    def _append(self, txn: Txn, journal: str, frames: bytes) -> list[Effect]:
+        prior, self.prior = self.prior, None
+        effects = super()._append(txn, journal, frames)
+        self.prior = prior
+        return effects
+
+
+class CommitsTooEarly(Shard):
+    """Commits while messages of the transaction are still on their way, and loses some if it dies."""
+
+    def _go_on_with_prior(self) -> list[Effect]:
+        prior = self.prior
+        if prior is not None and prior.phase is Phase.FLUSHING:
+            self.forgotten = getattr(self, "forgotten", set()) | prior.appends
+            prior.appends = set()
+        return super()._go_on_with_prior()
+
+    def _on_appended(self, number: int) -> list[Effect]:
+        return [] if number in getattr(self, "forgotten", ()) else super()._on_appended(number)
+
+
+class SealsWithoutState(Shard):
+    """Leaves the producers' states out of the checkpoint: offsets alone."""
+
+    def _close(self, txn: Txn) -> list[Effect]:
+        effects = super()._close(txn)
+        sources = {journal: ReadState(state.offset) for journal, state in txn.checkpoint.sources.items()}
+        txn.checkpoint = Checkpoint(sources, txn.checkpoint.ack_intents)
+        return [Seal(txn.number, txn.checkpoint) if isinstance(effect, Seal) else effect for effect in effects]
+
+
+class ByOffsetOnly(Sequencer):
+    """Takes every message at a new offset for a new one, whatever its clock."""
+
+    def push(self, message: Message) -> Outcome:
+        if message.clock and message.flags != ACK_TXN:
+            producer = self._find(message)
+            before = Clock(message.clock - 1)
+            producer.last_ack = min(producer.last_ack, before)
+            producer.last_clock = min(producer.last_clock, before)
+        return super().push(message)
+
+    def check(self) -> None:
+        """A machine's own check is not the judge here."""
+
+
+class DedupByOffset(Shard):
+    """Reads by offset only."""
+
+    def _source(self, journal: str, framing: Framing, state: ReadState) -> Source:
+        source = super()._source(journal, framing, state)
+        source._reader.sequencer.__class__ = ByOffsetOnly
+        return source
+
+
+class Unfenced(Session):
+    """A store without a fence."""
+
+    is_fenced = False
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """Which rule is broken, and by whom."""
+
+    rule: str
+    shard: type[Shard] = Shard
+    session: type[Session] = Session
+    horizon: Horizon = Horizon()  # noqa: RUF009 (frozen)
+
+
+MUTANTS: dict[str, Mutant] = {
+    "ack-before-commit": Mutant("ACKs are appended only after the store has committed", AckBeforeCommit),
+    "no-fence": Mutant("after a restore, no older process can commit", session=Unfenced),
+    "dedup-by-offset": Mutant("a smaller clock behind a larger one is a duplicate", DedupByOffset),
+    "prunes-live-producers": Mutant("a producer at work is not forgotten", horizon=Horizon(clock=0, bytes=0)),
+    "no-intents-restored": Mutant("restored ACK intents are appended again", NoIntentsRestored),
+    "next-before-ack": Mutant("nothing newer is appended before an ACK which would roll it back", NextBeforeAck),
+    "commits-too-early": Mutant("a transaction commits when all its messages are appended", CommitsTooEarly),
+    "offsets-alone": Mutant("a checkpoint holds the producers' states", SealsWithoutState),
+}

@@ -1,0 +1,43 @@
+"""Chains of consumers under faults: clean seeds, caught mutants, reached probes, equal digests."""
+
+import subprocess
+import sys
+
+import pytest
+
+from penstock.sim.run import run_seed
+from penstock.sim.trace import Trace
+from penstock.sim.workloads import find
+from penstock.sim.workloads.exactly_once import ExactlyOnceWorkload
+
+
+def test_seeds_are_clean_and_every_probe_is_reached() -> None:
+    reached: set[str] = set()
+    for seed in range(40):
+        outcome = run_seed(ExactlyOnceWorkload, seed)
+        assert outcome.failure is None, outcome
+        reached.update(outcome.probes)
+    assert set(ExactlyOnceWorkload.probes) <= reached
+
+
+@pytest.mark.parametrize("mutant", ExactlyOnceWorkload.mutants)
+def test_the_mutant_is_caught(mutant: str) -> None:
+    make = find("exactly-once", mutant=mutant)
+    caught = next((seed for seed in range(60) if run_seed(make, seed).failure), None)
+    assert caught is not None, f"{mutant} breaks {ExactlyOnceWorkload.mutants[mutant]!r}, and no seed noticed"
+
+
+def digests() -> str:
+    return " ".join(run_seed(ExactlyOnceWorkload, seed, trace=Trace(keep=True)).digest for seed in range(2))
+
+
+def test_a_seed_has_one_digest_whatever_the_hash_seed() -> None:
+    script = "from tests.sim.workloads.test_exactly_once import digests; print(digests())"
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", script],
+        env={"PYTHONHASHSEED": "12345", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert elsewhere.stdout.strip() == digests()
