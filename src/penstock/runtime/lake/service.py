@@ -17,7 +17,7 @@ Errors: `NotFound` (its `details["kind"]` says of what: repository, branch, tag,
 `InvalidArgument`.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
 from typing import Generic, Literal, Protocol, TypeVar
@@ -109,6 +109,7 @@ class Object(msgspec.Struct, frozen=True):
     path: str
     entry: Entry | None
     address: str = ""  # where the bytes are, in full
+    key: str = ""  # the same as a key of `Lake.store`; empty if they are not in it
 
     @property
     def is_prefix(self) -> bool:
@@ -126,7 +127,7 @@ class Reading(msgspec.Struct, frozen=True):
     object: Object
     start: int
     end: int
-    chunks: AsyncIterator[memoryview]
+    chunks: AsyncGenerator[memoryview, None]
 
 
 class Commit(msgspec.Struct, frozen=True):
@@ -260,6 +261,10 @@ class Lake(Protocol):
         self, repository: str, ref: str, path: str, start: int = 0, end: int | None = None
     ) -> AbstractAsyncContextManager[Reading]:
         """An object with its bytes, or [start, end) of them; a negative start counts from the end."""
+        ...
+
+    async def read(self, repository: str, ref: str, path: str, start: int = 0, end: int | None = None) -> Reading:
+        """The same without a context: nothing is open before the first chunk is taken; then `aclose` the chunks."""
         ...
 
     async def list(

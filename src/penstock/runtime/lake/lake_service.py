@@ -1,0 +1,73 @@
+"""The lake's service on one member: `service.Lake`, put together from its parts.
+
+async with serving_lake(quorum_log, store, "file:///data/objects", secret="...") as lake: ...
+"""
+
+import secrets as random_names
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from penstock.lake.staging.member import MemberConfig
+from penstock.runtime.lake.builder import LakeBuilder
+from penstock.runtime.lake.checkpoints import Checkpoints
+from penstock.runtime.lake.commits_service import Commits
+from penstock.runtime.lake.committed import TreeOptions
+from penstock.runtime.lake.engine import Engine, Host
+from penstock.runtime.lake.member_host import CHECKPOINT_BATCHES, MemberHost
+from penstock.runtime.lake.names_service import Names
+from penstock.runtime.lake.objects import Objects
+from penstock.runtime.lake.quorum_queue import Log, QuorumQueue
+from penstock.runtime.lake.shelves import Shelves
+from penstock.runtime.lake.uploads import LinkSigner
+from penstock.runtime.objectstore import ObjectStore
+
+__all__ = ["LakeService", "serving_lake"]
+
+TREE_CACHE_BYTES: Final = 64 << 20  # of each repository
+
+
+class LakeService(Names, Objects, Commits):
+    """Everything `service.Lake` promises, through one member."""
+
+    def __init__(self, host: Host, shelves: Shelves, builder: LakeBuilder, *, secret: str) -> None:
+        self.engine = Engine(host, shelves, builder)
+        self.signer = LinkSigner(secret)
+
+    @property
+    def store(self) -> ObjectStore:
+        return self.engine.shelves.store
+
+
+@asynccontextmanager
+async def serving_lake(
+    quorum_log: Log,
+    store: ObjectStore,
+    store_url: str,
+    *,
+    secret: str,
+    shard: str = "main",
+    name: str = "",
+    config: MemberConfig | None = None,
+    checkpoint_batches: int = CHECKPOINT_BATCHES,
+) -> AsyncIterator[LakeService]:
+    """A member which has played back the queue, as a service."""
+    builder = LakeBuilder()
+    shelves = Shelves(store, store_url, TreeOptions(cache_bytes_max=TREE_CACHE_BYTES))
+    queue = QuorumQueue(quorum_log)
+    checkpoints = Checkpoints(store, f"_penstock/lake/{shard}/")
+    host = await MemberHost.start(
+        queue,
+        checkpoints,
+        builder,
+        name=name or f"{socket.gethostname()}-{random_names.token_hex(4)}",
+        config=config,
+        checkpoint_batches=checkpoint_batches,
+    )
+    try:
+        yield LakeService(host, shelves, builder, secret=secret)
+    finally:
+        await host.close()
+        await queue.close()
+        await shelves.close()

@@ -1,0 +1,34 @@
+"""Lakes for tests: real members on a real quorum node and a real folder, in one process."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.runtime.quorum.cluster import Cluster, running_cluster
+
+from penstock.client.quorum import QuorumLog
+from penstock.runtime.lake.lake_service import LakeService, serving_lake
+from penstock.runtime.objectstore import open_store
+
+SECRET = "a secret of the tests"
+
+
+@asynccontextmanager
+async def member_of(
+    cluster: Cluster, folder: Path, name: str, *, checkpoint_batches: int = 4_000
+) -> AsyncIterator[LakeService]:
+    """Another member of the lake on this cluster, whose objects are in the folder."""
+    url = f"file://{folder}/objects"
+    async with (
+        QuorumLog(list(cluster.addresses.values()), "main") as log,
+        open_store(url) as store,
+        serving_lake(log, store, url, secret=SECRET, name=name, checkpoint_batches=checkpoint_batches) as lake,
+    ):
+        yield lake
+
+
+@asynccontextmanager
+async def running_lake(folder: Path) -> AsyncIterator[LakeService]:
+    """A lake with one member on one node."""
+    async with running_cluster(folder / "quorum", 1) as cluster, member_of(cluster, folder, "m1") as lake:
+        yield lake
