@@ -1,0 +1,217 @@
+"""One Fragment's content in a file, as it comes: written at the end, cut, read from anywhere, sent without a copy.
+
+Design: journals.md J3; gazette.md §2.3. The file is made by the first write, so that a journal nobody appends to has
+none. It has a running SHA-1, and copies of it at the ends which were asked for, so that a cut need not read the file.
+
+Who reads or uploads it holds it: its bytes stay until the last holder lets go, whatever becomes of its name.
+"""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+from penstock.base.errors import StorageError, Written
+from penstock.base.ids import Offset
+from penstock.journal.fragment import EMPTY_SUM, Sum
+from penstock.runtime.wal.disk import storage_error
+
+__all__ = ["CHUNK_BYTES", "Buffer", "SpoolFile", "view_of"]
+
+Buffer = bytes | bytearray | memoryview
+
+CHUNK_BYTES: Final = 1 << 20  # read at a time when a file is summed
+_SUMS_MAX: Final = 1_024  # copies of the running sum: more appends than that are never in flight
+_BUFFERS_MAX: Final = 1_024  # IOV_MAX
+
+
+class SpoolFile:
+    """A file for the content from `begin` on. Its calls block for as long as the page cache takes."""
+
+    def __init__(self, path: Path, begin: Offset) -> None:
+        self.path = path
+        self.begin = begin
+        self.size = 0
+        self._fd: int | None = None
+        self._holders = 1  # its owner
+        self._hash = hashlib.sha1(usedforsecurity=False)
+        self._hashes: dict[int, Any] = {}  # size → the sum's state there
+        self._unsynced = False
+
+    @classmethod
+    def recover(cls, path: Path, begin: Offset, size: int, sum_: Sum) -> "SpoolFile | None":
+        """A file of an earlier run; None unless its first `size` bytes are there and have this sum."""
+        file = cls(path, begin)
+        try:
+            file._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            if os.fstat(file._fd).st_size >= size:
+                file.size = size
+                file._rehash(size)
+                if file.sum == sum_:
+                    os.ftruncate(file._fd, size)
+                    return file
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise storage_error(error, f"reading {path}") from error
+        file.release()
+        return None
+
+    @property
+    def end(self) -> Offset:
+        return Offset(self.begin + self.size)
+
+    @property
+    def sum(self) -> Sum:
+        """SHA-1 of all that is in it. Asking marks a place to which a cut is cheap."""
+        if not self.size:
+            return EMPTY_SUM
+        if self.size not in self._hashes:
+            if len(self._hashes) >= _SUMS_MAX:
+                del self._hashes[next(iter(self._hashes))]
+            self._hashes[self.size] = self._hash.copy()
+        digest: Sum = self._hash.digest()
+        return digest
+
+    # Writing
+
+    def write(self, *contents: Buffer) -> None:
+        """Add bytes at the end. If it fails, nothing was added."""
+        views = [view_of(content) for content in contents]
+        try:
+            written = self._write(views)
+        except OSError as error:
+            raise storage_error(error, f"writing {self.path}", written=Written.NO) from error
+        for view in views:
+            self._hash.update(view)
+        self.size += written
+        self._unsynced = True
+
+    def _write(self, views: Sequence[memoryview]) -> int:
+        fd = self._open()
+        at = self.size
+        for first in range(0, len(views), _BUFFERS_MAX):
+            batch = views[first : first + _BUFFERS_MAX]
+            expected = sum(map(len, batch))
+            done = os.pwritev(fd, batch, at)
+            if done < expected:  # a full disk says so with the next call
+                done += _write_rest(fd, batch, done, at)
+            at += done
+        return at - self.size
+
+    def _open(self) -> int:
+        if self._fd is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        return self._fd
+
+    def cut(self, size: int, sum_: Sum, *, frees: bool = True) -> None:
+        """Drop what is behind; the rest must have this sum.
+
+        Without `frees` the bytes stay in the file until others are written over them: a state which is still the last
+        durable one may speak of them.
+        """
+        assert size <= self.size, (size, self.size)
+        if size < self.size:
+            self._restore(size)
+            self.size = size
+            if frees:
+                self._truncate()
+        if self.sum != sum_:
+            raise StorageError(f"{self.path} is damaged: its first {size} bytes have another sum than they had")
+
+    def _truncate(self) -> None:
+        try:
+            os.ftruncate(self._open(), self.size)
+        except OSError as error:
+            raise storage_error(error, f"cutting {self.path}", written=Written.UNKNOWN) from error
+
+    def _restore(self, size: int) -> None:
+        self._hashes = {at: state for at, state in self._hashes.items() if at <= size}
+        known = self._hashes.get(size)
+        if known is None:
+            self._rehash(size)
+        else:
+            self._hash = known.copy()
+
+    def _rehash(self, size: int) -> None:
+        self._hash = hashlib.sha1(usedforsecurity=False)
+        for at in range(0, size, CHUNK_BYTES):
+            self._hash.update(self.read(at, min(CHUNK_BYTES, size - at)))
+
+    def sync(self) -> bool:
+        """Make what was written durable; whether there was anything to do. May run in a thread beside writes."""
+        if not self._unsynced or self._fd is None:
+            return False
+        self._unsynced = False  # before, not after: what is written meanwhile may not be covered
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise storage_error(error, f"syncing {self.path}", written=Written.UNKNOWN) from error
+        return True
+
+    # Reading
+
+    def read(self, at: int, size: int) -> bytes:
+        """Exactly these bytes, by their place in the file."""
+        assert self._fd is not None
+        try:
+            data = os.pread(self._fd, size, at)
+            while len(data) < size:
+                more = os.pread(self._fd, size - len(data), at + len(data))
+                if not more:
+                    raise StorageError(f"{self.path} is cut short: {at + len(data)} of {at + size} bytes are there")
+                data += more
+        except OSError as error:
+            raise storage_error(error, f"reading {self.path}") from error
+        return data
+
+    def send(self, socket: int, at: int, size: int) -> int:
+        """Hand bytes to a socket inside the kernel; how many it took. BlockingIOError: none now."""
+        assert self._fd is not None
+        return os.sendfile(socket, self._fd, at, size)
+
+    @property
+    def fd(self) -> int | None:
+        """For whoever maps or sends it in its own way; None while nothing was written."""
+        return self._fd
+
+    # Life
+
+    def hold(self) -> Self:
+        assert self._holders > 0
+        self._holders += 1
+        return self
+
+    def release(self) -> None:
+        """Let go; the last one closes it."""
+        self._holders -= 1
+        if self._holders == 0 and self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def unlink(self) -> None:
+        """Take its name away; who holds it still reads it."""
+        if self._fd is not None:
+            self.path.unlink(missing_ok=True)
+
+    def rename(self, path: Path) -> None:
+        if self._fd is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.rename(path)
+        self.path = path
+
+
+def _write_rest(fd: int, views: Sequence[memoryview], done: int, at: int) -> int:
+    rest = memoryview(b"".join(views))[done:]
+    written = 0
+    while written < len(rest):
+        written += os.pwrite(fd, rest[written:], at + done + written)
+    return written
+
+
+def view_of(content: Buffer) -> memoryview:
+    """The bytes of a buffer, whatever its items are."""
+    view = memoryview(content)
+    return view if view.format == "B" and view.ndim == 1 else view.cast("B")
