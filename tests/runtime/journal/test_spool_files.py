@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -94,8 +95,7 @@ def test_a_final_fragment_stays_until_it_is_stored_and_for_who_holds_it(tmp_path
     file = files.finish(fragment)
     assert files.fragments() == [fragment]
     assert content_at(files, 0) == b"first"
-    stored = Fragment(**{**_fields(fragment), "backing_store": "file:///x/", "mod_time": 7})
-    files.forget(stored)
+    files.forget(msgspec.structs.replace(fragment, backing_store="file:///x/", mod_time=7))
     assert files.fragments() == []
     assert files.at(Offset(0)) is None
     assert file.read(0, 5) == b"first"
@@ -317,7 +317,3 @@ def _finish_first(files: SpoolFiles, points: list[Point], journal: bytearray, ra
         files.finish(fragment).release()
         if random.random() < 0.5:
             files.forget(fragment)
-
-
-def _fields(fragment: Fragment) -> dict[str, object]:
-    return {name: getattr(fragment, name) for name in fragment.__struct_fields__}
