@@ -24,7 +24,6 @@ from penstock.journal.registers import Origin
 from penstock.journal.rolling import maybe_roll
 from penstock.journal.route import Topology
 from penstock.journal.spool import length_of
-from penstock.journal.sync import decide_reset
 
 if TYPE_CHECKING:
     from penstock.journal.replica import Replica
@@ -102,7 +101,7 @@ class Append:
     def run(self) -> None:
         """Go on until something must be waited for."""
         while self.state not in TERMINAL:
-            following = _HANDLERS[self.state](self)
+            following: AppendState | None = getattr(self, HANDLERS[self.state])()
             if following is None:
                 return
             self.move_to(following)
@@ -241,7 +240,7 @@ class Append:
             if pipeline.head is None or (decision is not None and not is_ahead):
                 replica.drop_pipeline(self)
                 return self.fail(Status.NOT_ALLOWED, "the journal's head is not lost: there is nothing to reset")
-            decision = decide_reset(pipeline.head, replica.codec)
+            decision = replica.decide_reset(pipeline.head)
         if decision is None:
             replica.drop_pipeline(self)
             return self.fail(Status.HEAD_LOST, "no member has what the last epoch acknowledged")
@@ -488,15 +487,8 @@ class Append:
         return Point(self.answer.commit.begin, self.answer.commit.end)
 
 
-_HANDLERS = {
-    AppendState.RESOLVE: Append.state_resolve,
-    AppendState.ACQUIRE_PIPELINE: Append.state_acquire_pipeline,
-    AppendState.START_PIPELINE: Append.state_start_pipeline,
-    AppendState.SEND_PIPELINE_SYNC: Append.state_send_pipeline_sync,
-    AppendState.RECV_PIPELINE_SYNC: Append.state_recv_pipeline_sync,
-    AppendState.UPDATE_ASSIGNMENTS: Append.state_update_assignments,
-    AppendState.AWAIT_DESIRED_REPLICAS: Append.state_await_desired_replicas,
-    AppendState.VALIDATE_PRECONDITIONS: Append.state_validate_preconditions,
-    AppendState.STREAM_CONTENT: Append.state_stream_content,
-    AppendState.READ_ACKNOWLEDGEMENTS: Append.state_read_acknowledgements,
+HANDLERS = {
+    state: "state" + "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in state.value[5:])
+    for state in AppendState
+    if state not in TERMINAL
 }

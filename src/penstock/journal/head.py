@@ -81,5 +81,5 @@ class HeadRecord(msgspec.Struct, frozen=True, kw_only=True):
         assert entries[-1].start == self.start, (entries, self.start)
         assert self.start <= self.limit
         for before, after in pairwise(entries):
-            assert before.epoch < after.epoch, entries
-            assert before.start <= after.start, entries
+            assert before.epoch < after.epoch, f"I8: epochs do not rise along the table: {entries}"
+            assert before.start <= after.start, f"I7: starts fall along the table: {entries}"

@@ -49,7 +49,7 @@ from penstock.journal.replicate import Replicate, report_of
 from penstock.journal.resolve import resolve
 from penstock.journal.route import Topology
 from penstock.journal.spool import Spool, SpoolState
-from penstock.journal.sync import Decision, decide
+from penstock.journal.sync import Decision, decide, decide_reset
 from penstock.journal.turns import Turns
 from penstock.keyspace.records import NO_REVISION
 
@@ -65,6 +65,8 @@ class Replica:
     spool_class = Spool
     pipeline_class = Pipeline
     replicate_class = Replicate
+    keeper_class = HeadKeeper
+    append_class = Append
 
     def __init__(
         self,
@@ -82,7 +84,7 @@ class Replica:
         self.out: list[Effect] = []
         self.now = Instant(0)
         self.topology = NO_TOPOLOGY
-        self.keeper = HeadKeeper(head_key(self.config.root, journal), me, self.out)
+        self.keeper = self.keeper_class(head_key(self.config.root, journal), me, self.out)
         self.index_end: Offset | None = None  # None: the stores were not listed yet
         self.spool = (
             self.spool_class.recover(journal, state, self.out)
@@ -214,7 +216,7 @@ class Replica:
             answer = AppendResponse(fate=Fate.ABORTED, status=Status.OVERLOADED, reason="too many appends wait")
             self.out.append(Reply(request, answer))
             return
-        append = self.appends[request] = Append(self, kind, request, body)
+        append = self.appends[request] = self.append_class(self, kind, request, body)
         self._deadlines.add(body.deadline, request, self.appends, self.out)
         self._run(append)
 
@@ -376,6 +378,9 @@ class Replica:
     def decide(self, pipeline: Pipeline) -> Decision | None:
         return decide(pipeline.head, self.topology.create_revision, pipeline.promises, self.codec)
 
+    def decide_reset(self, head: HeadRecord) -> Decision:
+        return decide_reset(head, self.codec)
+
     def adopt_own(self) -> None:
         """The primary's own part of step two."""
         pipeline = self.pipeline
@@ -418,6 +423,8 @@ class Replica:
                 self._break()
         if event.end is TransactionEnd.DONE:
             self._on_head()
+        elif running.purpose is Purpose.FENCE:
+            self.back_off()
 
     def _on_certified(self, pipeline: Pipeline, revision: Revision) -> None:
         assert self.head is not None
@@ -562,7 +569,9 @@ class Replica:
             unix_ms, then = self._calendar
             if unix_ms:
                 unix_ms += (self.now - then) // 1_000_000
-            self.pulse = Append(self, Kind.PULSE, None, AppendRequest(deadline=NEVER, may_proxy=False, unix_ms=unix_ms))
+            self.pulse = self.append_class(
+                self, Kind.PULSE, None, AppendRequest(deadline=NEVER, may_proxy=False, unix_ms=unix_ms)
+            )
             self._run(self.pulse)
 
     def _on_pulse_ended(self, answer: AppendResponse | None) -> None:

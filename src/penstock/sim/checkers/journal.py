@@ -39,6 +39,7 @@ class JournalChecks:
         self.acked: dict[PipelineEpoch, int] = {}  # epoch → end of what was acknowledged in it (I7)
         self.marks: dict[PipelineEpoch, int] = {}  # epoch → the highest mark anybody had in it
         self.seen: dict[tuple[NodeId, int], int] = {}  # broker and run → its mark (I6)
+        self.authors: dict[int, int] = {}  # append → an offset at which a certified epoch has its registers
         self.head: HeadRecord | None = None
         self.limit = 0
         self.faults = 0
@@ -128,17 +129,22 @@ class JournalChecks:
                         self._is_committed_since(append)
         self.end = max(self.end, head.start)
         author = author_of(head.registers)
+        if self.faults < self.replication and not self.resets:
+            hole = next((offset for offset in range(head.start) if offset not in self.truth), None)
+            assert hole is None, f"I5: {head.epoch} starts at {head.start}, and nobody ever committed offset {hole}"
         last = self.truth.get(head.start - 1)
         if last is not None and self.resets == 0:
             assert author == last, f"I5: registers at {head.start} are of append {author}, the last there is {last}"
         if author is not None:
+            self.authors[author] = head.start
             assert self.told.get(author) != "aborted", (
                 f"I4: registers of a certified epoch are of aborted append {author}"
             )
 
     def _is_committed_since(self, append: int) -> None:
         """By a later epoch: its copies are those which are left of its own epoch's."""
-        self.due.setdefault(append, self.since.get(self.spans[append][2], 0))
+        span = self.spans.get(append)
+        self.due.setdefault(append, self.since.get(span[2], 0) if span is not None else 0)
 
     # I4, I5, I10, I11, I12: what anybody is told
 
@@ -194,6 +200,7 @@ class JournalChecks:
         assert known == fate, f"I12: append {append} was {known}, and is now {fate}"
         if fate == "aborted":
             assert append not in self.truth.values(), f"I4: append {append} is seen, stored or committed, and aborted"
+            assert append not in self.authors, f"I4: a certified epoch has registers of append {append}, now aborted"
 
     def resolved(self, append: int, resolution: Resolution) -> None:
         if resolution is Resolution.COMMITTED:

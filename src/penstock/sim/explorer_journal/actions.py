@@ -130,5 +130,5 @@ def play(world: World, action: Action) -> None:
             world.regain(name)
         case ("quote", name):
             world.append(name, check="last=0", length=1)
-        case (method, *arguments):
-            getattr(world, method)(*arguments)
+        case _:
+            getattr(world, action[0])(*action[1:])

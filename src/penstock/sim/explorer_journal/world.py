@@ -75,6 +75,7 @@ class World:
     answers: dict[int, AppendResponse] = field(default_factory=dict)
     proxied: dict[int, NodeId] = field(default_factory=dict)
     resolutions: dict[int, Resolution] = field(default_factory=dict)
+    retries: dict[int, int] = field(default_factory=dict)  # append → the one it repeats
     manual: tuple[int, ...] = ()  # appends whose content is fed by hand
     reading: tuple[int, ...] = ()  # appends which wait for that
     now: Instant = START
@@ -101,17 +102,16 @@ class World:
         for number in range(self.replication if members is None else members):
             self.add(broker(number))
         if synchronized:
-            self.catch_up()
             self.settle()
         return self
 
-    def boot(self, name: NodeId, *, kept: bool = True) -> None:
-        """A new process, with its Spool if that was kept."""
+    def boot(self, name: NodeId, *, is_added: bool = False) -> None:
+        """A new process, with its Spool if that was kept; it may be given the journal before it looks."""
         if name in self.leases:
             self.keys.expire(self.leases[name])  # it waits until its old lease has ended
         self.runs[name] = self.runs.get(name, 0) + 1
         state, uploads = self.disks.pop(name, (None, ()))
-        is_back = self.is_kept and kept and state is not None
+        is_back = self.is_kept and state is not None
         self.sites[name] = Site(
             name,
             self.runs[name],
@@ -124,6 +124,8 @@ class World:
             is_checked=self.is_checked,
         )
         self.grant(name)
+        if is_added:
+            self.add(name)
         self.mirrors[name] = len(self.keys.history) - 1
         self.step(name, IndexRefreshed(Offset(0)))
         self.step(name, TopologyChanged(self.keys.now))
@@ -257,28 +259,47 @@ class World:
                 found.append((source, to, replicate.held[1].epoch))
         return list(dict.fromkeys(found))
 
-    def settle(self, rounds: int = 1_000) -> None:
-        """Deliver and write everything until nothing is left, mirrors included."""
-        for _ in range(rounds):
-            if self.transactions:
-                self.transact()
-            elif self.links:
-                link = min(self.links)
-                self.deliver(*link)
-            elif any(place < len(self.keys.history) - 1 for place in self.mirrors.values()):
-                self.catch_up_one()
+    def settle(self, *only: NodeId) -> None:
+        """Deliver and write everything until nothing is left, mirrors included; among these brokers alone, if named."""
+        names = only or tuple(self.runs)
+        for _ in range(1_000):
+            newest = len(self.keys.history) - 1
+            late = [name for name in names if name in self.sites and self.mirrors[name] < newest]
+            links = sorted(link for link in self.links if link[0] in names and link[1] in names)
+            running = [index for index, each in enumerate(self.transactions) if each[0] in names]
+            if running:
+                self.transact(running[0])
+            elif links:
+                self.deliver(*links[0])
+            elif late:
+                self.mirror(late[0])
             else:
                 return
         raise AssertionError("it does not settle")
 
-    def catch_up_one(self) -> None:
-        newest = len(self.keys.history) - 1
-        for name, place in self.mirrors.items():
-            if place < newest:
-                if name in self.sites:
-                    self.mirror(name)
-                else:
-                    self.mirrors[name] = newest
+    def settle_links(self, *only: NodeId) -> None:
+        """Deliver everything among these brokers, and nothing else."""
+        for _ in range(1_000):
+            links = sorted(link for link in self.links if link[0] in only and link[1] in only)
+            if not links:
+                return
+            self.deliver(*links[0])
+        raise AssertionError("it does not settle")
+
+    def drain(self, source: NodeId, to: NodeId) -> None:
+        """Everything on its way from one to the other arrives."""
+        while any(link[:2] == (source, to) for link in self.links):
+            self.deliver(source, to)
+
+    def fail_over(self, to: NodeId, *joining: NodeId) -> None:
+        """The allocator's answer to a primary which is gone: its lease ends, there is another one, and others join."""
+        for name in self.runs:
+            if name not in self.sites:
+                self.keys.expire(self.leases[name])
+        if to in self.keys.now.route.members and self.keys.now.route.primary is None:
+            self.promote(to)
+        for name in joining:
+            self.add(name)
 
     # clients
 
@@ -294,10 +315,13 @@ class World:
         deadline: Instant = FAR,
         sets_register: bool = True,
         may_proxy: bool = False,
+        retry_of: int = 0,
     ) -> int:
         """A client appends its own number, `length` times, and leaves it in a register. Length 0 is a barrier."""
         append = len(self.asked) + 1
         self.asked[append] = (name, bytes([append]) * length, self.checks.end)
+        if retry_of:
+            self.retries[append] = retry_of
         if by_hand:
             self.manual = (*self.manual, append)
         union = LabelSet((Label("last", str(append)),)) if length and sets_register else LabelSet()
@@ -419,4 +443,4 @@ class World:
             self.checks.resolved(-request, result)
         else:
             self.answers[request] = result
-            self.checks.answered(request, result, self.asked[request][2])
+            self.checks.answered(self.retries.get(request, request), result, self.asked[request][2])
