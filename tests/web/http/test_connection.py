@@ -53,6 +53,14 @@ async def test_what_is_no_request_is_told_so(request_: bytes) -> None:
     assert server.statistics.bad_requests == 1
 
 
+async def test_a_body_does_not_count_as_a_head() -> None:
+    body = bytes(300_000)
+    request = b"PUT /echo HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body)
+    async with serving(limits=HttpLimits(head_bytes_max=200)) as server, connect(server) as client:
+        for _ in range(3):
+            assert (await client.ask(request + body)).body == body
+
+
 @pytest.mark.parametrize(
     "head",
     [

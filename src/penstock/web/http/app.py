@@ -9,9 +9,9 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 from penstock.base.errors import DeadlineExceeded, InternalError, NotFound, Overloaded, PenstockError
 from penstock.runtime.logs import get_logger
@@ -44,6 +44,13 @@ class Site:
     routes: Finder
     render: Render = render_json
     claims: Callable[[Request], bool] = lambda _: True
+
+
+@runtime_checkable
+class _Closable(Protocol):
+    """A generator, or another stream which holds something open."""
+
+    async def aclose(self) -> None: ...
 
 
 class _ClientGone(Exception):
@@ -196,7 +203,7 @@ class _Exchange:
             else:
                 await self._send_body(b"" if stream is not None else cast("Bytes", body), more=False)
         finally:
-            if isinstance(stream, AsyncGenerator):
+            if isinstance(stream, _Closable):
                 await stream.aclose()
 
     async def _send_head(self, response: Response, length: int | None) -> None:

@@ -88,8 +88,8 @@ class Connection(HttpToolsProtocol):
         if self.is_lost or self.transport.is_closing():
             return
         self._unset_keepalive_if_required()
-        heads = self._heads
-        if self._in_head:
+        was_in_head, heads = self._in_head, self._heads
+        if was_in_head:
             self._await_head()
         try:
             self.parser.feed_data(data)
@@ -98,7 +98,7 @@ class Connection(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             self._refuse(400, f"this is no HTTP request: {_reason(error)}")
         else:
-            if self._in_head and heads == self._heads:
+            if was_in_head and heads == self._heads:
                 # The whole of it belongs to a head which has not ended: also what httptools still holds of a header.
                 self._head_bytes += len(data)
                 self._check_head()
