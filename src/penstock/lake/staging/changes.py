@@ -17,6 +17,7 @@ from penstock.lake.staging.tables import Plan, Tables
 
 __all__ = ["Changes"]
 
+_INT64_END = 1 << 63
 RUN_ROWS_MIN = 256  # a smaller batch goes through the memtable, so that there are not many small runs
 
 
@@ -33,8 +34,8 @@ class Changes(Tables):
             run = Run.from_bytes(put.batch) if put.batch else None
         except MalformedBatch as error:
             return Result(Status.MALFORMED, detail=str(error))
-        if any(not row.path for row in put.rows):
-            return Result(Status.MALFORMED, detail="a path is empty")
+        if not all(_is_sound(row) for row in put.rows):
+            return Result(Status.MALFORMED, detail="a path is empty, or a number is out of bounds")
         refusal = self._refuse(branch, put, 0 if run is None else len(run))
         return refusal or (lambda: self._link(branch, put, run))
 
@@ -154,6 +155,12 @@ class Changes(Tables):
             self.total.change(-branch.sum())
             branch.set_areas(areas)
             self.total.change(branch.sum())
+
+
+def _is_sound(row: Row) -> bool:
+    """Whether a column can hold it."""
+    numbers = () if row.entry is None else (row.entry.size, row.entry.mtime_ns)
+    return bool(row.path) and all(-_INT64_END <= number < _INT64_END for number in numbers)
 
 
 def _uploads(put: Put) -> bool:

@@ -26,6 +26,14 @@ from penstock.lake.staging.tables import Plan
 __all__ = ["Commits"]
 
 
+TTL_NS_MAX = 24 * 3600 * 1_000_000_000
+
+
+def _bounded(ttl_ns: int) -> int:
+    """Whatever a record says, its attempt ends within a day, unless it is extended (I12)."""
+    return max(0, min(ttl_ns, TTL_NS_MAX))
+
+
 class Commits(Changes):
     """The rules of heads."""
 
@@ -63,7 +71,7 @@ class Commits(Changes):
             branch.instance,
             branch.head,
             covered,
-            self.now + announce.ttl_ns,
+            self.now + _bounded(announce.ttl_ns),
             self.repositories[branch.repository].gce,
         )
         self.set_attempt(announce.request.id, attempt)
@@ -171,7 +179,7 @@ class Commits(Changes):
             return Result(Status.SUPERSEDED, detail="" if live is None else str(live.number))
 
         def extended() -> Result:
-            deadline = max(live.deadline, self.now + extend.ttl_ns)
+            deadline = max(live.deadline, self.now + _bounded(extend.ttl_ns))
             self.set_attempt(extend.request.id, msgspec.structs.replace(live, deadline=deadline))
             return Result(Status.EXTENDED)
 

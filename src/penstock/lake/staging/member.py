@@ -142,6 +142,8 @@ class Member:
         if not self._is_mine(token):
             reached("lake.bad_token")
             self.bad_tokens += 1
+            if not self.is_ready:
+                return []  # what an earlier start has sent is played back: no wonder
             return [Warn(f"a token of an earlier start of {self.name}: {token.boot}/{token.number}")]
         if isinstance(record, Sync):
             return self._on_synced(token.number, now)

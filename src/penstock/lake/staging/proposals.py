@@ -5,7 +5,8 @@ anywhere: any member aborts its attempt after its deadline, and what is staged s
 
 - A lost race is not built again: the finished metarange is laid over the new head (L9). It then refers to objects of
   the old parent too, so that one is named among the sources (decision 404).
-- If a reset took an area from under the attempt, what is left is no longer the oldest: it is announced again (403).
+- If a reset of a path has changed an area of the attempt, what is left of the range is not all that must be committed:
+  it is announced again (403).
 """
 
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ __all__ = ["Phase", "Proposal", "Proposals"]
 
 LOSSES_BEFORE_BACKOFF = 3
 NO_COMMIT = CommitId("")
+NO_TOKEN = StagingToken("")
 NEVER = Instant(0)
 BACKOFF_DOUBLINGS_MAX = 6
 
@@ -53,6 +55,7 @@ class Proposal:
     attempt: int = 0
     parent: CommitId = NO_COMMIT
     range: tuple[StagingToken, ...] = ()
+    opened: StagingToken = NO_TOKEN  # the area behind the range: what was staged before it must be committed
     link_epoch: int = 0
     snapshot: Snapshot | None = None  # of the announcement
     built: Built | None = None
@@ -150,6 +153,7 @@ class Proposals:
             return self._announce_again(proposal, now)  # an old answer: some of it is committed or reset meanwhile
         proposal.phase, proposal.parent, proposal.range = Phase.BUILDING, announced.commit, announced.tokens
         proposal.snapshot, proposal.link_epoch = snapshot, attempt.gce
+        proposal.opened = snapshot.tokens[len(announced.tokens)]
         return [Build(proposal.waiting, wish, proposal.attempt, attempt.gce, proposal.parent, snapshot, proposal.range)]
 
     def on_built(self, event: Built | BuildFailed, now: Instant) -> list[Effect]:
@@ -216,12 +220,15 @@ class Proposals:
         proposal.is_rested = False
         if isinstance(proposal.wish, Move):
             return self._build_move(proposal, now)
-        snapshot = self.member.machine.capture(proposal.wish.instance)
-        assert snapshot is not None
-        if lost.tokens != snapshot.tokens[: len(lost.tokens)]:
+        if lost.tokens != self._older(proposal):
             reached("lake.announced_again")
             return self._announce_again(proposal, now)
         return self._rebuild(proposal, lost)
+
+    def _older(self, proposal: Proposal) -> tuple[StagingToken, ...] | None:
+        """All areas staged before the announcement, as they are now; None if that can no longer be told."""
+        tokens = self.member.machine.branches[proposal.wish.instance].tokens
+        return tokens[: tokens.index(proposal.opened)] if proposal.opened in tokens else None
 
     def _rebuild(self, proposal: Proposal, lost: Result) -> list[Effect]:
         wish, built, snapshot = proposal.wish, proposal.built, proposal.snapshot

@@ -55,7 +55,7 @@ class RequestTable:
 
     def evict(self, limits: Limits, now: int) -> None:
         """Keep to the bounds, by count and by age."""
-        excess = len(self._table) - limits.requests_max
+        excess = len(self._table) - max(1, limits.requests_max)
         oldest = now - limits.request_age_ns
         leaving: list[Recorded] = []
         for entry in islice(self._table.values(), max(excess, 16)):

@@ -11,7 +11,7 @@ from penstock.lake.staging.machine import StagingMachine
 from penstock.lake.staging.records import CommitId, Instance
 from penstock.lake.staging.results import Result, Status
 from penstock.lake.staging.snapshot import Snapshot
-from penstock.sim.checkers.lake_effects import EffectChecks
+from penstock.sim.checkers.lake_effects import EffectChecks, rows_of
 from penstock.sim.checkers.lake_shelf import DictTree, Shelf
 from penstock.sim.checkers.lake_view import LakeView, Viewer
 
@@ -47,7 +47,7 @@ class LakeChecks:
     def __post_init__(self) -> None:
         self.effects = EffectChecks(self.shelf)
         self._viewer = Viewer(self.shelf.tree)
-        self._puts: dict[tuple[Instance, str], list[str]] = {}  # requests whose rows an area holds
+        self._puts: dict[tuple[Instance, str, str], str] = {}  # whose row it is: instance, path, address
         self._live: dict[str, int] = {}  # request -> the highest attempt announced
         self._acknowledged: list[str] = []
 
@@ -129,8 +129,9 @@ class LakeChecks:
         """Keep what later checks need."""
         match record:
             case r.Put() | r.Delete():
-                token = after.branches[record.instance].tokens[-1]
-                self._puts.setdefault((record.instance, token), []).append(record.request.id)
+                for path, entry in rows_of(record).items():
+                    if entry is not None:
+                        self._puts[record.instance, path, entry.address] = record.request.id
             case r.Perform(attempt=int()):
                 self._covers(record, after)
             case r.Perform(sink=r.SinkPart() as sink):
@@ -143,11 +144,10 @@ class LakeChecks:
         operation = self.operations.get(record.request.id)
         if operation is None:
             return
-        for token in after.branches[record.instance].tokens:
-            left = operation.acknowledged.intersection(self._puts.get((record.instance, token), ()))
-            assert not left, (
-                f"I3: {sorted(left)} were acknowledged before commit {record.request.id}, and are not in it"
-            )
+        for area in after.branches[record.instance].areas:
+            for path, entry in area.items():
+                put = None if entry is None else self._puts.get((record.instance, path, entry.address))
+                assert put not in operation.acknowledged, f"I3: {put} was acknowledged before {record.request.id} began"
 
     def _sink(self, instance: Instance, sink: r.SinkPart) -> None:
         """I11: each batch once, and each begins where the one before ended."""

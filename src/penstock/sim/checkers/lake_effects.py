@@ -13,7 +13,7 @@ from penstock.lake.staging.run import Run
 from penstock.sim.checkers.lake_shelf import Shelf, overlaid
 from penstock.sim.checkers.lake_view import BranchView, LakeView
 
-__all__ = ["EffectChecks"]
+__all__ = ["EffectChecks", "rows_of"]
 
 Shown = Mapping[str, Entry]
 

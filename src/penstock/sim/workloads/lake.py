@@ -42,7 +42,7 @@ from penstock.sim.workloads.lake_queue import Queue, QueueFaults
 from penstock.sim.workloads.lake_scripts import SCRIPTS
 from penstock.sim.world import World
 
-__all__ = ["LakeWorkload"]
+__all__ = ["FIRST_RECORD", "LakeWorkload", "watched"]
 
 FIRST_RECORD = r.CreateRepository(
     Request("first", 0),
@@ -139,7 +139,7 @@ class LakeWorkload:
     # members
 
     def boot(self, node: Node, found: Found) -> tuple[Machine, Sequence[Effect]]:
-        kind = _watched(self.parts.machine, self.checks)
+        kind = watched(self.parts.machine, self.checks)
         machine = self.parts.load(self._checkpoints.get(node.name, b""), kind)
         boot = f"{node.name}.{node.run}" if self.parts.boot_ids else "boot"
         member = self.parts.member(machine, str(node.name), boot, self.config)
@@ -244,7 +244,7 @@ def _draw_faults(rng: Random) -> QueueFaults:
     )
 
 
-def _watched(kind: type[StagingMachine], checks: LakeChecks) -> type[StagingMachine]:
+def watched(kind: type[StagingMachine], checks: LakeChecks) -> type[StagingMachine]:
     """The machine, with every record it applies shown to the checks."""
 
     class Watched(kind):  # type: ignore[valid-type, misc]
