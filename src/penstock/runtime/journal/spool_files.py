@@ -288,6 +288,7 @@ class SpoolFiles:
         for key, (fragment, file) in final.items():
             if (fragment.begin, fragment.end, fragment.sum) == (point.begin, point.end, point.sum):
                 del final[key]
+                file.rename(self._new_file(point.begin).path)  # it may be written to again
                 return file
         return None
 
