@@ -1,6 +1,7 @@
 """Real processes, killed and frozen under load: nothing acknowledged is lost, nothing happens twice."""
 
 import asyncio
+import resource
 import signal
 import statistics
 import time
@@ -300,6 +301,57 @@ async def test_a_damaged_log_is_refused_by_name_and_the_node_comes_back_by_a_swa
         assert new not in metadata.ensemble, "it came back as another incarnation"
         await log.append(encode_op(Put("k", b"all")), ack="all", timeout=30)
         await agree(log)
+
+
+async def test_a_full_disk_stops_that_replica_and_nothing_else(cluster: LocalCluster) -> None:
+    """The leader's disk takes no more: it says so, another one leads, and with room again it is back."""
+    async with a_client(cluster) as log:
+        await metadata_of(cluster)
+        await log.append(encode_op(Put("k", b"0")), timeout=30)
+        victim = await leader_of(cluster)
+        no_room = 64 << 10  # bytes a file of that process may have from now on
+        resource.prlimit(cluster.plan.pids[victim], resource.RLIMIT_FSIZE, (no_room, resource.RLIM_INFINITY))
+        for number in range(1, 200):  # more than there is room for
+            await append_surely(log, encode_op(Put("k", b"%d" % number + bytes(1_000))))
+        assert "no space left" in await failure_of(log, cluster, victim)
+        assert await leader_of(cluster) != victim
+        cluster.kill(victim)
+        cluster.start(victim)
+        await log.append(encode_op(Put("k", b"all")), ack="all", timeout=30)
+        assert (await log.read(encode_op(Get("k")))).result == b"all"
+        await agree(log)
+
+
+async def append_surely(log: QuorumLog, op: bytes) -> None:
+    """Again under the same seq, for as long as its fate is unknown."""
+    seq = log.next_seq()
+    while True:
+        try:
+            await log.append(op, seq=seq, timeout=30)
+            return
+        except Indeterminate:
+            continue
+
+
+async def test_two_operators_share_a_cluster_and_one_may_die(tmp_path: Path) -> None:
+    cluster = LocalCluster.create(tmp_path / "cluster", nodes=3, operators=2)
+    try:
+        cluster.start_all()
+
+        async def kill_first_operator_and_leader(cluster: LocalCluster) -> None:
+            cluster.kill("op1")
+            await kill_leader(cluster)
+
+        async def freeze_second_operator(cluster: LocalCluster) -> None:
+            cluster.start("op1")
+            cluster.kill("op2", signal.SIGSTOP)
+            await kill_leader(cluster)
+            await metadata_of(cluster)
+            cluster.kill("op2", signal.SIGCONT)
+
+        await under_load(cluster, kill_first_operator_and_leader, freeze_second_operator)
+    finally:
+        cluster.stop_all()
 
 
 def damage(folder: Path) -> None:

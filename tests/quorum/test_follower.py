@@ -210,6 +210,17 @@ def test_a_snapshot_waits_until_nothing_is_under_way_to_the_disk() -> None:
     assert any(isinstance(effect, RestoreSnapshot) for effect in single.sync())
 
 
+def test_a_whole_snapshot_which_waits_for_the_disk_asks_for_nothing_more() -> None:
+    """Found by a drill: asked for what is behind its end, the leader sent an empty last part, and that was stored."""
+    single = follower(*LOG)
+    single.hear("B", part(0, b"abc", is_last=True))
+    single.hear("B", add((1, 3), txn("z", 3)))
+    single.step(SnapshotWritten(SNAPSHOT, 3, is_last=True))
+    assert single.hear("B", part(0, b"abc", is_last=True)) == [], "the leader's heartbeat sends it again"
+    assert single.hear("B", part(3, b"", is_last=True)) == []
+    assert any(isinstance(effect, RestoreSnapshot) for effect in single.sync())
+
+
 def test_a_new_epoch_forgets_what_was_being_received() -> None:
     single = follower(*LOG)
     single.hear("B", part(0, b"abc", is_last=True))

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from penstock.base.effects import (
     CancelTimer,
     Effect,
@@ -22,6 +24,7 @@ from penstock.base.effects import (
     TrimLog,
     TruncateLog,
 )
+from penstock.base.errors import InvalidArgument
 from penstock.base.ids import MILLISECOND, Instant, Lsn, NodeId, RequestId
 from penstock.runtime.loop import Done, MachineLoop
 
@@ -146,6 +149,40 @@ async def test_a_failed_write_stops_the_machine_for_good() -> None:
     assert desk.log == ["append 1", "stopped: disk on fire"]
     assert machine.seen == [go("a"), PersistFailed("disk on fire")]
     assert loop.stop_reason == "disk on fire"
+
+
+async def test_a_defect_stops_the_machine_before_it_says_more() -> None:
+    loop, machine, desk = start(
+        {go("a"): [Persist(Lsn(1), ("x",)), Send(PEER, "ack")], go("b"): [Reply(RequestId(1), 0)]}
+    )
+    loop.post(go("a"))
+
+    def perform(effect: Effect) -> None:
+        raise AssertionError("cannot be")
+
+    desk.perform = perform  # type: ignore[method-assign]
+    with pytest.raises(AssertionError):
+        loop.post(go("b"))
+    desk.end()
+    loop.post(go("a"))
+    assert desk.log == ["append 1", "stopped: a defect: AssertionError: cannot be"]
+    assert machine.seen == [go("a"), go("b")]
+
+
+async def test_a_refused_event_stops_nothing() -> None:
+    loop, machine, desk = start({go("a"): [Send(PEER, "hello")]})
+    answer = machine.step
+
+    def step(event: Event, now: Instant) -> Sequence[Effect]:
+        if event == go("bad"):
+            raise InvalidArgument("what is this?")
+        return answer(event, now)
+
+    machine.step = step  # type: ignore[method-assign]
+    with pytest.raises(InvalidArgument):
+        loop.post(go("bad"))
+    loop.post(go("a"))
+    assert desk.log == ["send hello"]
 
 
 async def test_an_event_posted_from_inside_an_effect_comes_after_its_list() -> None:

@@ -138,6 +138,8 @@ class Follower:
             return  # a part is on its way to the disk, perhaps this one: the leader asks again
         if self.receiving != snapshot:
             self.receiving, self.received, self.is_received = snapshot, 0, False
+        if self.is_received:
+            return  # all of it is here: to ask for what comes behind its end would write an end which is there already
         if request.position == self.received:
             replica.is_writing_snapshot = True
             replica.emit(WriteSnapshot(snapshot, request.position, request.data, request.is_last))

@@ -29,6 +29,7 @@ from penstock.base.effects import (
     TruncateLog,
     in_segments,
 )
+from penstock.base.errors import InternalError, PenstockError
 from penstock.base.ids import Instant, Lsn, NodeId
 from penstock.base.machine import Machine
 
@@ -105,6 +106,9 @@ class MachineLoop:
         try:
             while self._events and self.stop_reason is None:
                 self._run(self.machine.step(self._events.popleft(), self.now))
+        except Exception as error:
+            self._stop_for(error)
+            raise
         finally:
             self._is_running = False
 
@@ -116,6 +120,9 @@ class MachineLoop:
         was_running, self._is_running = self._is_running, True
         try:
             self._run(effects)
+        except Exception as error:
+            self._stop_for(error)
+            raise
         finally:
             self._is_running = was_running
         self._handle_events()
@@ -158,6 +165,14 @@ class MachineLoop:
         self._events.clear()
         self._world.stopped(reason)
 
+    def _stop_for(self, error: Exception) -> None:
+        """A defect: half of a step is done, so that nothing this machine would say from here on can be trusted.
+
+        An error of ours is none: a core which refuses an event does so before anything else.
+        """
+        if not isinstance(error, PenstockError) or isinstance(error, InternalError):
+            self.stop(f"a defect: {type(error).__name__}: {error}")
+
     def _start_durable(self) -> None:
         """Appends run side by side, for one fdatasync serves them all; a truncation or a saved state runs alone."""
         while self._waiting and not self._has_exclusive:
@@ -199,7 +214,11 @@ class MachineLoop:
                 self.post(StateSaved())
             case TruncateLog():
                 pass
-        self._start_durable()
+        try:
+            self._start_durable()
+        except Exception as failure:
+            self._stop_for(failure)
+            raise
 
     def _set_timer(self, name: str, at: Instant) -> None:
         self._cancel_timer(name)

@@ -65,6 +65,32 @@ async def test_entries_and_registers_come_back_as_they_were(tmp_path: Path) -> N
     await again.close()
 
 
+async def test_a_trimmed_log_starts_anew_too_though_its_segment_is_kept(tmp_path: Path) -> None:
+    """Found by a drill: a follower which had trimmed its log got a snapshot, and could not write behind it."""
+    storage = await opened(tmp_path)
+    await storage.load_entries()
+    await append(storage, 1, Barrier(E1), *map(txn, range(2, 21)))
+    storage.trim(Lsn(11))  # all of it is in one segment, so that nothing is really removed
+    await done(lambda ended: storage.truncate(Lsn(10), ended))
+    await append(storage, 41, txn(41), txn(42))
+    assert await storage.read(Offset(41), Offset(50), 1000) == (txn(41), txn(42))
+    await storage.close()
+    again = await opened(tmp_path)
+    assert await again.load_entries() == (41, [txn(41), txn(42)])
+    await again.close()
+
+
+async def test_a_trimmed_log_is_truncated_in_its_middle(tmp_path: Path) -> None:
+    storage = await opened(tmp_path)
+    await storage.load_entries()
+    await append(storage, 1, Barrier(E1), *map(txn, range(2, 21)))
+    storage.trim(Lsn(11))
+    await done(lambda ended: storage.truncate(Lsn(15), ended))
+    await append(storage, 16, txn(99))
+    assert await storage.read(Offset(14), Offset(50), 1000) == (txn(14), txn(15), txn(99))
+    await storage.close()
+
+
 async def test_behind_a_snapshot_the_log_starts_anew_anywhere(tmp_path: Path) -> None:
     storage = await opened(tmp_path)
     await storage.load_entries()

@@ -9,7 +9,7 @@ An entry's place in the WAL is not its offset: behind a snapshot the log starts 
 What always holds: `shift` maps one to the other, and is read back from the records themselves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,9 @@ class NodeStorage:
         self._state_file = state_file
         self._tasks = tasks
         self._shift = 0  # an entry's offset less its record's Lsn
+        self._first = Offset(1)  # the node's log begins here; the WAL may keep older records, whole segments of them
+        self._trims = 0  # under way
+        self._behind_trims: list[Callable[[], None]] = []
         self._to_keep: list[KeepLost] = []  # lost transactions to copy before the next truncation
 
     @classmethod
@@ -78,6 +81,7 @@ class NodeStorage:
                     )
                 entries.append(entry)
         self._shift = first - self.wal.first_lsn
+        self._first = first
         return first, entries
 
     # What the machine loop calls
@@ -86,14 +90,15 @@ class NodeStorage:
         if first != self.wal.last_lsn + 1 + self._shift:
             assert self.wal.last_lsn < self.wal.first_lsn, "only an empty log may start anew somewhere else"
             self._shift = first - self.wal.last_lsn - 1
+            self._first = Offset(first)
         encode = _RECORD.encode
         data = [encode((Offset(offset), entry)) for offset, entry in enumerate(records, first)]
         self._submit(partial(self.wal.submit, data, lambda _, error: done(error)), done)
 
     def truncate(self, lsn: Lsn, done: Done) -> None:
-        submit = partial(self.wal.submit_truncate, Lsn(lsn - self._shift), lambda _, error: done(error))
+        submit = partial(self._truncate, Offset(lsn), done)
         if not self._to_keep:
-            self._submit(submit, done)
+            submit()
             return
         kept, self._to_keep = self._to_keep, []
         self._tasks.start(self._keep_then(kept, submit, done), "lost-and-found")
@@ -103,7 +108,28 @@ class NodeStorage:
         self._submit(partial(self.wal.submit_state, self._state_file, data, lambda _, error: done(error)), done)
 
     def trim(self, lsn: Lsn) -> None:
-        self.wal.submit_trim(Lsn(lsn - self._shift), lambda _lsn, _error: None)
+        self._first = Offset(max(self._first, lsn))
+        self._trims += 1
+        self.wal.submit_trim(Lsn(lsn - self._shift), lambda _lsn, _error: self._trimmed())
+
+    def _trimmed(self) -> None:
+        self._trims -= 1
+        if not self._trims:
+            waiting, self._behind_trims = self._behind_trims, []
+            for go_on in waiting:
+                go_on()
+
+    def _truncate(self, to: Offset, done: Done) -> None:
+        """Drop what is behind `to`; if nothing of the log is before it, also what the WAL keeps of trimmed records.
+
+        Else the log could not start anew behind a snapshot: the WAL has no gaps. How much it keeps is known only when
+        no trim is under way.
+        """
+        if self._trims:
+            self._behind_trims.append(partial(self._truncate, to, done))
+            return
+        lsn = Lsn(self.wal.first_lsn - 1 if to < self._first else to - self._shift)
+        self._submit(partial(self.wal.submit_truncate, lsn, lambda _, error: done(error)), done)
 
     # What the shell calls
 
@@ -140,7 +166,7 @@ class NodeStorage:
         except (PenstockError, OSError) as error:
             done(error)
         else:
-            self._submit(submit, done)
+            submit()
 
     async def _read_all(self, first: Offset, last: Offset) -> list[tuple[Offset, Entry]]:
         found: list[tuple[Offset, Entry]] = []

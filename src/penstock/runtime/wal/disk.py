@@ -14,7 +14,7 @@ from penstock.base.errors import DiskFull, StorageError, Unavailable, Written
 
 __all__ = ["Disk", "LocalDisk", "lock_folder", "make_folder", "read_fully", "storage_error", "write_fully"]
 
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, a quota, a limit on file sizes
 _NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 

@@ -176,8 +176,13 @@ class Wal:
         if lsn > self.last_lsn + 1:
             raise InvalidArgument(f"cannot trim to lsn {lsn}: the log ends at {self.last_lsn}")
         self._trimmed_to = max(self._trimmed_to, lsn)
-        job = Job(f"trimming to lsn {lsn}", partial(self._segments.trim, lsn), partial(_tell, on_durable, lsn))
-        self._queue.put_job(job)
+
+        def on_done(error: PenstockError | None) -> None:
+            if self._trimmed_to == lsn:
+                self._trimmed_to = Lsn(0)  # `first_lsn` says from now on what is kept
+            _tell(on_durable, lsn, error)
+
+        self._queue.put_job(Job(f"trimming to lsn {lsn}", partial(self._segments.trim, lsn), on_done))
 
     async def save_state(self, file: StateFile, state: bytes) -> None:
         """Save a machine's state behind everything appended before, and before everything after."""
