@@ -1,0 +1,487 @@
+"""A client of journals.
+
+    async with Journals(["127.0.0.1:7201"]) as journals:
+        await journals.apply([Change(upsert=JournalSpec(name="shop/orders"))])
+        done = await journals.append("shop/orders", b"...")  # on every replica; or an error which says what is known
+        async for chunk in journals.read("shop/orders", 0, follow=True):
+            print(chunk.offset, chunk.content)
+
+It finds the primary, follows it, and sends again what is safe to send again: an append which was definitely not done,
+or one with a transaction id, which takes effect once. Every error says whether anything was written.
+"""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from random import Random
+from types import TracebackType
+from typing import Any, Final
+
+import msgspec
+
+from penstock.base.codec import Codec
+from penstock.base.errors import (
+    Indeterminate,
+    InvalidArgument,
+    NotFound,
+    PenstockError,
+    Unavailable,
+)
+from penstock.base.ids import Offset, Revision
+from penstock.client.journal_appends import PART_BYTES, AppendStream, Lost
+from penstock.client.journal_outcomes import RETRYABLE, Appended, error_of, lost_error
+from penstock.journal.api import AppendResponse, Fate, Resolution, Status
+from penstock.journal.epoch import PipelineEpoch
+from penstock.journal.fragment import Fragment
+from penstock.journal.labels import Label, LabelSelector, LabelSet
+from penstock.journal.names import check_journal_name
+from penstock.journal.registers import RegisterChange, Txn
+from penstock.journal.spec import JournalSpec
+from penstock.runtime.journal.protocol import (
+    APPLY,
+    EXPLAIN,
+    FRAGMENTS,
+    LIST,
+    PRUNE,
+    READ,
+    RESET_HEAD,
+    RESOLVE,
+    AppendTerms,
+    Applied,
+    Apply,
+    Change,
+    Explained,
+    Fragments,
+    JournalInfo,
+    JournalQuery,
+    Listing,
+    ListQuery,
+    PartKind,
+    ReadHeader,
+    ReadQuery,
+    Resolved,
+    ResolveQuery,
+)
+from penstock.runtime.wire.backoff import Backoff
+from penstock.runtime.wire.client import Channel
+from penstock.runtime.wire.limits import Limits
+from penstock.runtime.wire.tls import Tls
+
+__all__ = ["Appended", "Change", "Chunk", "Journals"]
+
+RETRY_S: Final = (0.02, 0.5)
+LIMITS: Final = Limits(frame_bytes_max=8 << 20, stream_window_bytes=8 << 20, keepalive_ms=2_000, pong_ms=3_000)
+START: Final = Offset(0)
+Buffer = bytes | bytearray | memoryview
+Source = Buffer | Iterable[Buffer] | AsyncIterable[Buffer]
+Infos = list[JournalInfo]  # under another name, since `Journals.list` is a method
+Explanations = list[Explained | PenstockError]
+_encode = msgspec.msgpack.Encoder().encode
+_LISTING = Codec[Listing](Listing)
+_APPLIED = Codec[Applied](Applied)
+_FRAGMENTS = Codec[Fragments](Fragments)
+_RESOLVED = Codec[Resolved](Resolved)
+_RESPONSE = Codec[AppendResponse](AppendResponse)
+_EXPLAINED = Codec[Explained](Explained)
+_HEADER = Codec[ReadHeader](ReadHeader)
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """Content of a journal, from an offset on."""
+
+    offset: Offset
+    content: Buffer
+    fragment: Fragment
+    write_head: Offset  # how far the journal had come when this Fragment was found
+
+    @property
+    def end(self) -> Offset:
+        return Offset(self.offset + len(self.content))
+
+
+class Journals:
+    """Journals, seen by one client. Use it as an async context manager."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        *,
+        token: str | None = None,
+        tls: Tls | None = None,
+        limits: Limits | None = None,
+        random: Random | None = None,
+    ) -> None:
+        if not addresses:
+            raise InvalidArgument("give the address of at least one broker, like 127.0.0.1:7201")
+        self._addresses = list(addresses)
+        self._token = token
+        self._tls = tls
+        self._limits = limits or LIMITS
+        self._random = random or Random()
+        self._channels: dict[str, Channel] = {}
+        self._streams: dict[str, AppendStream] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
+        self._primaries: dict[str, str] = {}
+
+    async def __aenter__(self) -> "Journals":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        for stream in self._streams.values():
+            stream.close()
+        self._streams.clear()
+        channels, self._channels = list(self._channels.values()), {}
+        await asyncio.gather(*(channel.close() for channel in channels))
+
+    # appending
+
+    async def append(
+        self,
+        journal: str,
+        content: Source,
+        *,
+        offset: Offset | None = None,
+        check: str | LabelSelector = "",
+        union: Iterable[Label] | dict[str, str] = (),
+        subtract: Iterable[Label] | dict[str, str] = (),
+        txn: Txn | None = None,
+        timeout: float = 10.0,
+    ) -> Appended:
+        """Append all of the content, or nothing; return when it is on every replica.
+
+        `content` may be a buffer, or a (async) iterable of buffers of any length together: it is streamed, and nothing
+        of it is visible before its end. `offset`: only if the journal ends there. `check`: only if the registers
+        match; `union` and `subtract` change them together with the content. With `txn`, a writer's own number for this
+        append, it takes effect once however often it is sent.
+        """
+        check_journal_name(journal)
+        if timeout <= 0:
+            raise InvalidArgument(f"timeout {timeout}: expected a time above 0 s")
+        if txn is not None:
+            txn.validate()
+        selector = LabelSelector.parse(check) if isinstance(check, str) else check
+        change = RegisterChange(LabelSet.of(union), LabelSet.of(subtract))
+        change.validate()
+        terms = AppendTerms(1, offset, selector, change, txn)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        is_repeatable = isinstance(content, bytes | bytearray | memoryview)
+        attempt = 0
+        while True:
+            left_s = deadline - loop.time()
+            error = await self._try(journal, content, terms, max(0.001, left_s))
+            if isinstance(error, Appended):
+                return error
+            attempt += 1
+            pause_s = self._pause_s(attempt)
+            may_retry = error.retryable and (txn is not None or not isinstance(error, Indeterminate))
+            if not (may_retry and is_repeatable) or loop.time() + pause_s >= deadline:
+                raise error
+            await asyncio.sleep(pause_s)
+
+    async def _try(self, journal: str, content: Source, terms: AppendTerms, left_s: float) -> Appended | PenstockError:
+        """Once: what came of it, or the error it is."""
+        try:
+            stream = await self._stream(journal, left_s)
+        except PenstockError as error:
+            return error
+        terms = msgspec.structs.replace(terms, timeout_ms=max(1, int(left_s * 1_000)))
+        number = stream.begin()
+        try:
+            await _send(stream, number, content, terms)
+            answered = await stream.answer(number, left_s + 1.0)  # the broker keeps the deadline, and knows more
+        except Lost as lost:
+            self._primaries.pop(journal, None)
+            return lost_error(journal, lost, terms.txn)
+        except BaseException:
+            stream.forget(number)
+            raise
+        response = answered.response
+        if response.status is Status.NOT_JOURNAL_PRIMARY_BROKER or response.status in RETRYABLE:
+            self._leave(journal, stream, answered.primary)
+        if response.fate is Fate.COMMITTED:
+            return Appended.of(journal, response)
+        return error_of(journal, response, terms.txn)
+
+    async def _stream(self, journal: str, left_s: float) -> AppendStream:
+        """The stream to whoever is the journal's primary, as far as we know."""
+        stream = self._streams.get(journal)
+        if stream is not None and not stream.is_over:
+            return stream
+        async with self._opening.setdefault(journal, asyncio.Lock()):
+            stream = self._streams.get(journal)
+            if stream is not None and not stream.is_over:
+                return stream
+            address = self._primaries.get(journal) or await self._primary(journal, left_s)
+            self._primaries[journal] = address
+            try:
+                stream = await AppendStream.open(self._channel(address), journal, timeout_s=left_s)
+            except (PenstockError, TimeoutError) as error:
+                self._primaries.pop(journal, None)
+                if isinstance(error, TimeoutError):
+                    raise Unavailable(f"{address} does not answer") from None
+                raise
+            self._streams[journal] = stream
+            return stream
+
+    async def _primary(self, journal: str, left_s: float) -> str:
+        found = await self.list(LabelSelector(LabelSet.of({"name": journal})), timeout=left_s)
+        if not found:
+            raise NotFound(f"there is no journal {journal!r}", next_step="penstock journals list")
+        primary = found[0].primary
+        if primary is None or not primary.address:
+            raise Unavailable(
+                f"no broker is the primary of {journal} now", next_step=f"penstock journals explain {journal}"
+            )
+        return primary.address
+
+    def _leave(self, journal: str, stream: AppendStream, primary: str) -> None:
+        """That broker is not the primary, or cannot be one now: ask again who is."""
+        self._primaries.pop(journal, None)
+        if primary:
+            self._primaries[journal] = primary
+        if primary != stream.address and self._streams.get(journal) is stream:
+            del self._streams[journal]  # appends on it still get their answers
+
+    def _pause_s(self, attempt: int) -> float:
+        least, most = RETRY_S
+        return self._random.uniform(0.5, 1.0) * min(most, least * float(1 << min(attempt, 10)))
+
+    # reading
+
+    async def read(
+        self,
+        journal: str,
+        offset: int = START,
+        *,
+        end: int = START,
+        follow: bool = False,
+        begin_mod_time: int = 0,
+        address: str | None = None,
+    ) -> AsyncIterator[Chunk]:
+        """Content from an offset on; -1 is where the journal ends now. Any replica serves it.
+
+        It ends at `end`, or where the journal ends now; with `follow` it goes on as more is appended. `begin_mod_time`
+        skips fragments which were stored before that unix time. With an `address` only that broker is asked.
+        """
+        check_journal_name(journal)
+        _check_span(offset, end)
+        at, attempt = Offset(offset), 0
+        while True:
+            query = ReadQuery(journal, at, Offset(end), blocks=follow, begin_mod_time=begin_mod_time)
+            try:
+                async for chunk in self._read_once(query, address):
+                    attempt = 0
+                    at = chunk.end
+                    yield chunk
+                return
+            except (Unavailable, Indeterminate):
+                attempt += 1
+                if address is not None or (attempt > 20 and not follow):
+                    raise
+                await asyncio.sleep(self._pause_s(attempt))
+
+    async def _read_once(self, query: ReadQuery, address: str | None) -> AsyncIterator[Chunk]:
+        if address is None:
+            address = await self._serving(query.journal)
+        header: ReadHeader | None = None
+        at = query.offset
+        async with self._channel(address).stream(READ, _encode(query), is_read_only=True) as stream:
+            async for message in stream:
+                if message.body:
+                    header = _HEADER.decode(message.body)
+                    at = header.offset
+                elif header is not None and header.fragment is not None:
+                    yield Chunk(at, message.bulk, header.fragment, header.write_head)
+                    at = Offset(at + len(message.bulk))
+
+    async def stat(self, journal: str, offset: int = -1, *, address: str | None = None) -> ReadHeader:
+        """What a read at an offset would begin with: the Fragment, and how far the journal has come."""
+        query = ReadQuery(journal, Offset(offset), is_metadata_only=True)
+        if address is None:
+            address = await self._serving(journal)
+        async with self._channel(address).stream(READ, _encode(query), is_read_only=True) as stream:
+            async for message in stream:
+                return _HEADER.decode(message.body)
+        raise Unavailable(f"{address} said nothing about {journal}")
+
+    async def _serving(self, journal: str) -> str:
+        """Any broker which serves the journal; another each time, so that a bad one is not asked for ever."""
+        found = await self.list(LabelSelector(LabelSet.of({"name": journal})))
+        if not found:
+            raise NotFound(f"there is no journal {journal!r}", next_step="penstock journals list")
+        addresses = [each.address for each in found[0].brokers if each.address]
+        if not addresses:
+            raise Unavailable(f"no broker serves {journal} now", next_step=f"penstock journals explain {journal}")
+        return self._random.choice(addresses)
+
+    # journals
+
+    async def list(self, selector: str | LabelSelector = "", *, timeout: float = 10.0) -> Infos:
+        """The journals which fit a selector, like `name:prefix=shop/, region in (eu, us)`."""
+        async for journals in self._listings(selector, watches=False, timeout=timeout):
+            return journals
+        raise Unavailable("no broker listed its journals")
+
+    async def watch(self, selector: str | LabelSelector = "") -> AsyncIterator[Infos]:
+        """The same, and again after every change."""
+        attempt = 0
+        while True:
+            try:
+                async for journals in self._listings(selector, watches=True, timeout=10.0):
+                    attempt = 0
+                    yield journals
+            except (Unavailable, Indeterminate):
+                attempt += 1
+                await asyncio.sleep(self._pause_s(attempt))
+
+    async def _listings(self, selector: str | LabelSelector, *, watches: bool, timeout: float) -> AsyncIterator[Infos]:
+        chosen = LabelSelector.parse(selector) if isinstance(selector, str) else selector
+        body = _encode(ListQuery(chosen, watches))
+        last: PenstockError = Unavailable("no broker was asked")
+        for address in list(self._addresses):
+            found: Infos = []
+            deadline_s = None if watches else timeout
+            try:
+                async with self._channel(address).stream(LIST, body, deadline_s=deadline_s, is_read_only=True) as parts:
+                    async for message in parts:
+                        listing = _LISTING.decode(message.body)
+                        found.extend(listing.journals)
+                        if listing.is_last:
+                            self._learn(found)
+                            yield found
+                            found = []
+                    return
+            except (Unavailable, Indeterminate) as error:
+                last = error
+                self._addresses.append(self._addresses.pop(0))  # the next one is asked first from now on
+        raise last
+
+    def _learn(self, journals: Sequence[JournalInfo]) -> None:
+        """Brokers we did not know: any of them can answer later."""
+        for journal in journals:
+            for broker in journal.brokers:
+                if broker.address and broker.address not in self._addresses and len(self._addresses) < 64:
+                    self._addresses.append(broker.address)
+
+    async def apply(self, changes: Sequence[Change], *, timeout: float = 10.0) -> Revision:
+        """Put or delete specs: all of them, or none."""
+        body = _encode(Apply(tuple(changes)))
+        return _APPLIED.decode(await self._call(APPLY, body, timeout)).revision
+
+    async def create(self, *specs: JournalSpec) -> Revision:
+        """Make journals which are not there yet."""
+        return await self.apply([Change(upsert=spec, expect_mod_revision=0) for spec in specs])
+
+    async def fragments(self, journal: str, *, timeout: float = 10.0) -> Fragments:
+        """The fragments of a journal, as one of its brokers knows them."""
+        body = _encode(JournalQuery(journal))
+        return _FRAGMENTS.decode(await self._call(FRAGMENTS, body, timeout, await self._serving(journal)))
+
+    async def prune(self, journal: str, *, timeout: float = 60.0) -> Fragments:
+        """Remove now what retention allows, and what larger fragments cover; return what was removed."""
+        body = _encode(JournalQuery(journal, int(timeout * 1_000)))
+        return _FRAGMENTS.decode(await self._call(PRUNE, body, timeout, await self._primary(journal, timeout)))
+
+    async def resolve(
+        self, journal: str, epoch: PipelineEpoch, begin: int, end: int, *, timeout: float = 10.0
+    ) -> Resolution:
+        """What became of an append whose error said unknown. PENDING only if it is open after `timeout`."""
+        body = _encode(ResolveQuery(journal, epoch, Offset(begin), Offset(end)))
+        loop = asyncio.get_running_loop()
+        deadline, attempt = loop.time() + timeout, 0
+        while True:
+            found = _RESOLVED.decode(await self._call(RESOLVE, body, max(0.1, deadline - loop.time()))).resolution
+            attempt += 1
+            pause_s = self._pause_s(attempt)
+            if found is not Resolution.PENDING or loop.time() + pause_s >= deadline:
+                return found
+            await asyncio.sleep(pause_s)
+
+    async def reset_head(self, journal: str, *, timeout: float = 30.0) -> Offset:
+        """Whoever held the journal's last bytes is gone for good: go on above all there ever was."""
+        body = _encode(JournalQuery(journal, int(timeout * 1_000)))
+        response = _RESPONSE.decode(
+            await self._call(RESET_HEAD, body, timeout + 1.0, await self._primary(journal, timeout))
+        )
+        if response.fate is not Fate.COMMITTED or response.end is None:
+            raise error_of(journal, response, None)
+        return response.end
+
+    async def explain(self, journal: str, *, timeout: float = 5.0) -> Explanations:
+        """Where the journal stands at each of its brokers, in words."""
+        found = await self.list(LabelSelector(LabelSet.of({"name": journal})))
+        if not found:
+            raise NotFound(f"there is no journal {journal!r}", next_step="penstock journals list")
+        body = _encode(JournalQuery(journal))
+
+        async def ask(address: str) -> Explained | PenstockError:
+            try:
+                return _EXPLAINED.decode(await self._call(EXPLAIN, body, timeout, address))
+            except PenstockError as error:
+                return error
+
+        return list(await asyncio.gather(*(ask(each.address) for each in found[0].brokers if each.address)))
+
+    # plumbing
+
+    def _channel(self, address: str) -> Channel:
+        if address not in self._channels:
+            backoff = Backoff(Random(), base_ms=20.0, pause_ms_max=300.0)
+            self._channels[address] = Channel(
+                address, token=self._token, tls=self._tls, limits=self._limits, backoff=backoff, deadline_s=5.0
+            )
+        return self._channels[address]
+
+    async def _call(self, method: str, body: bytes, timeout: float, address: str | None = None) -> bytes:
+        """Ask one broker, or all we know one after the other until one answers."""
+        last: PenstockError = Unavailable("no broker was asked")
+        for each in [address] if address is not None else list(self._addresses):
+            try:
+                return (await self._channel(each).call(method, body, deadline_s=timeout)).body
+            except Unavailable as error:
+                last = error
+        raise last
+
+
+async def _send(stream: AppendStream, number: int, content: Source, terms: AppendTerms) -> None:
+    """All of it, in parts, and the commit; nothing of it if the source fails."""
+    if isinstance(content, bytes | bytearray | memoryview) and len(content) <= PART_BYTES:
+        await stream.wait_for_room()
+        stream.send(number, content, PartKind.COMMIT, terms)
+        return
+    first: AppendTerms | None = terms
+    async for part in _parts(content):
+        await stream.wait_for_room()
+        stream.send(number, part, PartKind.MORE, first)
+        first = None
+    stream.send(number, b"", PartKind.COMMIT, first)
+
+
+async def _parts(content: Any) -> AsyncIterator[memoryview]:
+    if isinstance(content, bytes | bytearray | memoryview):
+        content = (content,)
+    if isinstance(content, AsyncIterable):
+        async for each in content:
+            for part in _cut(each):
+                yield part
+    else:
+        for each in content:
+            for part in _cut(each):
+                yield part
+
+
+def _cut(content: Buffer) -> list[memoryview]:
+    view = memoryview(content).cast("B")
+    return [view[at : at + PART_BYTES] for at in range(0, len(view), PART_BYTES)]
+
+
+def _check_span(offset: int, end: int) -> None:
+    if offset < -1:
+        raise InvalidArgument(f"offset {offset}: expected 0 and more, or -1 for where the journal ends now")
+    if end < 0 or (end and end < offset):
+        raise InvalidArgument(f"end {end}: expected an offset at or above {max(0, offset)}, or 0 for none")

@@ -1,0 +1,185 @@
+"""A client's stream of appends to the primary of one journal: parts out, answers in, many appends in flight.
+
+Parts of one turn of the loop are one message. What always holds: the parts of an append are in order, and appends begin
+in the order they were asked for; what is queued here is bounded, and whoever sends more waits; every append ends in one
+answer, or in `Lost`, which says whether its last part was sent.
+"""
+
+import asyncio
+from collections import deque
+from typing import Any, Final
+
+import msgspec
+
+from penstock.base.errors import PenstockError
+from penstock.journal.api import AppendResponse
+from penstock.runtime.journal.protocol import (
+    APPEND,
+    APPEND_ANSWERS,
+    APPEND_PARTS,
+    AppendAnswer,
+    AppendHello,
+    AppendPart,
+    AppendTerms,
+    PartKind,
+)
+from penstock.runtime.wire.client import Channel
+from penstock.runtime.wire.client_stream import ClientStream
+from penstock.runtime.wire.message import Message
+
+__all__ = ["PART_BYTES", "Answered", "AppendStream", "Lost"]
+
+PART_BYTES: Final = 512 << 10  # of content in one message
+QUEUE_BYTES: Final = 4 << 20  # not sent yet, because the broker has no room for it
+
+
+class Lost(Exception):
+    """The stream ended before the answer came."""
+
+    def __init__(self, error: PenstockError | None, *, was_sent: bool) -> None:
+        super().__init__(str(error) if error is not None else "the stream has ended")
+        self.error = error
+        self.was_sent = was_sent  # all of it, commit included: it may have taken effect
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """What the broker said, and where the primary is if it is not that broker."""
+
+    response: AppendResponse
+    primary: str
+
+
+class _Waiting:
+    __slots__ = ("answer", "was_sent")
+
+    def __init__(self, answer: "asyncio.Future[Answered]") -> None:
+        self.answer = answer
+        self.was_sent = False
+
+
+class AppendStream:
+    """One stream: a `Receiver` of the wire. Make it with `open`."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.is_over = False
+        self._loop = asyncio.get_running_loop()
+        self._stream: ClientStream
+        self._waiting: dict[int, _Waiting] = {}
+        self._numbers = 0
+        self._parts: list[AppendPart] = []
+        self._contents: list[Any] = []
+        self._size = 0
+        self._queue: deque[tuple[bytes, Any, list[int]]] = deque()
+        self._queued_bytes = 0
+        self._room: deque[asyncio.Future[None]] = deque()
+        self._is_flush_due = False
+
+    @classmethod
+    async def open(cls, channel: Channel, journal: str, *, timeout_s: float) -> "AppendStream":
+        stream = cls(channel.address)
+        async with asyncio.timeout(timeout_s):
+            stream._stream = await channel.open(APPEND, msgspec.msgpack.encode(AppendHello(journal)), receiver=stream)
+        return stream
+
+    def begin(self) -> int:
+        """A new append: its number."""
+        self._numbers += 1
+        self._waiting[self._numbers] = _Waiting(self._loop.create_future())
+        return self._numbers
+
+    def send(self, number: int, content: Any, kind: PartKind, terms: AppendTerms | None = None) -> None:
+        """Send a part at the end of this turn of the loop."""
+        if self.is_over:
+            return
+        length = len(content)
+        if self._contents and self._size + length > PART_BYTES:
+            self._close_message()
+        self._parts.append(AppendPart(number, length, kind, terms))
+        if length:
+            self._contents.append(content)
+            self._size += length
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
+
+    async def wait_for_room(self) -> None:
+        """Until the broker has taken enough of what was sent."""
+        while self._queued_bytes + self._size > QUEUE_BYTES and not self.is_over:
+            room = self._loop.create_future()
+            self._room.append(room)
+            await room
+
+    async def answer(self, number: int, timeout_s: float) -> Answered:
+        """The answer to an append. Cancelled, or too late: what was not sent whole is taken back."""
+        waiting = self._waiting[number]
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await waiting.answer
+        except TimeoutError:
+            raise Lost(None, was_sent=waiting.was_sent) from None
+        finally:
+            self.forget(number)
+
+    def forget(self, number: int) -> None:
+        waiting = self._waiting.pop(number, None)
+        if waiting is not None and not waiting.was_sent and not waiting.answer.done():
+            self.send(number, b"", PartKind.ABORT)
+
+    def close(self) -> None:
+        if not self.is_over:
+            self._stream.cancel()
+
+    # sending
+
+    def _close_message(self) -> None:
+        bulk = self._contents[0] if len(self._contents) == 1 else b"".join(self._contents)
+        body = APPEND_PARTS.encode(self._parts)
+        commits = [part.number for part in self._parts if part.kind is PartKind.COMMIT]
+        self._queue.append((body, bulk, commits))
+        self._queued_bytes += len(body) + len(bulk)
+        self._parts, self._contents, self._size = [], [], 0
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        if self._parts and not self.is_over:
+            self._close_message()
+            self.on_writable()
+
+    def on_writable(self) -> None:
+        while self._queue and self._stream.can_send(len(self._queue[0][0]) + len(self._queue[0][1])):
+            body, bulk, commits = self._queue.popleft()
+            self._queued_bytes -= len(body) + len(bulk)
+            self._stream.send_nowait(body, bulk)
+            for number in commits:
+                if number in self._waiting:
+                    self._waiting[number].was_sent = True
+        while self._room and self._queued_bytes <= QUEUE_BYTES // 2:
+            room = self._room.popleft()
+            if not room.done():
+                room.set_result(None)
+
+    # receiving
+
+    def on_messages(self, messages: list[Message]) -> None:
+        for message in messages:
+            for answer in APPEND_ANSWERS.decode(message.body):
+                self._settle(answer)
+
+    def _settle(self, answer: AppendAnswer) -> None:
+        waiting = self._waiting.get(answer.number)
+        if waiting is not None and not waiting.answer.done():
+            waiting.answer.set_result(Answered(answer.response, answer.primary))
+
+    def on_end(self) -> None:
+        pass
+
+    def on_closed(self, error: PenstockError | None) -> None:
+        self.is_over = True
+        for waiting in self._waiting.values():
+            if not waiting.answer.done():
+                waiting.answer.set_exception(Lost(error, was_sent=waiting.was_sent))
+                waiting.answer.exception()  # whoever waits has it; nobody else need be told
+        for room in self._room:
+            if not room.done():
+                room.set_result(None)

@@ -1,0 +1,128 @@
+"""Appends on their way through one broker: what their clients have sent, and what the core was given of it.
+
+A client sends without asking whose turn it is, so content waits here until the core asks for it (`ReadContent`). How
+much may wait is bounded by the credit of its stream. A client which is too slow while it is its turn holds up everybody
+behind it: below the minimum rate it is told to go (`FlowPolice`). A journal may have a maximum rate: `Bucket`.
+"""
+
+import hashlib
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.base.ids import SECOND, Instant, RequestId
+from penstock.journal.api import AppendResponse
+from penstock.journal.spool import length_of
+
+if TYPE_CHECKING:
+    from penstock.runtime.journal.replica_host import ReplicaHost
+    from penstock.runtime.journal.sessions import AppendSession
+
+__all__ = ["Bucket", "Content", "FlowPolice"]
+
+MIN_BYTES_PER_S: Final = 64 << 10
+GRACE_NS: Final = 2 * SECOND  # how far behind the minimum rate a client may fall
+BURST_S: Final = 0.25  # how much of its maximum rate a journal may take at once
+
+
+class Content:
+    """One append: its content as it came, and how much of it was fed."""
+
+    __slots__ = ("_hash", "chunks", "host", "is_ended", "number", "request", "session", "waiting_bytes")
+
+    def __init__(self, host: "ReplicaHost", request: RequestId, session: "AppendSession", number: int) -> None:
+        self.host = host
+        self.request = request
+        self.session: AppendSession | None = session  # None: its client has gone
+        self.number = number  # the client's own
+        self.chunks: deque[Any] = deque()
+        self.waiting_bytes = 0
+        self.is_ended = False  # the client said commit
+        self._hash: Any = None
+
+    def add(self, content: Any) -> None:
+        self.chunks.append(content)
+        self.waiting_bytes += length_of(content)
+
+    def take(self) -> Any:
+        """The next chunk; empty if there is none."""
+        content = self.chunks.popleft() if self.chunks else b""
+        length = length_of(content)
+        self.waiting_bytes -= length
+        if self.session is not None:
+            self.session.on_taken(length)
+        if self._hash is None:
+            self._hash = hashlib.sha1(content, usedforsecurity=False)
+        else:
+            self._hash.update(content)
+        return content
+
+    @property
+    def sum(self) -> bytes:
+        """SHA-1 of all that was taken."""
+        digest: bytes = self._hash.digest()
+        return digest
+
+    def answer(self, response: AppendResponse) -> None:
+        if self.session is not None:
+            self.session.answer(self, response)
+
+    def drop(self) -> None:
+        """Nobody wants what has not been taken."""
+        if self.session is not None:
+            self.session.on_taken(self.waiting_bytes)
+        self.chunks.clear()
+        self.waiting_bytes = 0
+
+
+class FlowPolice:
+    """Whether the client whose turn it is sends fast enough.
+
+    >>> police = FlowPolice(Instant(0), bytes_per_s=1000, grace_ns=2 * SECOND)
+    >>> police.took(500)
+    >>> police.is_too_slow(Instant(2 * SECOND)), police.is_too_slow(Instant(3 * SECOND))
+    (False, True)
+    """
+
+    def __init__(self, now: Instant, bytes_per_s: int = MIN_BYTES_PER_S, grace_ns: int = GRACE_NS) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._grace_ns = grace_ns
+        self._paid_until = now + grace_ns
+        self._now = now
+
+    def took(self, length: int) -> None:
+        self._paid_until += length * SECOND // self._bytes_per_s
+
+    def forgive(self, now: Instant) -> None:
+        """The wait was ours, not the client's."""
+        self._paid_until = max(self._paid_until, now + self._grace_ns)
+
+    def is_too_slow(self, now: Instant) -> bool:
+        """What came faster than it had to is no credit for later: at most the grace is."""
+        self._paid_until = min(self._paid_until, now + self._grace_ns)
+        return now > self._paid_until
+
+
+class Bucket:
+    """A maximum rate: how much may be taken now, and when more. One chunk may overdraw it; the next then waits.
+
+    >>> bucket = Bucket(1000)
+    >>> bucket.wait_ns(Instant(0)), bucket.take(1250), bucket.wait_ns(Instant(0))
+    (0, None, 1000000000)
+    """
+
+    def __init__(self, bytes_per_s: int) -> None:
+        self.bytes_per_s = bytes_per_s
+        self._level = bytes_per_s * BURST_S
+        self._at = Instant(0)
+
+    def wait_ns(self, now: Instant) -> int:
+        """How long until something may be taken: 0, if it is now."""
+        if not self.bytes_per_s:
+            return 0
+        self._level += (now - self._at) * self.bytes_per_s / SECOND
+        self._level = min(self._level, self.bytes_per_s * BURST_S)
+        self._at = now
+        return 0 if self._level >= 0 else int(-self._level * SECOND / self.bytes_per_s) or 1
+
+    def take(self, length: int) -> None:
+        self._level -= length

@@ -1,0 +1,223 @@
+"""A broker: the journals which are assigned to it, driven by a mirror of the KeySpace.
+
+Design: transactional-appends.rst.
+
+    <folder>/spools/<journal>/   what of a journal is not in a store yet
+
+A replica is made when the allocator assigns a journal to this broker, or when a Spool which survived a restart is
+found; it ends when the broker has left the journal's Route and all it held is decided and stored.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from penstock.base.errors import Unavailable
+from penstock.base.ids import Incarnation, NodeId
+from penstock.journal.api import AppendResponse, Fate, Resolution, Resolve, Status
+from penstock.journal.config import JournalConfig
+from penstock.journal.head import EMPTY_TABLE
+from penstock.journal.replica import Replica
+from penstock.journal.resolve import resolve_by_table
+from penstock.journal.route import Topology
+from penstock.keyspace.allocator.layout import Layout, MemberId
+from penstock.keyspace.mirror import Applied
+from penstock.runtime.journal.catalog import Catalog
+from penstock.runtime.journal.protocol import ResolveQuery
+from penstock.runtime.journal.replica_host import ReplicaHost
+from penstock.runtime.journal.spool_files import Keeps, SpoolFiles, kept_journals
+from penstock.runtime.keyspace.mirror import KeySpaceMirror
+from penstock.runtime.keyspace.port import KeySpace
+from penstock.runtime.logs import get_logger
+from penstock.runtime.quorum.peers import Channels
+from penstock.runtime.tasks import Tasks
+from penstock.runtime.wire.client import Channel
+
+__all__ = ["BrokerConfig", "BrokerServer"]
+
+log = get_logger()
+
+
+class BrokerConfig(msgspec.Struct, frozen=True):
+    """The settings of a broker."""
+
+    root: str = "/penstock"  # under which the KeySpace has the cluster
+    lease_ms: int = 10_000  # a broker which is silent for so long has left
+    limit: int = 10_000  # journals it takes at most
+    drain_s: float = 60.0  # how long a leaving broker waits to be relieved
+    late_upload_ms: int = 120_000  # a replica stores a Fragment which its primary did not store by then
+    core: JournalConfig = JournalConfig()
+
+
+class BrokerServer:
+    """All journals of one broker."""
+
+    def __init__(
+        self,
+        member: MemberId,
+        folder: Path,
+        keyspace: KeySpace,
+        mirror: KeySpaceMirror,
+        channels: Channels,
+        tasks: Tasks,
+        config: BrokerConfig,
+    ) -> None:
+        self.me = NodeId(str(member))
+        self.keyspace = keyspace
+        self.mirror = mirror
+        self.tasks = tasks
+        self.catalog = Catalog(keyspace, mirror, Layout(config.root))
+        self._spools = folder / "spools"
+        self._channels = channels
+        self._config = config
+        self._hosts: dict[str, ReplicaHost] = {}
+        self._stop_observing: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Serve what is assigned, and what a Spool of an earlier run still holds."""
+        self._spools.mkdir(parents=True, exist_ok=True)
+        for journal in kept_journals(self._spools):
+            self._open(journal)
+        for leftover in self._spools.rglob("#spool"):
+            if str(leftover.parent.relative_to(self._spools)) not in self._hosts:
+                shutil.rmtree(leftover)
+        self._stop_observing = self.mirror.observe(self._observe)
+        for journal in self._assigned():
+            self._touch(journal)
+
+    async def close(self) -> None:
+        """Stop every replica. What is kept stays on disk."""
+        self._stop_observing()
+        hosts, self._hosts = list(self._hosts.values()), {}
+        await asyncio.gather(*(host.close() for host in hosts))
+
+    async def stored(self, wait_s: float) -> None:
+        """Wait until everything which is finished is in its store, but not for ever."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await asyncio.gather(*(host.fragments.stored() for host in self.hosts))
+
+    # journals
+
+    @property
+    def hosts(self) -> list[ReplicaHost]:
+        return list(self._hosts.values())
+
+    def host(self, journal: str) -> ReplicaHost | None:
+        """The running replica of a journal."""
+        host = self._hosts.get(journal)
+        return host if host is not None and not host.failed else None
+
+    def served(self, journal: str) -> ReplicaHost:
+        """The same, or the error which says where to go."""
+        host = self.host(journal)
+        if host is not None:
+            return host
+        self.catalog.spec(journal)
+        route = self.topology(journal).route
+        addresses = [address for each in route.members if (address := self.catalog.address_of(each))]
+        raise Unavailable(
+            f"{self.me} does not serve {journal}; its brokers are: {route}",
+            next_step=f"penstock journals explain {journal}",
+            brokers=addresses,
+        )
+
+    def topology(self, journal: str) -> Topology:
+        return self.catalog.topology(journal)
+
+    def channel_of(self, broker: NodeId) -> Channel | None:
+        address = self.catalog.address_of(broker)
+        return self._channels.get(address) if address else None
+
+    def primary_address(self, journal: str) -> str:
+        primary = self.topology(journal).route.primary
+        return self.catalog.address_of(primary) if primary is not None else ""
+
+    def unserved(self, journal: str) -> tuple[AppendResponse, str]:
+        """The answer to an append to a journal which this broker does not serve."""
+        topology = self.topology(journal)
+        status = Status.NOT_JOURNAL_PRIMARY_BROKER
+        if topology.spec is None:
+            status = Status.JOURNAL_NOT_FOUND
+        elif topology.route.primary is None:
+            status = Status.NO_JOURNAL_PRIMARY_BROKER
+        answer = AppendResponse(fate=Fate.ABORTED, status=status, reason=f"its brokers are: {topology.route}")
+        return answer, self.primary_address(journal)
+
+    async def resolve(self, query: ResolveQuery) -> Resolution:
+        """Any broker may answer whose mirror has the entry which decides."""
+        await self.mirror.wait_for_revision(query.epoch.revision)
+        host = self.host(query.journal)
+        if host is not None:
+            return await host.resolve(Resolve(query.epoch, query.begin, query.end))
+        head = self.topology(query.journal).head
+        return resolve_by_table(head.table if head is not None else EMPTY_TABLE, query.epoch, query.end)
+
+    # the KeySpace
+
+    def _observe(self, applied: Applied) -> None:
+        layout = self.catalog.layout
+        touched: dict[str, None] = {}
+        for change in applied.changes:
+            for prefix in (layout.items, f"{layout.root}/heads/", layout.assignments):
+                if change.key.startswith(prefix):
+                    touched[change.key[len(prefix) :].partition("#")[0]] = None
+        for journal in touched:
+            self._touch(journal)
+
+    def _touch(self, journal: str) -> None:
+        """Something of the journal changed, or is seen for the first time."""
+        topology = self.topology(journal)
+        host = self._hosts.get(journal)
+        if host is not None and host.failed and self.me not in topology.route.members:
+            self._drop(host)
+            return
+        if host is None:
+            if self.me not in topology.route.members:
+                return
+            host = self._open(journal)
+        host.on_topology(topology)
+
+    def _assigned(self) -> list[str]:
+        layout, mine = self.catalog.layout, str(self.me)
+        places = (layout.parse_assignment(entry.key) for entry in self.mirror.range(layout.assignments))
+        return sorted({place.item for place in places if place is not None and place.member == mine})
+
+    def _open(self, journal: str) -> ReplicaHost:
+        spec = self.topology(journal).spec
+        keeps = Keeps.ALWAYS if spec is None or spec.fsync else Keeps.NOTHING
+        files, recovered = SpoolFiles.open(self._spools, journal, keeps)
+        replica = Replica(
+            self.me,
+            journal,
+            Incarnation(secrets.token_hex(4)),
+            self._config.core,
+            is_kept=keeps is not Keeps.NOTHING,
+            state=recovered.state if recovered is not None else None,
+        )
+        host = self._hosts[journal] = ReplicaHost(self, journal, replica, files)
+        log.info("journal opened", journal=journal, is_kept=keeps is Keeps.ALWAYS, is_recovered=recovered is not None)
+        host.start(recovered.final if recovered is not None else ())
+        if recovered is not None:
+            host.on_topology(self.topology(journal))
+        return host
+
+    def retired(self, host: ReplicaHost) -> None:
+        """It has left the journal's Route, and everything is decided: it goes when its uploads are done."""
+        self.tasks.start(self._retire(host), f"{host.journal}: retires")
+
+    async def _retire(self, host: ReplicaHost) -> None:
+        await host.fragments.stored()
+        if self.me not in self.topology(host.journal).route.members and self._hosts.get(host.journal) is host:
+            log.info("journal left", journal=host.journal)
+            self._drop(host)
+
+    def _drop(self, host: ReplicaHost) -> None:
+        if self._hosts.get(host.journal) is host:
+            del self._hosts[host.journal]
+        self.tasks.start(host.close(), f"{host.journal}: closes")

@@ -1,0 +1,144 @@
+"""The loop of one replica: events in, effects out, content whenever the core has nothing else to do.
+
+It keeps the order of `base.effects`: what stands behind a `SaveState` waits until that is durable, other lists do not;
+saves take place in order, and many may be under way, since one fdatasync serves them all. Beside events there is the
+client's content: its sum is that of the file as it is when the core gets it, so it is taken (`Shell.next_content`) only
+when every event before it has been handled.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from penstock.base.effects import (
+    CancelTimer,
+    Effect,
+    Event,
+    SaveState,
+    Send,
+    SetTimer,
+    StateSaved,
+    TimerFired,
+    in_segments,
+)
+from penstock.base.errors import InternalError, PenstockError
+from penstock.base.ids import Instant, NodeId
+from penstock.journal.replica import Replica
+
+__all__ = ["ReplicaLoop", "Shell"]
+
+
+class Shell(Protocol):
+    """What runs effects, and has the content."""
+
+    def send(self, to: NodeId, message: Any) -> None: ...
+
+    def perform(self, effect: Effect) -> None: ...
+
+    def save(self, state: Any, done: Callable[[], None]) -> None: ...
+
+    def next_content(self) -> Event | None:
+        """What the core has asked for, if it is here."""
+        ...
+
+    def stopped(self, reason: str) -> None: ...
+
+
+class ReplicaLoop:
+    """Runs one replica. All calls come from one event loop; `post` may be called from inside an effect."""
+
+    def __init__(self, replica: Replica, shell: Shell, *, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self._replica = replica
+        self._shell = shell
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._events: deque[Event] = deque()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._is_running = False
+        self.stop_reason: str | None = None
+
+    @property
+    def now(self) -> Instant:
+        return Instant(self._clock())
+
+    def post(self, event: Event) -> None:
+        """Let the replica handle an event, after those which came before it."""
+        self._events.append(event)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Handle what is there: events first, then content."""
+        if self._is_running:
+            return
+        self._is_running = True
+        events, step = self._events, self._replica.step
+        try:
+            while self.stop_reason is None:
+                if events:
+                    self._run(step(events.popleft(), Instant(self._clock())))
+                elif (content := self._shell.next_content()) is not None:
+                    events.append(content)
+                else:
+                    return
+        except PenstockError as error:  # the disk failed: nobody knows what is in the file
+            self.stop(str(error))
+        finally:
+            self._is_running = False
+
+    def _run(self, effects: Sequence[Effect]) -> None:
+        at_once, segments = in_segments(effects)
+        for effect in at_once:
+            self._run_one(effect)
+        for durable, behind in segments:
+            assert isinstance(durable, SaveState)
+            self._shell.save(durable.state, lambda behind=behind: self._saved(behind))  # type: ignore[misc]
+
+    def _run_one(self, effect: Effect) -> None:
+        match effect:
+            case Send(to, message):
+                self._shell.send(to, message)
+            case SetTimer(name, at):
+                self._set_timer(name, at)
+            case CancelTimer(name):
+                self._cancel_timer(name)
+            case _:
+                self._shell.perform(effect)
+
+    def _saved(self, behind: Sequence[Effect]) -> None:
+        if self.stop_reason is not None:
+            return
+        if self._is_running:
+            raise InternalError("a save which ended inside a step")
+        self._is_running = True
+        try:
+            for effect in behind:
+                self._run_one(effect)
+        finally:
+            self._is_running = False
+        self.post(StateSaved())
+
+    def stop(self, reason: str) -> None:
+        """End this replica: no timer, completion or event reaches it any more."""
+        if self.stop_reason is not None:
+            return
+        self.stop_reason = reason
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._events.clear()
+        self._shell.stopped(reason)
+
+    def _set_timer(self, name: str, at: Instant) -> None:
+        self._cancel_timer(name)
+        self._timers[name] = self._loop.call_later(max(0, at - self._clock()) / 1e9, self._fire, name)
+
+    def _fire(self, name: str) -> None:
+        del self._timers[name]
+        self.post(TimerFired(name))
+
+    def _cancel_timer(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()

@@ -1,0 +1,285 @@
+"""Replicate streams: one per (journal, peer, epoch), opened by the primary of that epoch.
+
+Messages of one turn of the loop become one wire message: records in the body, all content beside them as one bulk. All
+peers of a pipeline are told the same, so that it is encoded once. What a peer cannot take yet waits here: `is_full`
+asks whoever feeds content to wait as well, so that a slow peer bounds memory and slows the client down.
+
+What always holds: messages of one stream are in order; a stream which cannot be opened, ends or breaks is told to the
+core once, as `StreamClosed`; nothing is sent on it afterwards.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from operator import is_
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from penstock.base.codec import Codec
+from penstock.base.effects import Event, Received
+from penstock.base.errors import MalformedFrame, PenstockError, Unavailable
+from penstock.base.ids import NodeId
+from penstock.journal.effects import StreamClosed
+from penstock.journal.epoch import PipelineEpoch
+from penstock.journal.messages import (
+    AdoptRequest,
+    AdoptResponse,
+    ContentRequest,
+    MarkRequest,
+    PromiseRequest,
+    PromiseResponse,
+    ProposeRequest,
+    ProposeResponse,
+    RefuseResponse,
+)
+from penstock.journal.spool import length_of
+from penstock.runtime.journal.protocol import REPLICATE, ReplicateHello
+from penstock.runtime.logs import get_logger
+from penstock.runtime.tasks import Tasks
+from penstock.runtime.wire.client import Channel
+from penstock.runtime.wire.client_stream import ClientStream
+from penstock.runtime.wire.message import Message
+from penstock.runtime.wire.server_stream import ServerStream
+from penstock.runtime.wire.stream import Stream
+
+__all__ = ["ReplicateLink", "ReplicateLinks", "decode_messages", "encode_messages"]
+
+Any_ = (
+    PromiseRequest
+    | PromiseResponse
+    | AdoptRequest
+    | AdoptResponse
+    | ContentRequest
+    | ProposeRequest
+    | ProposeResponse
+    | MarkRequest
+    | RefuseResponse
+)
+BATCH_BYTES: Final = 1 << 20  # content of one wire message, unless a single chunk is larger
+FULL_BYTES: Final = 4 << 20  # what may wait for a slow peer before content is fed no more
+_CODEC = Codec[list[Any_]](list[Any_])
+_HELLO = msgspec.msgpack.Encoder()
+log = get_logger()
+
+
+def encode_messages(messages: list[Any]) -> list[tuple[bytes, Any]]:
+    """Wire messages (body, bulk): in each, the bulk is all content of its records, in order."""
+    encoded: list[tuple[bytes, Any]] = []
+    records: list[Any] = []
+    contents: list[Any] = []
+    size = 0
+
+    def close() -> None:
+        bulk = contents[0] if len(contents) == 1 else b"".join(contents)
+        encoded.append((_CODEC.encode(records), bulk))
+
+    for message in messages:
+        if isinstance(message, ContentRequest):
+            length = length_of(message.content)
+            if contents and size + length > BATCH_BYTES:
+                close()
+                records, contents, size = [], [], 0
+            contents.append(message.content)
+            size += length
+            message = ContentRequest(message.create_revision, message.epoch, message.delta, length)
+        records.append(message)
+    close()
+    return encoded
+
+
+def decode_messages(body: bytes, bulk: Any) -> list[Any]:
+    """The core's messages, content in place: views into the bulk."""
+    messages = _CODEC.decode(body)
+    at, view = 0, memoryview(bulk)
+    for index, message in enumerate(messages):
+        if isinstance(message, ContentRequest):
+            length = message.content
+            if not isinstance(length, int) or not 0 < length <= len(view) - at:
+                raise MalformedFrame("a record which claims content that did not come with it")
+            content = view[at : at + length]
+            messages[index] = ContentRequest(message.create_revision, message.epoch, message.delta, content)
+            at += length
+    if at != len(view):
+        raise MalformedFrame("content which no record claims")
+    return messages
+
+
+class Host(Protocol):
+    """What the links of a journal need of the replica they serve."""
+
+    def post(self, event: Event) -> None: ...
+
+    def on_proposal(self, peer: NodeId, message: ProposeRequest) -> None: ...
+
+    def on_links_drained(self) -> None:
+        """A link was full, and is no longer."""
+        ...
+
+
+class ReplicateLink:
+    """One stream, from either side: a `Receiver` of the wire."""
+
+    def __init__(self, links: "ReplicateLinks", peer: NodeId, epoch: PipelineEpoch) -> None:
+        self.peer = peer
+        self.epoch = epoch
+        self.stream: Stream | None = None
+        self.outbox: list[Any] = []  # of this turn of the loop
+        self.waiting: deque[tuple[bytes, Any]] = deque()  # encoded, and the peer has no room for it
+        self.waiting_bytes = 0
+        self.is_ending = False
+        self._links = links
+
+    def queue(self, encoded: list[tuple[bytes, Any]]) -> None:
+        for body, bulk in encoded:
+            self.waiting.append((body, bulk))
+            self.waiting_bytes += len(body) + len(bulk)
+        self.on_writable()
+
+    def on_writable(self) -> None:
+        stream = self.stream
+        if stream is None:
+            return
+        was_full = self.waiting_bytes > FULL_BYTES
+        while self.waiting and stream.can_send(len(self.waiting[0][0]) + len(self.waiting[0][1])):
+            body, bulk = self.waiting.popleft()
+            self.waiting_bytes -= len(body) + len(bulk)
+            stream.send_nowait(body, bulk)
+        if self.is_ending and not self.waiting:
+            self._end(stream)
+        if was_full and self.waiting_bytes <= FULL_BYTES:
+            self._links.on_drained()
+
+    def end(self) -> None:
+        """End the stream, behind what was sent."""
+        self.is_ending = True
+        self.on_writable()
+
+    def _end(self, stream: Stream) -> None:
+        if isinstance(stream, ClientStream | ServerStream):
+            stream.end()
+
+    def on_messages(self, messages: list[Message]) -> None:
+        host, peer = self._links.host, self.peer
+        for each in messages:
+            for message in decode_messages(each.body, each.bulk):
+                if message.epoch != self.epoch:
+                    raise MalformedFrame("a message of another epoch than its stream's")
+                if isinstance(message, ProposeRequest):
+                    host.on_proposal(peer, message)
+                else:
+                    host.post(Received(peer, message))
+
+    def on_end(self) -> None:
+        """The peer sends no more, so neither do we."""
+        if isinstance(self.stream, ServerStream):
+            self.stream.end()
+
+    def on_closed(self, error: PenstockError | None) -> None:
+        self.stream = None
+        self._links.on_closed(self, error)
+
+
+class ReplicateLinks:
+    """The streams of one journal at one broker."""
+
+    def __init__(
+        self, journal: str, me: NodeId, host: Host, channel_of: Callable[[NodeId], Channel | None], tasks: Tasks
+    ) -> None:
+        self.journal = journal
+        self.host = host
+        self._me = me
+        self._channel_of = channel_of
+        self._tasks = tasks
+        self._links: dict[tuple[NodeId, PipelineEpoch], ReplicateLink] = {}
+        self._to_flush: dict[ReplicateLink, None] = {}
+        self._loop = asyncio.get_running_loop()
+        self._is_flush_due = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a peer is so far behind that content should wait."""
+        return any(link.waiting_bytes > FULL_BYTES for link in self._links.values())
+
+    def send(self, peer: NodeId, message: Any) -> None:
+        """Behind what was sent before; at the end of this turn of the loop. Without a stream it goes nowhere."""
+        link = self._links.get((peer, message.epoch))
+        if link is None:
+            if not isinstance(message, PromiseRequest):
+                return
+            link = self._open(peer, message.epoch)
+        outbox = link.outbox
+        if outbox and isinstance(message, ProposeResponse) and isinstance(outbox[-1], ProposeResponse):
+            outbox[-1] = message  # acknowledgements are cumulative
+        else:
+            outbox.append(message)
+        self._to_flush[link] = None
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        self._is_flush_due = False
+        before: list[Any] = []
+        encoded: list[tuple[bytes, Any]] = []
+        for link in self._to_flush:
+            outbox, link.outbox = link.outbox, []
+            if not outbox:
+                continue
+            if len(outbox) != len(before) or not all(map(is_, outbox, before)):
+                encoded = encode_messages(outbox)
+            before = outbox
+            link.queue(encoded)
+        self._to_flush.clear()
+
+    def close(self, peer: NodeId, epoch: PipelineEpoch) -> None:
+        """End that stream, behind what was sent."""
+        link = self._links.pop((peer, epoch), None)
+        if link is not None:
+            if link in self._to_flush:
+                self.flush()
+            link.end()
+
+    def close_all(self) -> None:
+        for peer, epoch in list(self._links):
+            self.close(peer, epoch)
+
+    def accept(self, hello: ReplicateHello, stream: ServerStream) -> ReplicateLink:
+        """The primary of an epoch has opened a stream to us."""
+        link = ReplicateLink(self, hello.sender, hello.epoch)
+        link.stream = stream
+        if (hello.sender, hello.epoch) in self._links:
+            raise MalformedFrame("a second stream of the same epoch")
+        self._links[hello.sender, hello.epoch] = link
+        return link
+
+    def on_drained(self) -> None:
+        if not self.is_full:
+            self.host.on_links_drained()
+
+    def on_closed(self, link: ReplicateLink, error: PenstockError | None) -> None:
+        if self._links.get((link.peer, link.epoch)) is link:
+            del self._links[link.peer, link.epoch]
+        if error is not None and not link.is_ending:
+            log.info("replicate stream lost", journal=self.journal, peer=link.peer, reason=str(error))
+        link.waiting.clear()
+        link.waiting_bytes = 0
+        self.host.post(StreamClosed(link.peer, link.epoch))
+        self.host.on_links_drained()
+
+    def _open(self, peer: NodeId, epoch: PipelineEpoch) -> ReplicateLink:
+        link = self._links[peer, epoch] = ReplicateLink(self, peer, epoch)
+        self._tasks.start(self._connect(link), f"{self.journal}: stream to {peer}")
+        return link
+
+    async def _connect(self, link: ReplicateLink) -> None:
+        hello = _HELLO.encode(ReplicateHello(self.journal, self._me, link.epoch))
+        try:
+            channel = self._channel_of(link.peer)
+            if channel is None:
+                raise Unavailable(f"nobody knows where {link.peer} is")
+            link.stream = await channel.open(REPLICATE, hello, receiver=link)
+        except PenstockError as error:
+            self.on_closed(link, error)
+        else:
+            link.on_writable()

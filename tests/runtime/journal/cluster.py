@@ -1,0 +1,96 @@
+"""Brokers in one process, for tests of the client and the runtime: real spools, real sockets, no process to start."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from penstock.base.ids import MILLISECOND
+from penstock.client.journal import Journals
+from penstock.journal.config import JournalConfig
+from penstock.journal.spec import JournalSpec
+from penstock.keyspace.allocator.layout import MemberId
+from penstock.runtime.journal.broker_server import BrokerConfig
+from penstock.runtime.journal.process import BROKER_LIMITS, RunningBroker, running_broker
+from penstock.runtime.journal.replica_host import ReplicaHost
+from penstock.runtime.keyspace.embedded.options import EmbeddedOptions
+from penstock.runtime.keyspace.embedded.store import EmbeddedKeySpace
+from penstock.runtime.quorum.process import Wiring
+
+WAIT_S = 60.0
+CONFIG = BrokerConfig(core=JournalConfig(retry_ns=20 * MILLISECOND, retry_ns_max=200 * MILLISECOND))
+
+
+class Cluster:
+    """Brokers which can be stopped and started, each on its own port."""
+
+    def __init__(self, folder: Path, config: BrokerConfig) -> None:
+        self.folder = folder
+        self.config = config
+        self.brokers: dict[str, RunningBroker] = {}
+        self._ports: dict[str, int] = {}
+        self._stacks: dict[str, AsyncExitStack] = {}
+
+    async def start(self, name: str) -> RunningBroker:
+        stack = self._stacks[name] = AsyncExitStack()
+        keyspace = await stack.enter_async_context(
+            await EmbeddedKeySpace.open(self.folder / "keyspace", EmbeddedOptions(poll_ms=10))
+        )
+        wiring = Wiring(port=self._ports.get(name, 0), limits=BROKER_LIMITS)
+        broker = await stack.enter_async_context(
+            running_broker(MemberId("local", name), self.folder / name, keyspace, wiring, config=self.config)
+        )
+        self._ports[name] = int(broker.address.rpartition(":")[2])
+        self.brokers[name] = broker
+        return broker
+
+    async def stop(self, name: str, *, drains: bool = False) -> None:
+        if drains:
+            await self.brokers[name].drain()
+        del self.brokers[name]
+        await self._stacks.pop(name).aclose()
+
+    @property
+    def addresses(self) -> list[str]:
+        return [broker.address for broker in self.brokers.values()]
+
+    def client(self) -> Journals:
+        return Journals(self.addresses)
+
+    async def create(self, *specs: JournalSpec) -> None:
+        """Make journals, and wait until appends can flow."""
+        async with self.client() as journals:
+            await journals.create(*specs)
+            for spec in specs:
+                await journals.append(spec.name, b"", timeout=WAIT_S)
+
+    def hosts(self, journal: str) -> dict[str, ReplicaHost]:
+        found = {name: broker.server.host(journal) for name, broker in self.brokers.items()}
+        return {name: host for name, host in found.items() if host is not None}
+
+    def primary(self, journal: str) -> str:
+        return next(name for name, host in self.hosts(journal).items() if host.is_primary)
+
+    async def close(self) -> None:
+        for name in list(self._stacks):
+            await self._stacks.pop(name).aclose()
+
+
+@asynccontextmanager
+async def running_cluster(
+    folder: Path, brokers: int = 3, *, config: BrokerConfig = CONFIG, **changes: object
+) -> AsyncIterator[Cluster]:
+    """Brokers b1, b2, …; `changes` are those of the configuration."""
+    cluster = Cluster(folder, msgspec.structs.replace(config, **changes))
+    try:
+        await asyncio.gather(*(cluster.start(f"b{number}") for number in range(1, brokers + 1)))
+        yield cluster
+    finally:
+        await cluster.close()
+
+
+async def read_all(journals: Journals, journal: str, *, address: str | None = None) -> bytes:
+    """Everything a broker shows of a journal now."""
+    return b"".join([bytes(chunk.content) async for chunk in journals.read(journal, 0, address=address)])
