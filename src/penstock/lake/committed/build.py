@@ -31,6 +31,8 @@ __all__ = ["JOB_ROWS", "Job", "finish_build", "pieces_of", "plan_build", "to_ran
 
 JOB_ROWS: Final = 1 << 17  # adjacent segments share a job up to this many rows: fewer and larger calls
 
+_WINDOW_MEANS: Final = 4  # how far to look for a boundary key to divide additions at: nearly always there is one
+
 Rows = npt.NDArray[np.int64]
 
 
@@ -110,11 +112,14 @@ def _split_additions(
     if job.end - job.start <= job_rows or job.last != len(parent):
         return [job]
     beyond = max(job.start, row_of(changes, parent.max_keys[-1], behind=True) if len(parent) else 0)
-    new = changes.slice(beyond, job.end - beyond)
-    possible = beyond + 1 + np.flatnonzero(is_boundary(new["path"], chunking) & new["is_live"].to_numpy())
-    wanted = np.arange(job.start + job_rows, job.end, job_rows)
-    chosen = possible[np.searchsorted(possible, wanted[wanted <= possible.max(initial=0)])]
-    cuts = [job.start, *(at for at in np.unique(chosen).tolist() if at < job.end), job.end]
+    cuts = [job.start]
+    for wanted in range(job.start + job_rows, job.end, job_rows):
+        start = max(wanted, beyond, cuts[-1])
+        near = changes.slice(start, _WINDOW_MEANS * chunking.rows_mean)
+        found = np.flatnonzero(is_boundary(near["path"], chunking) & near["is_live"].to_numpy())
+        if len(found) and start + found[0] + 1 < job.end:
+            cuts.append(start + int(found[0]) + 1)
+    cuts.append(job.end)
     spans = list(pairwise(cuts))
     return [Job(job.first, job.last, *spans[0]), *(Job(job.last, job.last, *span) for span in spans[1:])]
 

@@ -8,6 +8,8 @@ the rest empty): the schema of a staged batch, so that one becomes the other wit
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from penstock.base.errors import InvalidArgument
@@ -63,12 +65,21 @@ def lay_over(areas: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def overlay(entries: pl.DataFrame, changes: pl.DataFrame) -> pl.DataFrame:
-    """The entries with the changes laid over them: shown tree = committed tree overlaid by the areas, in small."""
+    """The entries with the changes laid over them: shown tree = committed tree overlaid by the areas, in small.
+
+    Both are sorted, so each change is sought in the entries, and one gather makes the result: no join, no sort.
+    """
     put = puts_of(changes)
-    if entries.height == 0:
-        return put
-    kept = entries.join(changes.select("path"), on="path", how="anti", maintain_order="left")
-    return kept.merge_sorted(put, key="path") if put.height else kept
+    if entries.height == 0 or changes.height == 0:
+        return put if entries.height == 0 else entries
+    at = entries["path"].search_sorted(changes["path"]).to_numpy().astype(np.int64)
+    found = entries["path"].gather(np.minimum(at, entries.height - 1)) == changes["path"]
+    is_kept = np.ones(entries.height + 1, np.bool_)
+    is_kept[at[found.to_numpy()]] = False
+    kept_before: npt.NDArray[np.int64] = np.cumsum(is_kept) - is_kept
+    new = entries.height + np.arange(put.height)
+    rows = np.insert(np.flatnonzero(is_kept[:-1]), kept_before[at[changes["is_live"].to_numpy()]], new)
+    return pl.concat([entries, put], rechunk=True)[rows]
 
 
 def check_changes(changes: pl.DataFrame) -> pl.DataFrame:

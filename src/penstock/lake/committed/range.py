@@ -21,6 +21,7 @@ __all__ = ["EncodedRange", "RangeId", "decode_range", "encode_range", "range_id"
 RangeId = NewType("RangeId", str)  # 64 hexadecimal digits
 
 _TAG: Final = "penstock range 1"
+_SEARCHED: Final = ["path", "min_key", "max_key"]  # statistics of these help a reader to skip
 _REPEATING: Final = ["content_type", "metadata", "location"]  # a dictionary pays for these alone
 
 
@@ -69,8 +70,19 @@ def decode_range(data: bytes | memoryview, expected: RangeId) -> pl.DataFrame:
 def write_parquet(table: pa.Table) -> memoryview:
     """A table as one Parquet file. Nothing but its size depends on the settings here."""
     sink = pa.BufferOutputStream()
+    numbers = [field.name for field in table.schema if field.type == pa.int64()]
     repeating = [name for name in _REPEATING if name in table.column_names]
-    pq.write_table(table, sink, compression="zstd", compression_level=1, use_dictionary=repeating, store_schema=False)
+    packed = [*numbers, *repeating]
+    pq.write_table(
+        table,
+        sink,
+        store_schema=False,
+        use_dictionary=repeating,
+        column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
+        compression={name: "none" if name in packed else "zstd" for name in table.column_names},
+        compression_level={name: 1 for name in table.column_names if name not in packed},
+        write_statistics=[name for name in table.column_names if name in _SEARCHED],
+    )
     return memoryview(sink.getvalue())
 
 

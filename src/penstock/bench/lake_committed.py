@@ -1,0 +1,223 @@
+"""What do commits, diffs and lookups of the lake cost, next to a bare Polars sort, hash and Parquet write?
+
+Sides: `penstock` sorts the staged rows, cuts them into ranges, and makes those and the metarange durable in a folder.
+`bare` is Polars alone on the same rows: sort by path, hash every row, one Parquet file, not synced. Changes come in two
+kinds: *clustered* ones are neighbours (a partition written again), *scattered* ones are spread over the whole tree, so
+that they touch as many ranges as can be. `commit_growth` and `diff_growth` are of clustered changes, from the smallest
+tree to the largest, each time from a cold cache; scattered ones are shown beside them.
+"""
+
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import polars as pl
+import uvloop
+
+from penstock.bench.lake_rows import clustered, made_rows, scattered
+from penstock.bench.report import Options, Recorder, interleave
+from penstock.lake.committed.changes import newest, puts
+from penstock.lake.committed.merge import Strategy
+from penstock.lake.committed.metarange import EMPTY_TREE, Location, TreeAddress, location_of
+from penstock.runtime.lake.committed import Trees
+from penstock.runtime.objectstore import open_store
+
+__all__ = ["QUESTION", "run"]
+
+QUESTION: Final = "What do commits, diffs and lookups of the lake cost, next to a bare Polars sort, hash and write?"
+
+COMMIT_VS_BARE_MAX: Final = 3.0
+COMMIT_500K_SECONDS_MAX: Final = 9.7  # a tenth of the best published for lakeFS
+GROWTH_MAX: Final = 2.0
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """How much is committed."""
+
+    sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000)
+    many: int = 500_000  # changes on the largest tree
+    few: int = 1_000
+    lookups: int = 2_000
+
+
+QUICK: Final = Scale(sizes=(500, 5_000), many=1_000, few=50, lookups=20)
+
+
+def run(recorder: Recorder, options: Options) -> None:
+    """Commit staged objects to trees of every size; then change, compare, merge and read them."""
+    scale = QUICK if options.quick else Scale()
+    repeats = 1 if options.quick else max(3, options.repeats)
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
+        bench = Bench(recorder, scale, repeats, Path(folder))
+        for size in scale.sizes:
+            bench.commit(size)
+        bench.change_many()
+        bench.change_few()
+        bench.grow()
+
+
+class Bench:
+    """One lake in a folder, with a tree of each size."""
+
+    def __init__(self, recorder: Recorder, scale: Scale, repeats: int, folder: Path) -> None:
+        self._recorder = recorder
+        self._scale = scale
+        self._repeats = repeats
+        self._folder = folder
+        self._trees: dict[int, TreeAddress] = {}
+        self._costs: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        self._attempts = 0
+
+    def commit(self, size: int) -> None:
+        """Staged objects to a first commit, beside the bare job."""
+        self._recorder.progress(f"commit of {size:,} staged objects")
+        rows = made_rows(size)
+
+        peak = Peak()
+
+        def ours() -> float:
+            with peak:
+                return self._timed(lambda trees: self._keep(trees, size, rows))
+
+        def bare() -> float:
+            began = time.perf_counter()
+            in_order = rows.sort("path")
+            in_order.hash_rows()
+            in_order.write_parquet(self._folder / "bare.parquet")
+            return time.perf_counter() - began
+
+        seconds = interleave({"penstock": ours, "bare": bare}, 1 if size > 1_000_000 else self._repeats)
+        for side, value in seconds.items():
+            self._recorder.row("commit", side, value, "s", objects=size)
+        self._recorder.row("commit", "penstock", size / seconds["penstock"], "objects/s", objects=size)
+        self._recorder.row("commit, peak memory", "penstock", peak.megabytes, "MB", objects=size)
+        if size == self._scale.sizes[-1]:
+            ratio = seconds["penstock"] / seconds["bare"]
+            self._recorder.bar("commit_10m_vs_bare", ratio, at_most=COMMIT_VS_BARE_MAX)
+
+    async def _keep(self, trees: Trees, size: int, rows: pl.DataFrame) -> None:
+        self._trees[size] = await trees.build(EMPTY_TREE, newest(puts(rows)), self._location())
+
+    def change_many(self) -> None:
+        """Half a million changes on the largest tree: all over it, and side by side."""
+        size, count = self._scale.sizes[-1], self._scale.many
+        rows = made_rows(size).sort("path")
+        for kind, choose in (("scattered", scattered), ("clustered", clustered)):
+            changes = puts(choose(rows, count))
+            self._recorder.progress(f"{count:,} {kind} changes on {size:,} objects")
+            with Peak() as peak:
+                seconds = self._timed(lambda trees, changes=changes: self._build(trees, size, changes))  # type: ignore[misc]
+            self._recorder.row(f"commit, {kind}", "penstock", seconds, "s", changes=count, objects=size)
+            self._recorder.row(f"commit, {kind}, peak memory", "penstock", peak.megabytes, "MB", changes=count)
+            if kind == "scattered":
+                self._recorder.bar("commit_500k_seconds", seconds, at_most=COMMIT_500K_SECONDS_MAX)
+
+    async def _build(self, trees: Trees, size: int, changes: pl.DataFrame) -> TreeAddress:
+        return await trees.build(self._trees[size], changes, self._location())
+
+    def change_few(self) -> None:
+        """A thousand changes on trees of every size: commit, diff, merge, get and list."""
+        for size in self._scale.sizes:
+            rows = made_rows(size).sort("path")
+            for kind, choose in (("clustered", clustered), ("scattered", scattered)):
+                changes = puts(choose(rows, self._scale.few))
+                self._recorder.progress(f"{changes.height:,} {kind} changes on {size:,} objects")
+                repeats = 1 if kind == "scattered" and size > 1_000_000 else self._repeats
+                costs = [self._change(size, changes) for _ in range(repeats)]
+                for what in costs[0]:
+                    seconds = statistics.median(cost[what] for cost in costs)
+                    self._recorder.row(f"{what}, {kind}", "penstock", seconds, "s", objects=size)
+                    self._costs.setdefault((what, kind), []).append((size, seconds))
+            self._read(size, rows)
+
+    def _change(self, size: int, changes: pl.DataFrame) -> dict[str, float]:
+        """Seconds for each operation, each from a cold cache."""
+        before, other = self._trees[size], self._other(size)
+        made: list[TreeAddress] = []
+
+        async def commit(trees: Trees) -> None:
+            made.append(await trees.build(before, changes, self._location()))
+
+        async def diff(trees: Trees) -> None:
+            found = sum([part.height async for part in trees.diff(before, made[0])])
+            assert found == changes.height, (found, changes.height)
+
+        async def merge(trees: Trees) -> None:
+            outcome = await trees.merge(before, other, made[0], self._location(), Strategy.SOURCE_WINS)
+            assert outcome.tree is not None
+
+        return {"commit": self._timed(commit), "diff": self._timed(diff), "merge": self._timed(merge)}
+
+    def _other(self, size: int) -> TreeAddress:
+        """The same tree with one more object: a branch to merge into."""
+        row = made_rows(1).with_columns(pl.lit("tables/other").alias("path"))
+        made: list[TreeAddress] = []
+
+        async def commit(trees: Trees) -> None:
+            made.append(await trees.build(self._trees[size], puts(row), self._location()))
+
+        self._timed(commit)
+        return made[0]
+
+    def _read(self, size: int, rows: pl.DataFrame) -> None:
+        tree, paths = self._trees[size], rows["path"].gather_every(max(1, size // self._scale.lookups)).to_list()
+
+        async def read(trees: Trees) -> None:
+            await _each(lambda path: trees.get(tree, path), paths)  # ranges come into the cache
+            seconds = await _each(lambda path: trees.get(tree, path), paths)
+            self._recorder.row("get, warm", "penstock", seconds * 1e6, "us", objects=size)
+            seconds = await _each(lambda path: trees.list_page(tree, path[:-9], limit=100), paths[:100])
+            self._recorder.row("list of 100, warm", "penstock", seconds * 1e6, "us", objects=size)
+
+        self._timed(read)
+
+    def grow(self) -> None:
+        """How cost grows from the smallest to the largest tree."""
+        for what in ("commit", "diff"):
+            curve = self._costs[what, "clustered"]
+            self._recorder.bar(f"{what}_growth", curve[-1][1] / curve[0][1], at_most=GROWTH_MAX)
+            series = {kind: self._costs[what, kind] for kind in ("clustered", "scattered")}
+            self._recorder.grows(f"{what} of 1,000 changes", "objects in the tree", "seconds", series)
+
+    def _location(self) -> Location:
+        self._attempts += 1
+        return location_of(1, f"attempt-{self._attempts}")
+
+    def _timed(self, work: Callable[[Trees], Awaitable[object]]) -> float:
+        """Seconds of some work on the lake, opened anew so that its cache is cold."""
+
+        async def timed() -> float:
+            async with open_store(f"file://{self._folder}/objects") as store, Trees(store) as trees:
+                began = time.perf_counter()
+                await work(trees)
+                return time.perf_counter() - began
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(timed())
+
+
+async def _each(call: Callable[[str], Awaitable[object]], paths: list[str]) -> float:
+    """Seconds of one call."""
+    began = time.perf_counter()
+    for path in paths:
+        await call(path)
+    return (time.perf_counter() - began) / len(paths)
+
+
+class Peak:
+    """The most memory the process had while the block ran, input included."""
+
+    megabytes = 0.0
+
+    def __enter__(self) -> "Peak":
+        Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        status = Path("/proc/self/status").read_text()
+        self.megabytes = int(status.partition("VmHWM:")[2].split()[0]) / 1024
