@@ -123,7 +123,7 @@ def test_obstore_writes_conditionally(endpoint: str, bucket: str) -> None:
         region="us-east-1",
         client_options={"allow_http": True},
     )
-    first = {"e_tag": obstore.put(store, "k", b"1", mode="create")["e_tag"]}
+    first: Any = {"e_tag": obstore.put(store, "k", b"1", mode="create")["e_tag"]}
     with pytest.raises(obstore.exceptions.AlreadyExistsError):
         obstore.put(store, "k", b"2", mode="create")
     obstore.put(store, "k", b"2", mode=first)
