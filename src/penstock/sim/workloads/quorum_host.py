@@ -221,4 +221,5 @@ class HostProgram:
         stored = self._parts[head] = before[:position] + effect.data
         if effect.is_last:
             self._keep(node, effect.snapshot, stored)
+            del self._parts[head]  # what was a part is the snapshot now: nothing can be written behind it
         return SnapshotWritten(effect.snapshot, position + len(effect.data), effect.is_last)
