@@ -1,9 +1,14 @@
-"""For every test: whatever one of them configures of the log ends with it."""
+"""For every test: whatever one of them configures of the log ends with it, and no property has to be fast."""
 
 from collections.abc import Iterator
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no failure: examples have no deadline, and may be slow to draw.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.fixture(autouse=True)
