@@ -32,9 +32,7 @@ def url(tmp_path: Path) -> str:
     return f"file://{tmp_path}/store/"
 
 
-def spooled(
-    folder: Path, content: bytes, begin: int = 100, codec: CompressionCodec = CompressionCodec.NONE
-) -> Fragment:
+def spooled(content: bytes, begin: int = 100, codec: CompressionCodec = CompressionCodec.NONE) -> Fragment:
     sum_ = hashlib.sha1(content, usedforsecurity=False).digest()
     return Fragment(JOURNAL, Offset(begin), Offset(begin + len(content)), sum_, codec, path_postfix="date=2026-11-15")
 
