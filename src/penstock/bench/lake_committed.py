@@ -12,6 +12,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,6 @@ import uvloop
 from penstock.bench.lake_rows import clustered, made_rows, scattered
 from penstock.bench.report import Options, Recorder, interleave
 from penstock.lake.committed.changes import newest, puts
-from penstock.lake.committed.merge import Strategy
 from penstock.lake.committed.metarange import EMPTY_TREE, Location, TreeAddress, location_of
 from penstock.runtime.lake.committed import Trees
 from penstock.runtime.objectstore import open_store
@@ -50,15 +50,10 @@ QUICK: Final = Scale(sizes=(500, 5_000), many=1_000, few=50, lookups=20)
 
 def run(recorder: Recorder, options: Options) -> None:
     """Commit staged objects to trees of every size; then change, compare, merge and read them."""
-    scale = QUICK if options.quick else Scale()
     repeats = 1 if options.quick else max(3, options.repeats)
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-        bench = Bench(recorder, scale, repeats, Path(folder))
-        for size in scale.sizes:
-            bench.commit(size)
-        bench.change_many()
-        bench.change_few()
-        bench.grow()
+        bench = Bench(recorder, QUICK if options.quick else Scale(), repeats, Path(folder))
+        bench.run()
 
 
 class Bench:
@@ -73,27 +68,42 @@ class Bench:
         self._costs: dict[tuple[str, str], list[tuple[float, float]]] = {}
         self._attempts = 0
 
-    def commit(self, size: int) -> None:
+    def run(self) -> None:
+        for size in self._scale.sizes:
+            rows = made_rows(size)
+            self.commit(size, rows)
+            rows = rows.sort("path")
+            self.change_few(size, rows)
+            self.read(size, rows)
+            if size == self._scale.sizes[-1]:
+                self.change_many(size, rows)
+        self.grow()
+
+    def commit(self, size: int, rows: pl.DataFrame) -> None:
         """Staged objects to a first commit, beside the bare job."""
         self._recorder.progress(f"commit of {size:,} staged objects")
-        rows = made_rows(size)
-
         peak = Peak()
+        cpu: dict[str, float] = {}
 
         def ours() -> float:
+            began = time.process_time()
             with peak:
-                return self._timed(lambda trees: self._keep(trees, size, rows))
+                seconds = self._timed(lambda trees: self._keep(trees, size, rows))
+            cpu["penstock"] = time.process_time() - began
+            return seconds
 
         def bare() -> float:
-            began = time.perf_counter()
+            began, cpu_began = time.perf_counter(), time.process_time()
             in_order = rows.sort("path")
             in_order.hash_rows()
             in_order.write_parquet(self._folder / "bare.parquet")
+            cpu["bare"] = time.process_time() - cpu_began
             return time.perf_counter() - began
 
         seconds = interleave({"penstock": ours, "bare": bare}, 1 if size > 1_000_000 else self._repeats)
         for side, value in seconds.items():
             self._recorder.row("commit", side, value, "s", objects=size)
+            self._recorder.row("commit, processor", side, cpu[side], "s", objects=size)
         self._recorder.row("commit", "penstock", size / seconds["penstock"], "objects/s", objects=size)
         self._recorder.row("commit, peak memory", "penstock", peak.megabytes, "MB", objects=size)
         if size == self._scale.sizes[-1]:
@@ -103,37 +113,35 @@ class Bench:
     async def _keep(self, trees: Trees, size: int, rows: pl.DataFrame) -> None:
         self._trees[size] = await trees.build(EMPTY_TREE, newest(puts(rows)), self._location())
 
-    def change_many(self) -> None:
+    def change_many(self, size: int, rows: pl.DataFrame) -> None:
         """Half a million changes on the largest tree: all over it, and side by side."""
-        size, count = self._scale.sizes[-1], self._scale.many
-        rows = made_rows(size).sort("path")
+        count = self._scale.many
         for kind, choose in (("scattered", scattered), ("clustered", clustered)):
-            changes = puts(choose(rows, count))
             self._recorder.progress(f"{count:,} {kind} changes on {size:,} objects")
+            changes, began = puts(choose(rows, count)), time.process_time()
             with Peak() as peak:
-                seconds = self._timed(lambda trees, changes=changes: self._build(trees, size, changes))  # type: ignore[misc]
-            self._recorder.row(f"commit, {kind}", "penstock", seconds, "s", changes=count, objects=size)
-            self._recorder.row(f"commit, {kind}, peak memory", "penstock", peak.megabytes, "MB", changes=count)
+                seconds = self._timed(partial(self._build, size, changes))
+            processor = time.process_time() - began
+            self._recorder.row(f"commit of many, {kind}", "penstock", seconds, "s", changes=count, objects=size)
+            self._recorder.row(f"commit of many, {kind}, processor", "penstock", processor, "s", changes=count)
+            self._recorder.row(f"commit of many, {kind}, peak memory", "penstock", peak.megabytes, "MB", changes=count)
             if kind == "scattered":
                 self._recorder.bar("commit_500k_seconds", seconds, at_most=COMMIT_500K_SECONDS_MAX)
 
-    async def _build(self, trees: Trees, size: int, changes: pl.DataFrame) -> TreeAddress:
+    async def _build(self, size: int, changes: pl.DataFrame, trees: Trees) -> TreeAddress:
         return await trees.build(self._trees[size], changes, self._location())
 
-    def change_few(self) -> None:
-        """A thousand changes on trees of every size: commit, diff, merge, get and list."""
-        for size in self._scale.sizes:
-            rows = made_rows(size).sort("path")
-            for kind, choose in (("clustered", clustered), ("scattered", scattered)):
-                changes = puts(choose(rows, self._scale.few))
-                self._recorder.progress(f"{changes.height:,} {kind} changes on {size:,} objects")
-                repeats = 1 if kind == "scattered" and size > 1_000_000 else self._repeats
-                costs = [self._change(size, changes) for _ in range(repeats)]
-                for what in costs[0]:
-                    seconds = statistics.median(cost[what] for cost in costs)
-                    self._recorder.row(f"{what}, {kind}", "penstock", seconds, "s", objects=size)
-                    self._costs.setdefault((what, kind), []).append((size, seconds))
-            self._read(size, rows)
+    def change_few(self, size: int, rows: pl.DataFrame) -> None:
+        """A thousand changes: commit, diff and merge."""
+        for kind, choose in (("clustered", clustered), ("scattered", scattered)):
+            changes = puts(choose(rows, self._scale.few))
+            self._recorder.progress(f"{changes.height:,} {kind} changes on {size:,} objects")
+            repeats = 1 if kind == "scattered" and size > 100_000 else self._repeats
+            costs = [self._change(size, changes) for _ in range(repeats)]
+            for what in costs[0]:
+                seconds = statistics.median(cost[what] for cost in costs)
+                self._recorder.row(f"{what}, {kind}", "penstock", seconds, "s", objects=size)
+                self._costs.setdefault((what, kind), []).append((size, seconds))
 
     def _change(self, size: int, changes: pl.DataFrame) -> dict[str, float]:
         """Seconds for each operation, each from a cold cache."""
@@ -148,7 +156,7 @@ class Bench:
             assert found == changes.height, (found, changes.height)
 
         async def merge(trees: Trees) -> None:
-            outcome = await trees.merge(before, other, made[0], self._location(), Strategy.SOURCE_WINS)
+            outcome = await trees.merge(before, other, made[0], self._location())
             assert outcome.tree is not None
 
         return {"commit": self._timed(commit), "diff": self._timed(diff), "merge": self._timed(merge)}
@@ -164,7 +172,8 @@ class Bench:
         self._timed(commit)
         return made[0]
 
-    def _read(self, size: int, rows: pl.DataFrame) -> None:
+    def read(self, size: int, rows: pl.DataFrame) -> None:
+        """Get and list, what they need being in the cache."""
         tree, paths = self._trees[size], rows["path"].gather_every(max(1, size // self._scale.lookups)).to_list()
 
         async def read(trees: Trees) -> None:

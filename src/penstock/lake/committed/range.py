@@ -89,7 +89,8 @@ def write_parquet(table: pa.Table) -> memoryview:
 def read_parquet(data: bytes | memoryview, schema: pl.Schema, name: str) -> pl.DataFrame:
     """A frame of that schema out of a file, or `ObjectStoreFailed` if the file is none."""
     try:
-        frame = pl.read_parquet(bytes(data), columns=schema.names(), use_pyarrow=False)
-        return frame.cast(schema) if frame.schema != schema else frame.rechunk()
+        # Not in parallel: a range is small, and whoever reads many has threads of its own.
+        frame = pl.read_parquet(bytes(data), parallel="none", use_statistics=False)
+        return frame if frame.schema == schema else frame.select(schema.names()).cast(schema)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise ObjectStoreFailed(f"{name} is not the Parquet file it should be: {error}", retryable=False) from error

@@ -44,6 +44,7 @@ class Cache(Generic[V]):
         if loading is None:
             self.misses += 1
             loading = self._loading[name] = asyncio.ensure_future(self._load(name, load))
+            loading.add_done_callback(lambda done: done.cancelled() or done.exception())  # heard, if all waiters left
         # One waiter's cancellation must not end what others wait for.
         return await asyncio.shield(loading)
 
