@@ -3,22 +3,28 @@
 One leader, 100 members in 5 zones, 3 replicas each, in memory: what is measured is the processor time of following the
 mirror and of planning, not that of a KeySpace. Every replica is consistent as soon as it is assigned. `cold` places
 everything from nothing; then an item is created, a member joins and gets its share, a member dies and is replaced, and
-another process takes over the lead and reads the whole state.
+another process takes over the lead and reads the whole state. `through the embedded KeySpace` is the same cold start by
+the daemon, with every transaction on the disk and seen in the mirror, by the clock on the wall.
 """
 
+import asyncio
 import statistics
 import time
 from collections.abc import Iterable, Sequence
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
+import uvloop
 
 from penstock.base.ids import Revision
 from penstock.bench.report import Options, Recorder
 from penstock.keyspace.allocator import Allocator, Batch, Capacity, Demand, Layout, MemberId
-from penstock.keyspace.mirror import Entry, Mirror
+from penstock.keyspace.mirror import Applied, Entry, Mirror
 from penstock.keyspace.records import FIRST_REVISION, Change, KeyValue, LeaseId, Snapshot, WatchBatch
 from penstock.keyspace.transaction import Compare, Operation, Put, Transaction, execute
+from penstock.runtime.allocator import AllocatorDaemon
+from penstock.runtime.keyspace import KeySpace, KeySpaceMirror, open_keyspace
 
 __all__ = ["QUESTION", "run"]
 
@@ -48,6 +54,9 @@ def run(recorder: Recorder, options: Options) -> None:
         cold.append((items, statistics.median(figures["cold start"] for figures in runs)))
     recorder.grows("a cold start by items", "items", "s of processor time", {OURS: cold})
     (fewer, fewer_s), (more, more_s) = cold[-2:]
+    for items in sizes[:2]:
+        recorder.progress(f"{items} items through the embedded KeySpace")
+        recorder.row("through the embedded KeySpace", OURS, round(_embedded(items, members), 3), "s", items=items)
     recorder.bar("cold_s_per_item_growth", round((more_s / more) / (fewer_s / fewer), 2), at_most=2)
 
 
@@ -179,6 +188,51 @@ class _World:
 
     def has_lease(self, lease: LeaseId) -> bool:
         return True
+
+
+# With a real KeySpace
+
+
+def _embedded(items: int, members: int) -> float:
+    async def main() -> float:
+        with TemporaryDirectory(prefix="penstock-bench-allocator-") as folder:
+            async with await open_keyspace(f"embedded://{folder}/keyspace") as keyspace:
+                await _populate(keyspace, items, members)
+                return await _allocated(keyspace, items)
+
+    return uvloop.run(main())
+
+
+async def _populate(keyspace: KeySpace, items: int, members: int) -> None:
+    limit = _encode(Capacity(2 * items * REPLICATION // members + 10))
+    for number in range(members):
+        lease = await keyspace.grant_lease(3_600_000)
+        key = Layout(ROOT).member_key(MemberId(f"zone-{number % ZONES}", f"member-{number:03}"))
+        await keyspace.transact(then=[Put(key, limit, lease.id)])
+    value = _encode(Demand(REPLICATION))
+    for first in range(0, items, 100):
+        numbers = range(first, min(items, first + 100))
+        await keyspace.transact(then=[Put(f"{ROOT}/items/item-{number:06}", value) for number in numbers])
+
+
+async def _allocated(keyspace: KeySpace, items: int) -> float:
+    """Until the mirror shows all replicas."""
+    layout, done, missing = Layout(ROOT), asyncio.Event(), items * REPLICATION
+
+    def count(applied: Applied) -> None:
+        nonlocal missing
+        missing -= sum(
+            change.before is None and change.key.startswith(layout.assignments) for change in applied.changes
+        )
+        if missing == 0:
+            done.set()
+
+    async with await KeySpaceMirror.start(keyspace, ROOT) as mirror:
+        mirror.observe(count)
+        began = time.perf_counter()
+        async with AllocatorDaemon.start(keyspace, mirror, ROOT, MemberId("zone-0", "member-000"), _Policy()):
+            await done.wait()
+        return time.perf_counter() - began
 
 
 class _Policy:
