@@ -83,7 +83,10 @@ class App:
             self._account(exchange, time.perf_counter() - started)
 
     def _site_of(self, request: Request) -> Site:
-        return next((site for site in self._sites if site.claims(request)), self._no_site)
+        try:
+            return next((site for site in self._sites if site.claims(request)), self._no_site)
+        except PenstockError:
+            return self._no_site  # a site could not even read the request: no site's client sends such
 
     def _account(self, exchange: "_Exchange", seconds: float) -> None:
         statistics, request, status = self.statistics, exchange.request, exchange.status

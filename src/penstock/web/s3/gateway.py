@@ -136,7 +136,7 @@ class S3Gateway:
         return Site("s3", self, render_xml, (lambda _: True) if is_alone else self.claims)
 
     def claims(self, request: Request) -> bool:
-        return self._host_bucket(request) is not None or is_signed(request.headers, request.query)
+        return self._host_bucket(request) is not None or is_signed(request.headers, request.raw_query)
 
     def find(self, request: Request) -> Route:
         return self._reads if request.method in ("GET", "HEAD", "DELETE") else self._writes

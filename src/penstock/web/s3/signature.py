@@ -60,11 +60,11 @@ class Signed(msgspec.Struct, frozen=True):
     payload: str  # what was signed as the hash of the payload
 
 
-def is_signed(headers: Mapping[str, str], query: Pairs) -> bool:
+def is_signed(headers: Mapping[str, str], raw_query: str) -> bool:
     """Whether a request carries an AWS signature of any version, so that it is meant for this gateway."""
     if headers.get("authorization", "").startswith(("AWS4-", "AWS ")):
         return True
-    return any(name in ("X-Amz-Credential", "X-Amz-Signature", "AWSAccessKeyId") for name, _ in query)
+    return any(name in raw_query for name in ("X-Amz-Credential=", "X-Amz-Signature=", "AWSAccessKeyId="))
 
 
 def claim_of(headers: Mapping[str, str], query: Pairs) -> Claim:
