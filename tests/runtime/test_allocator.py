@@ -1,13 +1,14 @@
-"""Allocators of several members on one embedded KeySpace: one acts, another takes over, and who leaves is relieved."""
+"""Allocators of several members on one KeySpace: one acts, another takes over, and who leaves is relieved."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 from tests.runtime.keyspace.behaviours import WAIT_S
+from tests.runtime.keyspace.etcd.server import EtcdServer
 
 from penstock.base.errors import PenstockError
 from penstock.keyspace.allocator import Capacity, Demand, Layout, MemberId
@@ -16,12 +17,16 @@ from penstock.keyspace.transaction import Compare, Delete, Operation, Put, is_un
 from penstock.runtime.allocator import AllocatorDaemon
 from penstock.runtime.keyspace.embedded.options import EmbeddedOptions
 from penstock.runtime.keyspace.embedded.store import EmbeddedKeySpace
+from penstock.runtime.keyspace.etcd.store import EtcdKeySpace
 from penstock.runtime.keyspace.mirror import KeySpaceMirror
+from penstock.runtime.keyspace.port import KeySpace
 from penstock.runtime.membership import Membership
 
 ROOT = "/cluster"
 LAYOUT = Layout(ROOT)
 OPTIONS = EmbeddedOptions(poll_ms=10)
+
+Open = Callable[[], Awaitable[KeySpace]]
 
 
 class RecordPolicy:
@@ -49,7 +54,7 @@ class RecordPolicy:
 class Process:
     """A member as its own process would run it: KeySpace, mirror, membership, allocator."""
 
-    def __init__(self, keyspace: EmbeddedKeySpace, mirror: KeySpaceMirror, stack: AsyncExitStack) -> None:
+    def __init__(self, keyspace: KeySpace, mirror: KeySpaceMirror, stack: AsyncExitStack) -> None:
         self.keyspace = keyspace
         self.mirror = mirror
         self.failures: list[PenstockError] = []
@@ -67,12 +72,12 @@ class Process:
 
 
 class Cluster:
-    """Processes on one folder, and one more client which puts items and makes assignments consistent."""
+    """Processes on one KeySpace, and one more client which puts items and makes assignments consistent."""
 
-    def __init__(self, folder: Path, keyspace: EmbeddedKeySpace, mirror: KeySpaceMirror) -> None:
+    def __init__(self, open_: Open, keyspace: KeySpace, mirror: KeySpaceMirror) -> None:
         self.keyspace = keyspace
         self.mirror = mirror
-        self._folder = folder
+        self._open = open_
         self._changed = asyncio.Event()
         mirror.observe(self._observe)
         self._synced: set[asyncio.Task[None]] = set()
@@ -91,7 +96,7 @@ class Cluster:
 
     async def join(self, zone: str, suffix: str, limit: int = 100) -> Process:
         stack = AsyncExitStack()
-        keyspace = await stack.enter_async_context(await EmbeddedKeySpace.open(self._folder, OPTIONS))
+        keyspace = await stack.enter_async_context(await self._open())
         me = MemberId(zone, suffix)
         mirror = await stack.enter_async_context(await KeySpaceMirror.start(keyspace, ROOT))
         process = Process(keyspace, mirror, stack)
@@ -138,24 +143,38 @@ def offers(limit: int, *, is_exiting: bool = False) -> bytes:
 
 
 @asynccontextmanager
-async def cluster_in(folder: Path) -> AsyncIterator[Cluster]:
-    async with (
-        await EmbeddedKeySpace.open(folder, OPTIONS) as keyspace,
-        await KeySpaceMirror.start(keyspace, ROOT) as mirror,
-    ):
-        cluster = Cluster(folder, keyspace, mirror)
+async def cluster_on(open_: Open) -> AsyncIterator[Cluster]:
+    async with await open_() as keyspace, await KeySpaceMirror.start(keyspace, ROOT) as mirror:
+        cluster = Cluster(open_, keyspace, mirror)
         try:
             yield cluster
         finally:
             for process in cluster.processes:
                 await process.close()
             await asyncio.gather(*cluster._synced)
+            await keyspace.transact(then=[Delete(ROOT, is_prefix=True)])
             assert [failure for process in cluster.processes for failure in process.failures] == []
 
 
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with cluster_in(tmp_path) as cluster:
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
+    server = EtcdServer(tmp_path_factory.mktemp("etcd") / "data")
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture(params=["embedded", "etcd"])
+async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cluster]:
+    async def embedded() -> KeySpace:
+        return await EmbeddedKeySpace.open(tmp_path, OPTIONS)
+
+    async def etcd() -> KeySpace:
+        return await EtcdKeySpace.open([request.getfixturevalue("etcd").address])
+
+    async with cluster_on(embedded if request.param == "embedded" else etcd) as cluster:
         yield cluster
 
 
