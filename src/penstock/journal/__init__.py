@@ -15,7 +15,7 @@ ever saved, and a restarted broker starts with an empty Spool.
     TopologyChanged(topology)        the mirror moved and something of the journal changed (item, assignments, head), or
                                      an awaited revision has come. Cut it out with `Topology.of`, or `topology_of`.
                                      Also when the journal is gone (no spec), or this broker is no longer a member.
-    Requested(id, AppendRequest)     a client wants to append; ends in one Reply(id, AppendResponse) or Proxy(id, to)
+    Requested(id, AppendRequest)     a client wants to append; ends in one Reply(id, AppendResponse) or one Proxy
     Requested(id, ResetHead)         an operator's reset-head; Reply(id, AppendResponse)
     Requested(id, Resolve)           what became of an UNKNOWN append; Reply(id, Resolution)
     ContentReceived(id, content)     a chunk, only after ReadContent(id): bytes or a memoryview, passed on as it is
@@ -50,7 +50,8 @@ ever saved, and a restarted broker starts with an empty Spool.
     ShowMark(mark)                   wake readers: everything below may be seen
     Transact(number, transaction)    run it on the KeySpace; Transacted
     AwaitRevision(revision)          TopologyChanged as soon as the mirror has that revision (also if it has it already)
-    Reply(id, result), Proxy(id, to)
+    Reply(id, result)
+    Proxy(id, to, revision)          hand the request to `to`, with min_revision=revision and may_proxy=False
     SetTimer(name, at)
     Retired()                        not a member, and everything is decided: drop the replica when its uploads are done
 

@@ -282,7 +282,7 @@ class Append:
 
     def _proxy(self, to: NodeId) -> AppendState:
         assert self.request is not None
-        self.replica.out.append(Proxy(self.request, to))
+        self.replica.out.append(Proxy(self.request, to, self.replica.topology.revision))
         self.replica.ended(self, None)
         return AppendState.PROXY
 

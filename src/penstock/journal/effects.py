@@ -134,10 +134,15 @@ class AppendAborted(Event, frozen=True):
 
 
 class Proxy(Effect, frozen=True):
-    """The append is another broker's: hand the whole request over to it, and its answer back."""
+    """The append is another broker's: hand the whole request over, and its answer back.
+
+    It goes with `min_revision=revision, may_proxy=False`: the other must know the Route which named it, and then either
+    serves or refuses.
+    """
 
     request: RequestId
     to: NodeId
+    revision: Revision
 
 
 # the Spool's files and Fragments

@@ -56,7 +56,7 @@ from penstock.keyspace.records import NO_REVISION
 __all__ = ["Replica"]
 
 NO_TOPOLOGY = Topology(revision=Revision(0))
-Token = tuple[str, PipelineEpoch, int] | None  # what a save was for: ("adopted" | "acked", epoch, seq)
+Token = tuple[str, PipelineEpoch, int]  # what a save was for: ("adopted" | "acked", epoch, seq)
 
 
 class Replica:
@@ -102,7 +102,8 @@ class Replica:
         self.first_append_ms = 0  # of the current Fragment
         self._calendar = (0, Instant(0))  # what the calendar said when an append came
         self._built = NO_EPOCH  # the last epoch of our own
-        self._saves: deque[Token] = deque()
+        self._saves: deque[tuple[Token, ...]] = deque()  # what counts when the oldest save is durable
+        self._unsaved: list[Token] = []
         self._rerun: list[Append] = []  # barriers whose pipeline broke
         self._deadlines = Deadlines()
         self._retry_at = self._retry_armed_at = Instant(0)
@@ -118,6 +119,7 @@ class Replica:
         self.now = now
         self._take(event)
         self._go_on()
+        self._save_own()
         effects = self.out[:]
         self.out.clear()
         return effects
@@ -284,7 +286,7 @@ class Replica:
         incarnation = Incarnation(f"{self.spool.incarnation.partition('.')[0]}.{self._lives}")
         self.spool.discard(incarnation, topology.create_revision)
         self.index_end = None if topology.spec is None else self.index_end
-        self.save(None)
+        self.save()
 
     def _on_head(self) -> None:
         """A new head record: it may decide about appends whose pipeline broke, and about our own pipeline's limit."""
@@ -322,7 +324,7 @@ class Replica:
         is_decided = spool.end == spool.mark or self.table.first_after(spool.epoch) is not None
         if is_decided or spool.epoch == NO_EPOCH:
             spool.close(self.table)
-            self.save(None)
+            self.save()
             self._is_retired = True
             self.out.append(Retired())
 
@@ -361,7 +363,7 @@ class Replica:
             self.me, epoch, self.topology, self.keeper.head, self.keeper.head_revision, self.out
         )
         self.pipeline.promises[self.me] = report
-        self.save(None)
+        self.save()
 
     def outbid(self, promised: PipelineEpoch) -> None:
         """A peer has promised this: our next epoch must be higher."""
@@ -389,7 +391,7 @@ class Replica:
         self.led = pipeline.epoch
         self.spool.synchronize(pipeline.epoch, pipeline.decision.point, pipeline.table, pipeline.head_epoch)
         self.first_append_ms = 0
-        self.save(("adopted", pipeline.epoch, 0))
+        self.save_own(("adopted", pipeline.epoch, 0))
 
     def _on_sync_answer(self, sender: NodeId, message: PromiseResponse | AdoptResponse | RefuseResponse) -> None:
         pipeline = self.pipeline
@@ -480,7 +482,7 @@ class Replica:
             self.first_append_ms = append.body.unix_ms
         seq = pipeline.propose(point, self.spool.mark, append)
         self.spool.adopt(point)
-        self.save(("acked", pipeline.epoch, seq))
+        self.save_own(("acked", pipeline.epoch, seq))
 
     def roll(self, point: Point) -> None:
         """J11: a Fragment is rolled only when all of it is below the mark."""
@@ -520,22 +522,35 @@ class Replica:
 
     # what is durable
 
-    def save(self, token: Token) -> None:
-        """What follows waits until the Spool's state is durable, if it is one which is kept; then `token` counts."""
+    def save(self) -> None:
+        """What follows waits until the Spool's state is durable, if it is one which is kept."""
         if self.spool.is_kept:
-            self._saves.append(token)
+            self._saves.append(())
             self.spool.save()
-        elif token is not None:
-            self._on_saved(token)
 
-    def _on_saved(self, token: Token) -> None:
-        pipeline = self.pipeline
-        if token is None or pipeline is None or token[1] != pipeline.epoch:
-            return
-        if token[0] == "adopted":
-            pipeline.adopted[self.me] = None
+    def save_own(self, token: Token) -> None:
+        """Our own part of a sync or a proposal counts when it is durable. Nothing of this step waits for that."""
+        if self.spool.is_kept:
+            self._unsaved.append(token)
         else:
-            self._on_acked(self.me, token[1], token[2])
+            self._on_saved((token,))
+
+    def _save_own(self) -> None:
+        """At the end of the step, so that the next append's content need not wait for this one's disk."""
+        if self._unsaved:
+            self._saves.append(tuple(self._unsaved))
+            self._unsaved.clear()
+            self.spool.save()
+
+    def _on_saved(self, tokens: tuple[Token, ...]) -> None:
+        for kind, epoch, seq in tokens:
+            pipeline = self.pipeline
+            if pipeline is None or epoch != pipeline.epoch:
+                continue
+            if kind == "adopted":
+                pipeline.adopted[self.me] = None
+            else:
+                self._on_acked(self.me, epoch, seq)
 
     # time
 

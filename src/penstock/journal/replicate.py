@@ -46,9 +46,7 @@ class Replicate:
         replica = self.replica
         topology = replica.topology
         if topology.revision < message.epoch.revision:
-            if self.held is None or self.held[1].epoch < message.epoch:
-                self.held = (sender, message)
-            replica.out.append(AwaitRevision(message.epoch.revision))
+            self._hold(sender, message)
         elif topology.create_revision != message.create_revision:
             self._refuse(sender, message, Refusal.OTHER_LIFE)
         elif topology.route != message.route:
@@ -57,6 +55,15 @@ class Replicate:
             self._refuse(sender, message, Refusal.PROMISED)
         else:
             self._promise(sender, message)
+
+    def _hold(self, sender: NodeId, message: PromiseRequest) -> None:
+        """Wait for our mirror; the newest request is the one that matters."""
+        older, self.held = self.held, (sender, message)
+        if older is not None and older[1].epoch > message.epoch:
+            older, self.held = self.held, older
+        if older is not None:
+            self._refuse(older[0], older[1], Refusal.PROMISED)
+        self.replica.out.append(AwaitRevision(self.held[1].epoch.revision))
 
     def on_topology(self) -> None:
         """A promise which waited for our mirror may be given now, or refused."""
@@ -70,7 +77,7 @@ class Replicate:
         report = replica.promise(message.epoch)
         self._preempt()
         self.primary, self.epoch = sender, message.epoch
-        replica.save(None)
+        replica.save()
         replica.out.append(Send(sender, report))
 
     def _preempt(self) -> None:
@@ -91,7 +98,7 @@ class Replicate:
             self._break(sender, message)
             return
         spool.synchronize(message.epoch, message.point, message.table, message.head_epoch)
-        replica.save(None)
+        replica.save()
         replica.out.append(Send(sender, AdoptResponse(message.create_revision, message.epoch)))
 
     # content, proposals, marks
@@ -114,7 +121,7 @@ class Replicate:
         spool.advance_mark(message.mark)
         spool.adopt(message.point)
         if message.acknowledge:
-            replica.save(None)
+            replica.save()
             replica.out.append(Send(sender, ProposeResponse(message.create_revision, message.epoch, message.seq)))
 
     def on_mark(self, sender: NodeId, message: MarkRequest) -> None:
@@ -148,9 +155,8 @@ class Replicate:
             self.held = None
 
     def end(self) -> None:
-        """This broker follows nobody any more."""
+        """This broker follows nobody any more. A promise which waits for our mirror is judged when that has come."""
         self._preempt()
-        self.held = None
 
     def _break(self, sender: NodeId, message: Message) -> None:
         """What came does not follow from what we have: no further message of this stream can be right."""

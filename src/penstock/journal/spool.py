@@ -207,6 +207,7 @@ class Spool:
         """This broker no longer serves the journal: hand over what is decided, and keep nothing."""
         self.roll_back()
         self._hand_over(self.settle(table))
+        self.start = self.end  # all of it is decided
         if not self.head.is_empty:
             self.points = [self.head.rolled()]
             self.out.append(RollSpool(self.head))

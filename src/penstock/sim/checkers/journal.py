@@ -5,7 +5,7 @@ were told. They know nothing of the core's decisions, so a broken rule is seen b
 can be copied: the explorer keeps one of these in every state of its search.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from penstock.base.ids import NodeId, Offset
 from penstock.journal.api import AppendResponse, Fate, Resolution, Status
@@ -39,6 +39,8 @@ class JournalChecks:
         self.acked: dict[PipelineEpoch, int] = {}  # epoch → end of what was acknowledged in it (I7)
         self.marks: dict[PipelineEpoch, int] = {}  # epoch → the highest mark anybody had in it
         self.seen: dict[tuple[NodeId, int], int] = {}  # broker and run → its mark (I6)
+        self.lengths: dict[int, int] = {}  # append → how long it is
+        self.places: dict[int, int] = {}  # append → the first offset it was found at
         self.authors: dict[int, int] = {}  # append → an offset at which a certified epoch has its registers
         self.head: HeadRecord | None = None
         self.limit = 0
@@ -66,12 +68,17 @@ class JournalChecks:
         known = self.truth.setdefault(offset, append)
         assert known == append, f"I1: offset {offset} is append {known}, and {how} it is append {append}"
         assert self.told.get(append) != "aborted", f"I4: append {append} was aborted, and is {how}"
+        place = self.places.setdefault(append, offset)
+        assert abs(offset - place) < self.lengths.get(append, 1), f"J12: append {append} is at {place} and at {offset}"
 
-    def shown(self, before: View, view: View) -> None:
-        """A broker's readers may see up to its mark."""
-        for offset, append in self.contents.held(view):
-            if offset < view.mark and (offset >= before.mark or before.run != view.run):
-                self._is_true(offset, append, f"seen at {view.broker}")
+    def shown(self, before: View, view: View, uploads: Sequence[Fragment]) -> None:
+        """A broker's readers may see up to its mark: what it had, has, or has just handed over."""
+        pieces = [(point.begin, point.sum) for one in (before, view) for point in one.fragments()]
+        pieces += [(fragment.begin, fragment.sum) for fragment in uploads]
+        for begin, sum_ in dict.fromkeys(pieces):
+            content = self.contents[sum_]
+            for offset in range(max(begin, before.mark), min(begin + len(content), view.mark)):
+                self._is_true(offset, content[offset - begin], f"seen at {view.broker}")
 
     def stored_one(self, fragment: Fragment) -> None:
         """A Fragment is in the store."""
@@ -157,6 +164,7 @@ class JournalChecks:
 
     def answered(self, append: int, response: AppendResponse, asked_at_end: int) -> None:
         """A client hears what became of its append. `asked_at_end`: how far the journal had come when it asked."""
+        assert response.status is not Status.INDEX_HAS_GREATER_OFFSET, "J5: the store has more than the head"
         if response.status is Status.HEAD_LOST:
             assert self.faults >= self.replication, f"I11: the head is lost after {self.faults} faults"
         if response.registers is not None and response.end is not None:
@@ -214,7 +222,7 @@ class JournalChecks:
 
     # I2, I3, I6, I9, I13: the whole world between two steps
 
-    def stepped(self, before: View, view: View) -> None:
+    def stepped(self, before: View, view: View, uploads: Sequence[Fragment] = ()) -> None:
         """One broker took a step."""
         run = (view.broker, view.run)
         known = self.seen.get(run, 0)
@@ -226,8 +234,8 @@ class JournalChecks:
             entry = self.table.first_after(view.epoch)
             if entry is not None:
                 self._check_start(view.epoch, view.mark, entry)
-        if view.mark > before.mark or view.run != before.run:
-            self.shown(before, view)
+        if view.mark > before.mark:
+            self.shown(before, view, uploads)
         assert not self.limit or view.end <= self.limit, f"I13: {view.broker} ends at {view.end}, above {self.limit}"
 
     def looked(self, view: View, others: Mapping[NodeId, View]) -> None:

@@ -28,10 +28,13 @@ class Keys:
         self.revision = Revision(1)
         self.entries: dict[str, KeyValue] = {}
         self.history: tuple[Topology, ...] = (Topology(revision=Revision(0)), Topology(revision=Revision(1)))
+        self.places: dict[tuple[int, Topology], int] = {}  # shared by all copies: one number for each history
+        self.place = 0
 
     def copy(self) -> "Keys":
         other = Keys.__new__(Keys)
-        other.revision, other.entries, other.history = self.revision, dict(self.entries), self.history
+        other.__dict__.update(self.__dict__)
+        other.entries = dict(self.entries)
         return other
 
     # as a transaction sees it
@@ -55,7 +58,9 @@ class Keys:
                     self.entries.pop(key, None)
                 else:
                     self.entries[key] = entry
-            self.history = (*self.history, self._topology())
+            topology = self._topology()
+            self.history = (*self.history, topology)
+            self.place = self.places.setdefault((self.place, topology), len(self.places) + 1)
         return done.succeeded
 
     def change(self, *operations: Operation) -> None:

@@ -4,10 +4,6 @@ It is to the explorer what the broker's shell is to the runtime: it feeds conten
 its file, and holds what is to be uploaded. What leaves the process comes back from `step`.
 """
 
-from typing import Any
-
-import msgspec
-
 from penstock.base.effects import (
     CancelTimer,
     Effect,
@@ -137,28 +133,3 @@ class Site:
             case _:
                 raise AssertionError(f"a site does not know {type(effect).__name__}")
         return True
-
-    # for the search: a site as a value
-
-    def key(self) -> Any:
-        return (self.run, frozen(self.replica), self.state, self.running, self.uploads)
-
-
-_SKIPPED = ("replica", "out", "now", "waits_for", "config", "me", "journal", "_deadlines")
-
-
-def frozen(value: Any) -> Any:
-    """A machine's state as something that can be compared: its attributes, all the way down."""
-    if isinstance(value, msgspec.Struct | str | int | bytes | bool | None):
-        return value
-    if isinstance(value, dict):
-        return tuple((frozen(key), frozen(item)) for key, item in value.items())
-    if isinstance(value, list | tuple) or type(value).__name__ == "deque":
-        return tuple(map(frozen, value))
-    if hasattr(value, "__slots__") and not hasattr(value, "__dict__"):
-        return tuple(frozen(getattr(value, name)) for name in value.__slots__)
-    if hasattr(value, "__dict__") and type(value).__module__.startswith(("penstock.journal", "penstock.sim", "tests")):
-        if hasattr(value, "_name_"):
-            return value  # an Enum
-        return tuple(frozen(item) for name, item in value.__dict__.items() if name not in _SKIPPED)
-    return value

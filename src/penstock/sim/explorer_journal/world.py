@@ -319,7 +319,9 @@ class World:
     ) -> int:
         """A client appends its own number, `length` times, and leaves it in a register. Length 0 is a barrier."""
         append = len(self.asked) + 1
-        self.asked[append] = (name, bytes([append]) * length, self.checks.end)
+        number = retry_of or append
+        self.asked[append] = (name, bytes([number]) * length, self.checks.end)
+        self.checks.lengths[number] = length
         if retry_of:
             self.retries[append] = retry_of
         if by_hand:
@@ -391,7 +393,7 @@ class World:
         self.trace(name, event, outside)
         for fragment in site.uploads[uploads:]:
             self.checks.uploads(before, view, fragment)
-        self.checks.stepped(before, view)
+        self.checks.stepped(before, view, site.uploads[uploads:])
         if view.leads is not None and view.end > before.end:
             self._on_proposal(view)
         if view != before:
@@ -421,7 +423,7 @@ class World:
                     self.feed(request)
             case Reply(request, result):
                 self._on_reply(request, result)
-            case Proxy(request, to):
+            case Proxy(request, to, _):
                 self.proxied[request] = to
             case _:
                 raise AssertionError(f"the world does not know {type(effect).__name__}")

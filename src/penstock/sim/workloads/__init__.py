@@ -12,6 +12,7 @@ __all__ = ["WORKLOADS", "find", "workload_class"]
 WORKLOADS: dict[str, str] = {
     "limbo-queue": "penstock.sim.workloads.limbo_queue:LimboQueueWorkload",
     "quorum": "penstock.sim.workloads.quorum:QuorumWorkload",
+    "journal": "penstock.sim.workloads.journal:JournalWorkload",
     "lake": "penstock.sim.workloads.lake:LakeWorkload",
     "exactly-once": "penstock.sim.workloads.exactly_once:ExactlyOnceWorkload",
 }

@@ -1,0 +1,86 @@
+"""The journal under faults: fresh seeds are clean, mutants are caught, probes are reached, digests are equal."""
+
+import inspect
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pkgutil import iter_modules
+
+import pytest
+
+import penstock.journal
+import penstock.sim.workloads
+from penstock.sim.run import run_seed
+from penstock.sim.trace import Trace
+from penstock.sim.workloads import find
+from penstock.sim.workloads.journal import JournalWorkload
+
+ITEMS, SEEDS_PER_ITEM = 8, 8  # 64 fresh seeds
+DIRECTED = (  # in tests/journal/test_mutants.py: random seeds need thousands for these
+    "largest-end",
+    "largest-end-of-anybody",
+    "persists-by-last",
+    "resolves-by-last",
+    "certification-in-flight",
+    "certifies-too-few",
+)
+PROBES_ELSEWHERE = {
+    "journal.superseded": "a primary hears of another one's epoch before it hears of its own demotion",
+    "journal.proposal_mismatch": "no replica may; tests/journal/test_replicate.py sends one",
+    "journal.another_life": "tests/journal/schedules.py, s18",
+    "journal.set_aside": "a table of 64 epochs; tests/journal/test_spool.py",
+}
+
+
+@pytest.mark.parametrize("item", range(ITEMS))
+def test_fresh_seeds_are_clean(item: int, request: pytest.FixtureRequest) -> None:
+    """Other seeds in every run: `-p randomly_seed=N` runs those of another run again."""
+    base = int(request.config.getoption("randomly_seed") or 0) % 1_000_000
+    for seed in range(base * 1_000 + item * SEEDS_PER_ITEM, base * 1_000 + (item + 1) * SEEDS_PER_ITEM):
+        outcome = run_seed(JournalWorkload, seed)
+        assert outcome.failure is None, f"penstock sim trace journal {seed}: {outcome.failure}"
+
+
+@pytest.mark.parametrize("mutant", [name for name in JournalWorkload.mutants if name not in DIRECTED])
+def test_the_mutant_is_caught(mutant: str) -> None:
+    make = find("journal", mutant=mutant)
+    caught = next((seed for seed in range(100) if run_seed(make, seed).failure), None)
+    assert caught is not None, f"{mutant} breaks {JournalWorkload.mutants[mutant]!r}, and no seed noticed"
+
+
+def test_every_probe_is_reached() -> None:
+    missing = set(JournalWorkload.probes)
+    for seed in range(400):
+        missing -= run_seed(JournalWorkload, seed).probes.keys()
+        if not missing:
+            break
+    assert not missing
+
+
+def test_the_declared_probes_are_those_in_the_code() -> None:
+    sources = [
+        inspect.getsource(import_module(f"{package.__name__}.{module.name}"))
+        for package in (penstock.journal, penstock.sim.workloads)
+        for module in iter_modules(package.__path__)
+        if package is penstock.journal or module.name.startswith("journal")
+    ]
+    named = set(re.findall(r'reached\("(journal\.[a-z_0-9]+)"\)', "".join(sources)))
+    made = {probe for probe in JournalWorkload.probes if probe.startswith(("journal.told_", "journal.resolved_"))}
+    assert named | made == {*JournalWorkload.probes, *PROBES_ELSEWHERE}
+
+
+def digests() -> str:
+    return " ".join(run_seed(JournalWorkload, seed, trace=Trace(keep=True)).digest for seed in range(3))
+
+
+def test_a_seed_has_one_digest_whatever_the_hash_seed() -> None:
+    script = "from tests.sim.workloads.test_journal import digests; print(digests())"
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", script],
+        env={"PYTHONHASHSEED": "12345", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert elsewhere.stdout.strip() == digests()
