@@ -49,8 +49,9 @@ from penstock.sim.faults import Atlas, Swarm
 from penstock.sim.node import Node
 from penstock.sim.workloads.exactly_once_inputs import Inputs
 from penstock.sim.workloads.exactly_once_journals import Appender, Journals
+from penstock.sim.workloads.exactly_once_log import LogSession, RecoveryLog
 from penstock.sim.workloads.exactly_once_mutants import MUTANTS, Mutant
-from penstock.sim.workloads.exactly_once_store import Session, Store
+from penstock.sim.workloads.exactly_once_store import Session, Table, TableSession, Truth
 from penstock.sim.world import World
 
 __all__ = ["ExactlyOnceWorkload"]
@@ -72,11 +73,12 @@ class Idle:
 class Process:
     """One run of a process which has the shard: its ways to the store and to the journals."""
 
-    def __init__(self, node: Node, shard: str, session: Session, journals: Journals) -> None:
+    session: Session
+
+    def __init__(self, node: Node, shard: str, journals: Journals) -> None:
         self.node = node
         self.run = node.run
         self.shard = shard
-        self.session = session
         self.appender = Appender(journals, self.is_alive)
 
     def is_alive(self) -> bool:
@@ -95,14 +97,19 @@ class ExactlyOnceWorkload:
     mutants: ClassVar[Mapping[str, str]] = {name: mutant.rule for name, mutant in MUTANTS.items()}
     probes: ClassVar[tuple[str, ...]] = (
         "consumer.held_behind_ack",
+        "consumer.held_too_much",
         "consumer.intents_restored",
         "consumer.pipelined",
         "exactly_once.append_doubled",
         "exactly_once.append_of_a_dead_process",
         "exactly_once.crash_at_an_effect",
         "exactly_once.fenced",
+        "exactly_once.log_pruned",
         "exactly_once.reassigned",
         "message.replay",
+        "recoverylog.handoff_again",
+        "recoverylog.jump",
+        "recoverylog.passed_over",
     )
 
     def __init__(self, *, mutant: str | None = None) -> None:
@@ -110,7 +117,9 @@ class ExactlyOnceWorkload:
         self.atlas = Atlas(down_max=8, may_fail_disks=False, may_partition=False)
         self.safety_ns = 200 * MILLISECOND
         self.liveness_ns = 4_000 * MILLISECOND
-        self.stores = {shard: Store() for shard in SOURCES}
+        self.tables: dict[str, Table] = {}
+        self.logs: dict[str, RecoveryLog] = {}
+        self.truths: dict[str, Truth] = {}
         self.processes: dict[NodeId, Process] = {}
         self.assigned: dict[str, NodeId] = {}
         self.is_calm = False
@@ -124,6 +133,13 @@ class ExactlyOnceWorkload:
         self.journals = Journals(world, doubles=doubles, slow_ns=rng.choice((1, 5)) * MILLISECOND)
         self.inputs = Inputs(world, self.journals, LINES, WALL, until_ns=self.safety_ns * 3 // 4)
         self.specs = {shard: self._spec(shard) for shard in SOURCES}
+        for shard in SOURCES:
+            if rng.random() < 0.5:
+                self.tables[shard] = Table()
+                self.truths[shard] = self.tables[shard].truth
+            else:
+                self.logs[shard] = RecoveryLog(world, f"recovery/{shard}")
+                self.truths[shard] = self.logs[shard].truth
         self.crash_chance = rng.choice((0.002, 0.01)) if swarm.crashes else 0.0
         names = []
         for shard in SOURCES:
@@ -191,13 +207,28 @@ class ExactlyOnceWorkload:
         shard = node.name.partition(".")[0]
         if self.assigned[shard] != node.name:
             return Idle(), ()
-        session = self.mutant.session(self.stores[shard])
-        self.processes[node.name] = Process(node, shard, session, self.journals)
+        process = self.processes[node.name] = Process(node, shard, self.journals)
+        process.session = self._session(process)
         # Clocks of processes differ by a little: the time of a message is never what decides.
         wall = WALL + self.world.rng.randrange(10**9) - node.now
         producer = producer_id(self.world.rng.getrandbits(48))
         machine = self.mutant.shard(self.specs[shard], producer, unix_ns_at_zero=wall)
         return machine, machine.start()
+
+    def _session(self, process: Process) -> Session:
+        delay, is_fenced = self.journals.delay, self.mutant.is_fenced
+        if process.shard in self.tables:
+            return TableSession(self.world, self.tables[process.shard], delay, is_fenced=is_fenced)
+        return LogSession(
+            self.world,
+            self.logs[process.shard],
+            delay,
+            process.is_alive,
+            lambda reason: process.tell(Failed(reason)),
+            is_fenced=is_fenced,
+            playback=self.mutant.playback,
+            planned=self.mutant.planned,
+        )
 
     def perform(self, node: Node, effect: Effect) -> None:
         process = self.processes[node.name]
@@ -214,7 +245,7 @@ class ExactlyOnceWorkload:
         after, delay = self.world.after, self.journals.delay
         match effect:
             case Restore():
-                after(delay(), lambda: self._restore(process))
+                process.session.restore(lambda checkpoint: process.tell(Restored(checkpoint)))
             case Read():
                 self._read(process, effect)
             case Consume(_, _, messages):
@@ -225,7 +256,7 @@ class ExactlyOnceWorkload:
             case Seal(_, checkpoint):
                 process.session.seal(checkpoint)
             case Commit(txn):
-                after(delay(), lambda: self._commit(process, txn))
+                process.session.commit(lambda is_mine: self._committed(process, txn, is_mine))
             case Append(number, journal, data):
                 process.appender.append(journal, data, lambda: process.tell(Appended(number)))
             case Progress() | Noticed():
@@ -233,18 +264,10 @@ class ExactlyOnceWorkload:
             case _:
                 raise AssertionError(f"unknown effect {effect}")
 
-    def _restore(self, process: Process) -> None:
-        """At the store: it happens even if the process dies meanwhile."""
-        checkpoint = process.session.restore()
-        self.world.after(self.journals.delay(), lambda: process.tell(Restored(checkpoint)))
-
-    def _commit(self, process: Process, txn: int) -> None:
-        """At the store, too: a process which dies now does not know."""
-        if process.session.commit():
-            self.world.after(self.journals.delay(), lambda: process.tell(Committed(txn)))
-        else:
+    def _committed(self, process: Process, txn: int, is_mine: bool) -> None:
+        if not is_mine:
             reached("exactly_once.fenced")
-            self.world.after(self.journals.delay(), lambda: process.tell(Failed("fenced")))
+        process.tell(Committed(txn) if is_mine else Failed("fenced"))
 
     def _read(self, process: Process, read: Read) -> None:
         size = self.world.rng.choice((50, 500, 5_000))
@@ -269,7 +292,7 @@ class ExactlyOnceWorkload:
     # Checks
 
     def check(self, node: Node) -> None:
-        """A store checks at every commit that nothing is applied twice; the rest is looked at in the end."""
+        """`Truth` checks at every commit that nothing is applied twice; the rest is looked at in the end."""
 
     def is_settled(self) -> bool:
         """The inputs have ended, and every shard has read all there is and is done with it."""
@@ -302,7 +325,7 @@ class ExactlyOnceWorkload:
         self._check_wholeness()
 
     def _check_store(self, shard: str, expected: list[Any]) -> None:
-        store = self.stores[shard]
+        store = self.truths[shard]
         missing = {value["id"] for value in expected} - set(store.applied)
         surplus = set(store.applied) - {value["id"] for value in expected}
         assert not missing, f"{shard} lost {sorted(missing)}"
@@ -323,7 +346,7 @@ class ExactlyOnceWorkload:
 
     def _check_wholeness(self) -> None:
         """All messages of one input transaction in one journal were applied in one commit of A."""
-        applied = self.stores["A"].applied
+        applied = self.truths["A"].applied
         for ids in self.inputs.transactions:
             assert len({applied[id_] for id_ in ids}) == 1, f"{ids} were torn apart"
 

@@ -1,11 +1,15 @@
 """Mutants of exactly once: each breaks one rule in a few lines, and the simulator must catch it."""
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock.base.effects import Effect
 from penstock.base.ids import Clock, Instant
 from penstock.consumer.checkpoint import Checkpoint
 from penstock.consumer.effects import Append, Seal
+from penstock.consumer.recoverylog.hints import Hints
+from penstock.consumer.recoverylog.playback import LinkFiles, Playback, PlayState
+from penstock.consumer.recoverylog.pruning import Extent, PruningPlan, plan
 from penstock.consumer.shard import Shard
 from penstock.consumer.source import Source
 from penstock.consumer.transaction import Phase, Txn
@@ -15,7 +19,6 @@ from penstock.message.outcome import Outcome
 from penstock.message.read_state import Horizon, ReadState
 from penstock.message.sequencer import Sequencer
 from penstock.message.uuid import ACK_TXN
-from penstock.sim.workloads.exactly_once_store import Session
 
 __all__ = ["MUTANTS", "Mutant"]
 
@@ -97,10 +100,20 @@ class DedupByOffset(Shard):
         return source
 
 
-class Unfenced(Session):
-    """A store without a fence."""
+class TakesOverBlindly(Playback):
+    """Does not wait until it reads its own handoff, and misses what others recorded just before it."""
 
-    is_fenced = False
+    def _maybe_inject(self) -> list[Effect]:
+        effects = super()._maybe_inject()
+        if effects:
+            self.state = PlayState.DONE
+            effects.append(LinkFiles(dict(self.fsm.paths)))
+        return effects
+
+
+def prunes_by_the_end_alone(log: str, fragments: Iterable[Extent], hints: Sequence[Hints]) -> PruningPlan:
+    """Whatever lies before the end of the hints goes, live segments too."""
+    return plan(log, fragments, [Hints(log, (), each.end) for each in hints])
 
 
 @dataclass(frozen=True)
@@ -109,17 +122,21 @@ class Mutant:
 
     rule: str
     shard: type[Shard] = Shard
-    session: type[Session] = Session
+    is_fenced: bool = True
+    playback: type[Playback] = Playback
+    planned: Callable[..., PruningPlan] = plan
     horizon: Horizon = Horizon()  # noqa: RUF009 (frozen)
 
 
 MUTANTS: dict[str, Mutant] = {
     "ack-before-commit": Mutant("ACKs are appended only after the store has committed", AckBeforeCommit),
-    "no-fence": Mutant("after a restore, no older process can commit", session=Unfenced),
+    "no-fence": Mutant("after a restore, no older process can commit", is_fenced=False),
     "dedup-by-offset": Mutant("a smaller clock behind a larger one is a duplicate", DedupByOffset),
     "prunes-live-producers": Mutant("a producer at work is not forgotten", horizon=Horizon(clock=0, bytes=0)),
     "no-intents-restored": Mutant("restored ACK intents are appended again", NoIntentsRestored),
     "next-before-ack": Mutant("nothing newer is appended before an ACK which would roll it back", NextBeforeAck),
     "commits-too-early": Mutant("a transaction commits when all its messages are appended", CommitsTooEarly),
+    "takes-over-blindly": Mutant("a handoff counts once it is read back as the next", playback=TakesOverBlindly),
+    "prunes-live-segments": Mutant("no live segment of a log is pruned", planned=prunes_by_the_end_alone),
     "offsets-alone": Mutant("a checkpoint holds the producers' states", SealsWithoutState),
 }
