@@ -101,3 +101,13 @@ def test_a_snapshot_does_not_change() -> None:
     assert before.list(DictTree({})) == [Listed("a", entry("1"))]
     assert sealed.rows(announced.tokens) == {"a": None, "b": entry("2")}
     assert (before.head, sealed.head, lake.head) == ("c0", "c0", "c1")
+
+
+def test_a_list_goes_on_behind_the_whole_common_prefix() -> None:
+    """Whatever was asked for last below it: a line is never shown again on a later page."""
+    lake = Lake()
+    lake.put("1", ("b/a", "x"), ("b/b", "x"), ("c", "x"))
+    snapshot = lake.machine.capture(MAIN)
+    assert snapshot is not None
+    for after in ("b/", "b/a"):
+        assert [line.path for line in snapshot.list(DictTree({}), after=after, delimiter="/")] == ["c"]

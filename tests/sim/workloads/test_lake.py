@@ -18,7 +18,24 @@ from penstock.sim.workloads import find
 from penstock.sim.workloads.lake import LakeWorkload
 
 ITEMS, SEEDS_PER_ITEM = 10, 5  # 50 fresh seeds
-DIRECTED = ("believes-issued", "condemns-old-run", "old-parent-unnamed")  # in tests/lake/staging/test_schedules.py
+DIRECTED = (  # in tests/lake/staging/test_schedules.py: random seeds need dozens or hundreds for these
+    "accepts-lower-attempt",
+    "announces-twice",
+    "attempt-unchecked",
+    "basis-not-compared",
+    "believes-issued",
+    "condemns-old-run",
+    "copy-unchecked",
+    "differing-by-identity",
+    "keeps-old-attempt",
+    "metadata-by-content",
+    "old-parent-unnamed",
+    "patch-without-gone",
+    "puts-by-token",
+    "reparents-if-disjoint",
+    "reparents-three-way",
+    "touched-ignored",
+)
 
 
 @pytest.mark.parametrize("item", range(ITEMS))

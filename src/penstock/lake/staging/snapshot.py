@@ -74,8 +74,9 @@ class Snapshot:
         """What the branch shows below a prefix and behind `after`, sorted; grouped up to the next delimiter."""
         stop = after_prefix(prefix)
         start = max(prefix, after + "\0" if after else "")
-        if delimiter and after.endswith(delimiter) and after.startswith(prefix):
-            start = after_prefix(after) or start  # a page that ended with a common prefix goes on behind all of it
+        cut = after.find(delimiter, len(prefix)) if delimiter and after.startswith(prefix) else -1
+        if cut >= 0:  # what is below the common prefix of `after` is one line, which is not behind it
+            start = after_prefix(after[: cut + len(delimiter)]) or start
         listed: list[Listed] = []
         while len(listed) < limit:
             for path, entry in islice(self._shown(tree, start, stop), limit - len(listed)):
@@ -83,7 +84,10 @@ class Snapshot:
                 if cut >= 0:
                     common = path[: cut + len(delimiter)]
                     listed.append(Listed(common, None))
-                    start = after_prefix(common) or common
+                    behind = after_prefix(common)
+                    if behind is None:
+                        return listed
+                    start = behind
                     break  # what is below the common prefix is skipped, not read
                 listed.append(Listed(path, entry))
             else:
