@@ -34,9 +34,9 @@ def _scrambled(number: pl.Expr) -> pl.Expr:
     return number.cast(pl.UInt64).hash(seed=7)
 
 
-def clustered(rows: pl.DataFrame, count: int) -> pl.DataFrame:
-    """So many neighbouring entries of sorted rows, changed: a job which writes one partition again."""
-    return _changed(rows.slice(rows.height // 2, count))
+def clustered(rows: pl.DataFrame, count: int, at: float = 0.5) -> pl.DataFrame:
+    """So many neighbouring entries of sorted rows, changed: a job which writes one partition again. `at` is where."""
+    return _changed(rows.slice(int((rows.height - count) * at), count))
 
 
 def scattered(rows: pl.DataFrame, count: int) -> pl.DataFrame:
