@@ -28,6 +28,7 @@ NOUNS: Final = {
     "quorum": ("penstock.cli.quorum:app", "The quorum log: its shards, their leaders and their ensembles."),
     "node": ("penstock.cli.node:app", "Run one node of the quorum log."),
     "operator": ("penstock.cli.operator:app", "Run one operator of the quorum log."),
+    "lake": ("penstock.cli.lake:app", "The lake: its server, repositories, branches, commits and merges."),
     "bench": ("penstock.cli.bench:app", "Measure Penstock next to its peers."),
     "config": ("penstock.cli.config:app", "The configuration: what is in force, what is allowed, what is wrong."),
     "errors": ("penstock.cli.errors:app", "What an error code means, and what to do next."),

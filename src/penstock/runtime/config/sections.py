@@ -14,7 +14,7 @@ from penstock.runtime.config.declare import Declaration, Key, declarations
 from penstock.runtime.config.secret import Secret
 from penstock.runtime.config.values import Address, Bytes, Seconds
 
-__all__ = ["Config", "Data", "Log", "Metrics", "ObjectStore", "Tls", "Wal", "Wire", "known_keys"]
+__all__ = ["Config", "Data", "Lake", "Log", "Metrics", "ObjectStore", "Tls", "Wal", "Wire", "known_keys"]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -167,6 +167,18 @@ class ObjectStore(msgspec.Struct, frozen=True):
     )
 
 
+class Lake(msgspec.Struct, frozen=True):
+    """The lake's server: lakeFS's REST API and S3's on one port."""
+
+    listen: Annotated[Address, Key("Where the server listens, for REST and S3.")] = Address("127.0.0.1", 8000)
+    access_key_id: Annotated[
+        Secret | None, Key("The access key clients must show. Empty: made at the first start, in the data folder.")
+    ] = None
+    secret_access_key: Annotated[
+        Secret | None, Key("Its secret. All members of a lake must have the same: it also signs upload addresses.")
+    ] = None
+
+
 class Config(msgspec.Struct, frozen=True):
     """All of it."""
 
@@ -177,6 +189,7 @@ class Config(msgspec.Struct, frozen=True):
     tls: Tls = Tls()
     wal: Wal = Wal()
     objectstore: ObjectStore = ObjectStore()
+    lake: Lake = Lake()
 
 
 @cache

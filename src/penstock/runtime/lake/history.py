@@ -4,7 +4,7 @@ Since an id names its content, what was read once is never read again while it i
 """
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final, TypeVar
 
 from penstock.base.errors import NotFound
@@ -60,7 +60,7 @@ class History:
     async def merge_base(self, left: str, right: str) -> CommitId | None:
         return await self.search(merge_base(CommitId(left), CommitId(right)))
 
-    async def walk(self, head: str, *, first_parent: bool = False) -> AsyncIterator[Logged]:
+    async def walk(self, head: str, *, first_parent: bool = False) -> AsyncGenerator[Logged, None]:
         """A commit and its ancestors, newest first."""
         log = Log(CommitId(head), first_parent=first_parent)
         while (line := await self.search(log.following())) is not None:

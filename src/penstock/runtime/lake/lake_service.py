@@ -5,6 +5,7 @@ async with serving_lake(quorum_log, store, "file:///data/objects", secret="...")
 
 import secrets as random_names
 import socket
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -12,13 +13,16 @@ from typing import Final
 from penstock.lake.staging.member import MemberConfig
 from penstock.runtime.lake.builder import LakeBuilder
 from penstock.runtime.lake.checkpoints import Checkpoints
-from penstock.runtime.lake.commits_service import Commits
 from penstock.runtime.lake.committed import TreeOptions
 from penstock.runtime.lake.engine import Engine, Host
+from penstock.runtime.lake.garbage_service import GarbageSearch
+from penstock.runtime.lake.imports_service import Imports
 from penstock.runtime.lake.member_host import CHECKPOINT_BATCHES, MemberHost
 from penstock.runtime.lake.names_service import Names
 from penstock.runtime.lake.objects import Objects
 from penstock.runtime.lake.quorum_queue import Log, QuorumQueue
+from penstock.runtime.lake.samples import sample_objects
+from penstock.runtime.lake.service import Repository
 from penstock.runtime.lake.shelves import Shelves
 from penstock.runtime.lake.uploads import LinkSigner
 from penstock.runtime.objectstore import ObjectStore
@@ -28,12 +32,23 @@ __all__ = ["LakeService", "serving_lake"]
 TREE_CACHE_BYTES: Final = 64 << 20  # of each repository
 
 
-class LakeService(Names, Objects, Commits):
+class LakeService(Names, Objects, Imports, GarbageSearch):
     """Everything `service.Lake` promises, through one member."""
 
     def __init__(self, host: Host, shelves: Shelves, builder: LakeBuilder, *, secret: str) -> None:
         self.engine = Engine(host, shelves, builder)
         self.signer = LinkSigner(secret)
+        self._imports = OrderedDict()
+
+    async def create_repository(
+        self, name: str, *, storage: str = "", default_branch: str = "main", with_samples: bool = False
+    ) -> Repository:
+        made = await super().create_repository(name, storage=storage, default_branch=default_branch)
+        if with_samples:
+            for path, content, content_type in sample_objects():
+                await self.put(name, default_branch, path, content, content_type=content_type)
+            await self.commit(name, default_branch, "Add sample data")
+        return made
 
     @property
     def store(self) -> ObjectStore:
@@ -65,9 +80,11 @@ async def serving_lake(
         config=config,
         checkpoint_batches=checkpoint_batches,
     )
+    service = LakeService(host, shelves, builder, secret=secret)
     try:
-        yield LakeService(host, shelves, builder, secret=secret)
+        yield service
     finally:
+        await service.end_imports()
         await host.close()
         await queue.close()
         await shelves.close()

@@ -37,9 +37,7 @@ class Names:
 
     # repositories
 
-    async def create_repository(
-        self, name: str, *, storage: str = "", default_branch: str = "main", with_samples: bool = False
-    ) -> Repository:
+    async def create_repository(self, name: str, *, storage: str = "", default_branch: str = "main") -> Repository:
         check_repository(name)
         check_branch(default_branch)
         shelves = self.engine.shelves

@@ -199,6 +199,7 @@ class Garbage(msgspec.Struct, frozen=True):
     bytes: int
     examples: tuple[str, ...]
     is_dry_run: bool
+    too_young: int = 0  # objects which nothing refers to, but which may still be linked
 
 
 class Lake(Protocol):

@@ -96,7 +96,7 @@ class View:
                 common = path[: cut + len(delimiter)]
                 found.append(Change(common, ChangeKind.PREFIX_CHANGED))
                 return after_prefix(common) or common
-            found.append(Change(path, kind, entry if is_live else committed.get(path)))
+            found.append(Change(path, kind, entry if is_live else None))
             if len(found) > limit:
                 break
         return str(chunk["path"][-1]) + "\0"

@@ -1,0 +1,87 @@
+"""What `penstock lake serve` runs: one member of the lake, its queue, its store, its HTTP server."""
+
+import asyncio
+import json
+import os
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from penstock.base.errors import ConfigError
+from penstock.cli.session import Session
+from penstock.cli.targets import quorum_log_of
+from penstock.cli.wiring import metrics_endpoint, parse_address
+from penstock.client.quorum import QuorumLog
+from penstock.runtime.config.options import object_store_url, store_options, wal_options, wire_tls
+from penstock.runtime.lake.lake_service import serving_lake
+from penstock.runtime.objectstore import open_store
+from penstock.runtime.quorum.alone import quorum_alone
+from penstock.web.http import HttpServer
+from penstock.web.lake.credentials import Credentials
+from penstock.web.lake.server import lake_app
+
+__all__ = ["serve_lake"]
+
+
+async def serve_lake(
+    session: Session,
+    listen: str | None,
+    name: str,
+    shard: str,
+    nodes: tuple[str, ...],
+    cluster: Path,
+    *,
+    is_alone: bool,
+) -> None:
+    """Serve until cancelled."""
+    config = session.effective.config
+    address = parse_address(listen, "--listen") if listen is not None else config.lake.listen
+    credentials, made_in = _credentials(session)
+    url = object_store_url(config)
+    secret = credentials.secret_access_key
+    async with (
+        _queue_of(session, shard, nodes, cluster, is_alone=is_alone) as log,
+        open_store(url, store_options(config.objectstore)) as store,
+        serving_lake(log, store, url, secret=secret, shard=shard, name=name) as lake,
+        await HttpServer.start(
+            lake_app(lake, credentials, url), address.host, address.port, tls=wire_tls(config.tls), name="lake"
+        ) as server,
+        metrics_endpoint(session),
+    ):
+        session.say(f"the lake serves REST and S3 on {server.url}, with its objects in {url}")
+        if made_in is not None:
+            session.say(f"access key {credentials.access_key_id}; its secret is in {made_in}")
+        await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def _queue_of(
+    session: Session, shard: str, nodes: tuple[str, ...], cluster: Path, *, is_alone: bool
+) -> AsyncIterator[QuorumLog]:
+    if not is_alone:
+        async with quorum_log_of(session, shard, nodes, cluster) as log:
+            yield log
+        return
+    config = session.effective.config
+    folder = config.data.folder / "quorum"
+    async with quorum_alone(folder, shard, wal=wal_options(config.wal)) as address, QuorumLog([address], shard) as log:
+        yield log
+
+
+def _credentials(session: Session) -> tuple[Credentials, Path | None]:
+    """As configured; else those of the data folder, which are made when there are none, and the file they are in."""
+    config = session.effective.config.lake
+    if config.access_key_id and config.secret_access_key:
+        return Credentials(config.access_key_id.reveal(), config.secret_access_key.reveal()), None
+    if config.access_key_id or config.secret_access_key:
+        raise ConfigError("lake.access_key_id and lake.secret_access_key belong together", next_step="set both")
+    path = session.effective.config.data.folder / "lake-credentials.json"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made = {"access_key_id": f"AKIA{secrets.token_hex(8).upper()}", "secret_access_key": secrets.token_urlsafe(30)}
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(made, file)
+    found = json.loads(path.read_text())
+    return Credentials(found["access_key_id"], found["secret_access_key"]), path

@@ -1,0 +1,152 @@
+"""Imports of the lake's service: objects which are in the store already become entries, without being copied.
+
+An import lists the store, then moves the branch's head by one record (lake.md L13). Until then nothing shows; it may be
+cancelled. It belongs to the member it was started on.
+"""
+
+import asyncio
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from penstock.base.errors import InvalidArgument, NotFound, Overloaded, PenstockError, Refused
+from penstock.lake.staging import port
+from penstock.lake.staging.records import Instance
+from penstock.runtime.lake.commits_service import Commits
+from penstock.runtime.lake.service import Commit, ImportPath, ImportStatus
+from penstock.runtime.lake.wishes import Draft, ImportWish
+
+__all__ = ["Imports"]
+
+RUNNING_MAX: Final = 16
+REMEMBERED_MAX: Final = 1000
+
+
+@dataclass(slots=True, eq=False)
+class _Import:
+    id: str
+    repository: str
+    branch: str
+    updated_at: float
+    task: "asyncio.Task[None] | None" = None
+    objects: int = 0
+    commit: Commit | None = None
+    error: str = ""
+
+    @property
+    def is_completed(self) -> bool:
+        return self.commit is not None or self.error != ""
+
+
+class Imports(Commits):
+    """The part of the service which imports."""
+
+    _imports: "OrderedDict[str, _Import]"
+
+    async def start_import(
+        self,
+        repository: str,
+        branch: str,
+        paths: Sequence[ImportPath],
+        message: str,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        committer: str = "",
+    ) -> str:
+        found, known = await self.engine.branch(repository, branch)
+        for each in paths:
+            if not self.engine.shelves.key_of(each.source):
+                raise InvalidArgument(
+                    f"{each.source[:200]!r} is not in this lake's store, {self.engine.shelves.prefix}…"
+                )
+        if sum(not each.is_completed for each in self._imports.values()) >= RUNNING_MAX:
+            raise Overloaded(f"{RUNNING_MAX} imports are under way already")
+        draft = self._draft(self.engine.shelves.of(found), message or "Import objects", committer, metadata)
+        made = _Import(secrets.token_hex(10), repository, branch, time.time())
+        self._imports[made.id] = made
+        while len(self._imports) > REMEMBERED_MAX:
+            self._imports.popitem(last=False)
+        made.task = asyncio.get_running_loop().create_task(
+            self._import(made, draft, known.instance, list(paths)), name=f"lake import {made.id}"
+        )
+        return made.id
+
+    async def _import(self, made: _Import, draft: Draft, instance: str, paths: list[ImportPath]) -> None:
+        try:
+            listings = [(_destination(each), await self._listing(made, each)) for each in paths]
+            move = port.Move(self.engine.request(), Instance(instance), ImportWish(draft, listings), is_clean=True)
+            made.commit = await self._performed(move, draft.shelf, made.branch)
+        except PenstockError as error:
+            made.error = error.message
+        except asyncio.CancelledError:
+            made.error = "Canceled"
+            raise
+        finally:
+            made.updated_at = time.time()
+
+    async def _listing(self, made: _Import, path: ImportPath) -> list[pa.RecordBatch]:
+        """What is to be below the destination, as a listing whose paths go on from there."""
+        shelves = self.engine.shelves
+        key = shelves.key_of(path.source)
+        if not path.is_prefix:
+            meta = await shelves.store.head(key)
+            made.objects += 1
+            return [_batch([("", meta.key, meta.size, str(meta.etag), meta.modified.timestamp())], shelves.prefix)]
+        folder = key if key.endswith("/") else key.rpartition("/")[0] + "/"
+        batches: list[pa.RecordBatch] = []
+        async for page in shelves.store.list(folder):
+            rows = [
+                (each.key[len(key) :].lstrip("/"), each.key, each.size, str(each.etag), each.modified.timestamp())
+                for each in page.objects
+                if each.key.startswith(key)
+            ]
+            if rows:
+                batches.append(_batch(rows, shelves.prefix))
+            made.objects += len(rows)
+            made.updated_at = time.time()
+        return batches
+
+    async def import_status(self, repository: str, branch: str, id: str) -> ImportStatus:
+        made = self._imports.get(id)
+        if made is None or (made.repository, made.branch) != (repository, branch):
+            raise NotFound(f"no import of {branch} has the id {id[:64]!r} on this member", kind="import")
+        return ImportStatus(made.id, made.is_completed, made.updated_at, made.objects, made.commit, made.error)
+
+    async def cancel_import(self, repository: str, branch: str, id: str) -> None:
+        if (await self.import_status(repository, branch, id)).is_completed:
+            raise Refused(f"import {id} is completed already")
+        task = self._imports[id].task
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            self._imports[id].error = self._imports[id].error or "Canceled"
+
+    async def end_imports(self) -> None:
+        """Cancel what still runs."""
+        tasks = [each.task for each in self._imports.values() if each.task is not None and not each.task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _destination(path: ImportPath) -> str:
+    if not path.is_prefix or not path.destination or path.destination.endswith("/"):
+        return path.destination
+    return path.destination + "/"
+
+
+def _batch(rows: list[tuple[str, str, int, str, float]], prefix: str) -> pa.RecordBatch:
+    return pa.record_batch(
+        {
+            "path": pa.array([row[0] for row in rows], pa.large_string()),
+            "address": pa.array([prefix + row[1] for row in rows], pa.large_string()),
+            "size": pa.array([row[2] for row in rows], pa.int64()),
+            "etag": pa.array([row[3].strip('"') for row in rows], pa.large_string()),
+            "mtime_ns": pa.array([int(row[4] * 1e9) for row in rows], pa.int64()),
+        }
+    )

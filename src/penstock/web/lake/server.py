@@ -1,0 +1,25 @@
+"""The lake's HTTP server: lakeFS's REST API, and whatever other sites share its port (the S3 gateway)."""
+
+from collections.abc import Sequence
+
+from penstock.runtime.lake.service import Lake
+from penstock.runtime.lake.shelves import namespace_prefix
+from penstock.web.http import App, HttpLimits, Site
+from penstock.web.lake.credentials import Credentials
+from penstock.web.lake.rest import rest_site
+
+__all__ = ["lake_app"]
+
+
+def lake_app(
+    lake: Lake,
+    credentials: Credentials,
+    store_url: str,
+    *,
+    more_sites: Sequence[Site] = (),
+    limits: HttpLimits | None = None,
+) -> App:
+    """The application of a lake whose objects are in that store. `more_sites` are asked first whose a request is."""
+    can_sign = store_url.startswith(("s3:", "gs:", "az:"))
+    rest = rest_site(lake, credentials, namespace_prefix=namespace_prefix(store_url), can_sign=can_sign)
+    return App([*more_sites, rest], limits)
