@@ -198,6 +198,9 @@ class Sequencer:
         by, producer = delivery.by, delivery.producer
         if producer is not None:
             span = producer.span
+            if span and span[-1].clock <= by.clock and delivery.highest == 0 and len(span) < limit:
+                committed += span  # all of it, as is usual: its clocks rise, and nothing of it was read again
+                span.clear()
             while span and len(committed) < limit:
                 self._deliver(delivery, span.popleft(), committed)
             if len(committed) >= limit:

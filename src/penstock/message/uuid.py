@@ -93,13 +93,36 @@ class Uuid(msgspec.Struct, frozen=True, gc=False):
     def parse(cls, text: str | bytes) -> "Uuid":
         """The UUID in 36 characters; InvalidArgument for anything else."""
         plain = text if isinstance(text, bytes) else text.encode(errors="replace")
-        digits = plain.replace(b"-", b"")
-        if len(digits) != 32 or plain[8:24:5] != b"----" or len(plain) != TEXT_BYTES or not digits.isalnum():
-            raise InvalidArgument(f"{text[:60]!r} is not a UUID")
+        # A producer's UUIDs have few heads and one tail for minutes: only the low bits of the time are new each time.
+        head, tail = _heads.get(plain[8:18]), _tails.get(plain[18:])
+        if head is None or tail is None or not (low := plain[:8]).isalnum():
+            return _parse_anew(plain)
         try:
-            return _from_int(int(digits, 16))
+            return Uuid(tail[0], Clock(head | int(low, 16) << 4 | tail[1]), tail[2])
         except ValueError:
-            raise InvalidArgument(f"{text[:60]!r} is not a UUID") from None
+            return _parse_anew(plain)
+
+
+_CACHE_MAX = 4096
+_heads: dict[bytes, int] = {}  # "-833b-11ee": the high bits of the clock
+_tails: dict[bytes, tuple[ProducerId, int, int]] = {}  # "-8001-010000000001": producer, sequence, flags
+
+
+def _parse_anew(plain: bytes) -> Uuid:
+    """Parse all of it, and remember what other UUIDs share with it."""
+    digits = plain.replace(b"-", b"")
+    try:
+        if len(digits) != 32 or plain[8:24:5] != b"----" or len(plain) != TEXT_BYTES or not digits.isalnum():
+            raise ValueError
+        uuid = _from_int(int(digits, 16))
+    except ValueError:
+        raise InvalidArgument(f"{plain[:60]!r} is not a UUID") from None
+    for cache in (_heads, _tails):
+        if len(cache) >= _CACHE_MAX:
+            cache.clear()
+    _heads[plain[8:18]] = uuid.clock >> 36 << 36
+    _tails[plain[18:]] = uuid.producer, uuid.clock & 0xF, uuid.flags
+    return uuid
 
 
 def _from_int(bits: int) -> Uuid:

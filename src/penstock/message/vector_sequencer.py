@@ -59,6 +59,7 @@ class VectorSequencer:
         self.offset = state.offset
         self.largest_ack = int(state.largest_ack)
         self.horizon = horizon
+        self._sweep_at = 1024
         self._producers: dict[int, Producer] = {
             each.producer: Producer(each.last_ack, each.last_clock, each.begin, each.last_seen)
             for each in state.producers
@@ -80,6 +81,8 @@ class VectorSequencer:
             else:
                 self._by_producer(base, columns, order, starts, result)
         self.offset = Offset(base + columns.consumed)
+        if len(self._producers) >= self._sweep_at:
+            self._sweep()
         return result
 
     def _may_forget(self, base: int, columns: Columns, order: I64, starts: I64) -> bool:
@@ -210,8 +213,7 @@ class VectorSequencer:
 
     def state(self) -> ReadState:
         """The state behind the last chunk."""
-        kept = {id_: each for id_, each in self._producers.items() if not self._is_forgotten(each, self.offset)}
-        self._producers = kept
+        self._sweep()
         producers = [
             ProducerState(
                 ProducerId(id_),
@@ -220,9 +222,15 @@ class VectorSequencer:
                 Offset(each.begin),
                 Offset(each.last_seen),
             )
-            for id_, each in sorted(kept.items(), key=lambda item: item[0])
+            for id_, each in sorted(self._producers.items(), key=lambda item: item[0])
         ]
         return ReadState(self.offset, Clock(self.largest_ack), tuple(producers))
+
+    def _sweep(self) -> None:
+        """Let go of who is forgotten."""
+        kept = {id_: each for id_, each in self._producers.items() if not self._is_forgotten(each, self.offset)}
+        self._producers = kept
+        self._sweep_at = max(1024, 2 * len(kept))
 
     def _is_forgotten(self, producer: Producer, offset: int) -> bool:
         return is_forgotten(self.horizon, self.largest_ack, offset, producer.last_clock, producer.last_seen)
