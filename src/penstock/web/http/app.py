@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast
 
 from penstock.base.errors import DeadlineExceeded, InternalError, NotFound, Overloaded, PenstockError
 from penstock.runtime.logs import get_logger
@@ -46,13 +46,6 @@ class Site:
     claims: Callable[[Request], bool] = lambda _: True
 
 
-@runtime_checkable
-class _Closable(Protocol):
-    """A generator, or another stream which holds something open."""
-
-    async def aclose(self) -> None: ...
-
-
 class _ClientGone(Exception):
     """Nobody is left to answer."""
 
@@ -67,6 +60,7 @@ class App:
         self._id_prefix = secrets.token_hex(4)
         self._seconds = {site.name: REQUEST_SECONDS.labels(site.name) for site in sites}
         self._no_site = Site("none", _Nothing())
+        self._log = log.bind()  # once, as that takes longer than to find that a line is not wanted
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         started = time.perf_counter()
@@ -102,7 +96,7 @@ class App:
             self._seconds[exchange.site.name].observe(seconds)
         # Successes at debug: a line for each would cost more than many a request.
         is_failure = status >= 500 or (exchange.trouble and status < 400)
-        write = log.warning if is_failure else log.info if status >= 400 else log.debug
+        write = self._log.warning if is_failure else self._log.info if status >= 400 else self._log.debug
         write(
             "http request",
             id=request.id,
@@ -206,8 +200,8 @@ class _Exchange:
             else:
                 await self._send_body(b"" if stream is not None else cast("Bytes", body), more=False)
         finally:
-            if isinstance(stream, _Closable):
-                await stream.aclose()
+            if (close := getattr(stream, "aclose", None)) is not None:
+                await close()
 
     async def _send_head(self, response: Response, length: int | None) -> None:
         headers = [(name.encode("latin-1"), _header_value(value)) for name, value in response.headers.items()]

@@ -30,6 +30,7 @@ from penstock.web.s3.port import Bucket, Info, Listing, Opened, no_bucket, no_ke
 __all__ = ["StoreBuckets"]
 
 EMPTY: Final = "%"  # an empty segment of a key; no other is quoted to this
+WHOLE_BYTES_MAX: Final = 512 << 10  # read at once; more comes in chunks
 LEAF: Final = "$"  # ends the last segment, so that keys "a" and "a/b" do not meet as a file and a folder
 
 
@@ -139,7 +140,9 @@ class StoreBuckets:
             await self._store.delete(name.data)
 
     async def _chunks(self, data: str, start: int, end: int) -> AsyncGenerator[memoryview, None]:
-        if start < end:
+        if start < end <= start + WHOLE_BYTES_MAX:
+            yield (await self._store.get(data, start, end)).data
+        elif start < end:
             async with self._store.reader(data, start, end) as reader:
                 async for chunk in reader:
                     yield chunk
