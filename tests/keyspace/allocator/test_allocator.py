@@ -1,5 +1,6 @@
 """Every item gets its members, none is taken away before others serve in its place, and nothing moves without need."""
 
+from functools import partial
 from random import Random
 
 from hypothesis import example, given, settings
@@ -392,6 +393,30 @@ def test_whatever_happens_it_stays_allowed_and_comes_to_rest(seed: int) -> None:
     world.settle()
     assert world.store.revision == revision, "a settled cluster moved"
     assert world.counts() == counts
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_a_plan_that_comes_late_does_no_harm(seed: int) -> None:
+    """Members die, specs change and journals are synchronized between a plan and its transactions."""
+    random = Random(seed)
+    world = World()
+    for joined in range(12):
+        happen(world, random, joined)
+    for joined in range(12, 30):
+        world.round(items_max=random.choice([3, 50]), meanwhile=partial(_disturb, world, random, joined))
+    if world.leases:
+        world.settle()
+
+
+def _disturb(world: World, random: Random, joined: int) -> None:
+    """Something happens, but for a fail-over: that is the leader's own affair."""
+    if random.random() < 0.5:
+        world.sync()
+    elif world.leases:
+        allocator, mirror = world.allocator, world.mirror
+        happen(world, random, joined)
+        world.allocator, world.mirror = allocator, mirror
 
 
 def _is_open(world: World, member: str) -> bool:
