@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+from random import Random
 
 import pytest
 
-from penstock.sim.run import run_seed
+from penstock.base.ids import MILLISECOND
+from penstock.sim.faults import Atlas
+from penstock.sim.run import run, run_seed
 from penstock.sim.trace import Trace
 from penstock.sim.workloads import find
 from penstock.sim.workloads.exactly_once import ExactlyOnceWorkload
@@ -13,7 +16,7 @@ from penstock.sim.workloads.exactly_once import ExactlyOnceWorkload
 
 def test_seeds_are_clean_and_every_probe_is_reached() -> None:
     reached: set[str] = set()
-    for seed in range(40):
+    for seed in range(36):
         outcome = run_seed(ExactlyOnceWorkload, seed)
         assert outcome.failure is None, outcome
         reached.update(outcome.probes)
@@ -25,6 +28,19 @@ def test_the_mutant_is_caught(mutant: str) -> None:
     make = find("exactly-once", mutant=mutant)
     caught = next((seed for seed in range(60) if run_seed(make, seed).failure), None)
     assert caught is not None, f"{mutant} breaks {ExactlyOnceWorkload.mutants[mutant]!r}, and no seed noticed"
+
+
+def test_a_crash_at_any_effect_of_a_small_run_changes_nothing() -> None:
+    crash_at, effects = 0, 1
+    while crash_at < effects:
+        crash_at += 1
+        workload = ExactlyOnceWorkload()
+        workload.atlas = Atlas(down_max=0, may_pause=False, may_fail_disks=False, may_partition=False)
+        workload.safety_ns = 12 * MILLISECOND
+        workload.crash_at = crash_at
+        run(workload, Random(7))
+        effects = workload.effects
+    assert crash_at > 50, "the run was too small to say anything"
 
 
 def digests() -> str:

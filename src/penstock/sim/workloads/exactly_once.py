@@ -123,6 +123,8 @@ class ExactlyOnceWorkload:
         self.processes: dict[NodeId, Process] = {}
         self.assigned: dict[str, NodeId] = {}
         self.is_calm = False
+        self.crash_at: int | None = None  # the effect, counted over all processes, at which one crashes for certain
+        self.effects = 0
 
     # Setup and load
 
@@ -233,7 +235,8 @@ class ExactlyOnceWorkload:
     def perform(self, node: Node, effect: Effect) -> None:
         process = self.processes[node.name]
         rng = self.world.rng
-        if rng.random() < self.crash_chance:
+        self.effects += 1
+        if self.effects == self.crash_at or rng.random() < self.crash_chance:
             reached("exactly_once.crash_at_an_effect")
             if rng.random() < 0.5:
                 self._perform(process, effect)
