@@ -194,9 +194,7 @@ async def test_a_whole_cluster_is_restarted_one_by_one_and_loses_nothing(tmp_pat
             await cluster.start(name)
         is_done = True
         await writing
-        # What older brokers had is in no store here, and they are gone: only what the last members hold is left.
-        end = len(written)
-        assert (await journals.stat("shop/orders")).write_head == end
+        assert await read_all(journals, "shop/orders") == written
 
 
 async def test_journals_are_listed_by_selector_changed_and_deleted(tmp_path: Path) -> None:
@@ -204,7 +202,7 @@ async def test_journals_are_listed_by_selector_changed_and_deleted(tmp_path: Pat
         await cluster.create(ORDERS_EU, JournalSpec(name="shop/refunds", replication=1))
         assert [each.spec.name for each in await journals.list()] == ["shop/orders-eu", "shop/refunds"]
         found = await journals.list("region=eu")
-        assert [each.spec for each in found] == [ORDERS_EU]
+        assert [each.spec.labels for each in found] == [ORDERS_EU.labels]
         assert found[0].primary is not None
         watching = journals.watch("name:prefix=shop/")
         assert len(await anext(watching)) == 2

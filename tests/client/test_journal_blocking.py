@@ -21,7 +21,7 @@ def use(addresses: list[str]) -> None:
         done = journals.append("shop/orders", b"hello", timeout=60.0)
         assert journals.resolve("shop/orders", done.epoch, done.begin, done.end) is Resolution.COMMITTED
         assert [bytes(chunk.content) for chunk in journals.read("shop/orders")] == [b"hello"]
-        assert [each.spec for each in journals.list("name=shop/orders")] == [ORDERS]
+        assert [each.spec.name for each in journals.list("name=shop/orders")] == ["shop/orders"]
         assert len(next(journals.watch())) == 1
         assert journals.stat("shop/orders").write_head == 5
         assert journals.fragments("shop/orders").write_head == 5

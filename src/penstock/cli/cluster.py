@@ -14,6 +14,7 @@ from penstock.cli.output import make_table
 from penstock.cli.quorum_text import metadata_lines
 from penstock.cli.session import Session
 from penstock.cli.targets import CLUSTER_FOLDER
+from penstock.client.journal import Journals
 from penstock.client.operator import Operators
 from penstock.quorum.metadata import Metadata, Status
 from penstock.runtime.cluster.local import LocalCluster
@@ -25,6 +26,7 @@ app = noun(
     "A real multi-process cluster on this machine, for trying and for drills.",
     try_this=(
         "penstock cluster up --nodes 3     until Ctrl-C; what dies is started again",
+        "penstock cluster up --nodes 0 --brokers 3     journals only",
         "penstock cluster status",
         "penstock cluster kill leader      a drill: watch the status while it heals",
     ),
@@ -41,6 +43,7 @@ READY_S = 60.0
         "penstock cluster up --nodes 3",
         "penstock cluster up --nodes 3 --spares 1 --detach",
         "penstock cluster up --nodes 5 --operators 2 --folder /tmp/drill",
+        "penstock cluster up --nodes 0 --brokers 3",
     )
 )
 async def up(
@@ -48,6 +51,7 @@ async def up(
     nodes: Annotated[int, Parameter(help="Nodes of the shard: 3 survive the loss of 1, 5 of 2.", metavar="N")] = 3,
     spares: Annotated[int, Parameter(help="Nodes which run, but have no part in the shard yet.", metavar="N")] = 0,
     operators: Annotated[int, Parameter(help="Operators. Several are safe.", metavar="N")] = 1,
+    brokers: Annotated[int, Parameter(help="Brokers of journals: 3 survive the loss of 2.", metavar="N")] = 0,
     folder: Folder = CLUSTER_FOLDER,
     shard: Annotated[str, Parameter(help="The shard made at the first start.", metavar="NAME")] = "main",
     machine: Annotated[str, Parameter(help="The nodes' state machine: map or log.", metavar="NAME")] = "map",
@@ -58,13 +62,18 @@ async def up(
 
     Every process is a real one, with a port, a folder and a log file of its own.
     """
-    cluster = LocalCluster.create(folder, nodes=nodes, spares=spares, operators=operators, shard=shard, machine=machine)
+    cluster = LocalCluster.create(
+        folder, nodes=nodes, spares=spares, operators=operators, shard=shard, machine=machine, brokers=brokers
+    )
     is_left_running = False
     try:
         cluster.start_all()
         session.say(f"starting {len(cluster.plan.processes)} processes in {folder} …")
-        metadata = await _wait_until_ready(cluster, nodes)
-        _tell(session, cluster, metadata)
+        if cluster.names("node"):
+            _tell(session, cluster, await _wait_until_ready(cluster, nodes))
+        if cluster.names("broker"):
+            await _wait_for_brokers(cluster)
+            _tell_brokers(session, cluster)
         if detach:
             is_left_running = True
             return
@@ -88,6 +97,9 @@ async def status(*, folder: Folder = CLUSTER_FOLDER, session: InSession) -> None
         "processes": [dict(zip(("name", "role", "address", "state"), row, strict=True)) for row in rows]
     }
     parts: list[Any] = [make_table(["process", "role", "address", "state"], rows), ""]
+    if not cluster.names("operator"):
+        session.emit(data, *parts, "more: penstock journals list")
+        return
     try:
         async with Operators(cluster.addresses("operator")) as operators:
             known = await operators.status()
@@ -178,6 +190,31 @@ async def _wait_until_ready(cluster: LocalCluster, nodes: int) -> Metadata:
                 pass  # nodes are still coming up
             await asyncio.sleep(0.1)
     raise Unavailable(f"no leader within {READY_S:.0f} s", next_step=f"look into the log files in {cluster.folder}")
+
+
+async def _wait_for_brokers(cluster: LocalCluster) -> None:
+    """Until each of them answers."""
+    deadline = asyncio.get_running_loop().time() + READY_S
+    for name in cluster.names("broker"):
+        async with Journals([cluster.process(name).address]) as journals:
+            while True:
+                if cluster.exit_status(name) is not None:
+                    raise Unavailable(f"{name} ended at once:\n{cluster.log_tail(name)}")
+                try:
+                    await journals.list()
+                    break
+                except Unavailable:
+                    if asyncio.get_running_loop().time() > deadline:
+                        raise
+                await asyncio.sleep(0.1)
+
+
+def _tell_brokers(session: Session, cluster: LocalCluster) -> None:
+    where = "" if cluster.folder == CLUSTER_FOLDER else f" --cluster {cluster.folder}"
+    session.say(f"up: {len(cluster.names('broker'))} brokers; fragments go to {cluster.store_url}")
+    session.say(f"make:  penstock journals apply examples/shop.yaml{where}")
+    session.say(f"write: echo hello | penstock journals append shop/orders{where}")
+    session.say(f"read:  penstock journals read shop/orders --follow{where}")
 
 
 def _tell(session: Session, cluster: LocalCluster, metadata: Metadata) -> None:

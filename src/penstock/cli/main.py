@@ -26,6 +26,8 @@ NOUNS: Final = {
     "demo": ("penstock.cli.demo:app", "See it work: real processes, real faults, an audit."),
     "cluster": ("penstock.cli.cluster:app", "A real multi-process cluster on this machine, for trying and for drills."),
     "quorum": ("penstock.cli.quorum:app", "The quorum log: its shards, their leaders and their ensembles."),
+    "journals": ("penstock.cli.journals:app", "Journals: their specs, their content, their fragments."),
+    "broker": ("penstock.cli.broker:app", "Run one broker of journals."),
     "node": ("penstock.cli.node:app", "Run one node of the quorum log."),
     "operator": ("penstock.cli.operator:app", "Run one operator of the quorum log."),
     "lake": ("penstock.cli.lake:app", "The lake: its server, repositories, branches, commits and merges."),

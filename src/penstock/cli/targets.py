@@ -14,7 +14,16 @@ from penstock.client.operator import Operators
 from penstock.client.quorum import QuorumLog
 from penstock.runtime.cluster.local import LocalCluster, Role
 
-__all__ = ["CLUSTER_FOLDER", "AtFolder", "AtNodes", "AtOperators", "Shard", "operators_of", "quorum_log_of"]
+__all__ = [
+    "CLUSTER_FOLDER",
+    "AtFolder",
+    "AtNodes",
+    "AtOperators",
+    "Shard",
+    "addresses_of",
+    "operators_of",
+    "quorum_log_of",
+]
 
 CLUSTER_FOLDER: Final = Path("penstock-cluster")
 
@@ -32,7 +41,8 @@ AtOperators = Annotated[
 Shard = Annotated[str, Parameter(help="The shard.", metavar="NAME")]
 
 
-def _addresses(given: tuple[str, ...], folder: Path, role: Role, flag: str) -> list[str]:
+def addresses_of(given: tuple[str, ...], folder: Path, role: Role, flag: str) -> list[str]:
+    """Whom to ask: those given, or all of that role in the local cluster."""
     if given:
         return [str(parse_address(address, flag)) for address in given]
     try:
@@ -48,7 +58,7 @@ def _addresses(given: tuple[str, ...], folder: Path, role: Role, flag: str) -> l
 async def quorum_log_of(session: Session, shard: str, nodes: tuple[str, ...], folder: Path) -> AsyncIterator[QuorumLog]:
     session.start_logs(quiet=True)
     wiring = wiring_of(session)
-    addresses = _addresses(nodes, folder, "node", "--node-address")
+    addresses = addresses_of(nodes, folder, "node", "--node-address")
     async with QuorumLog(addresses, shard, token=wiring.token, tls=wiring.client_tls) as log:
         yield log
 
@@ -57,6 +67,6 @@ async def quorum_log_of(session: Session, shard: str, nodes: tuple[str, ...], fo
 async def operators_of(session: Session, given: tuple[str, ...], folder: Path) -> AsyncIterator[Operators]:
     session.start_logs(quiet=True)
     wiring = wiring_of(session)
-    addresses = _addresses(given, folder, "operator", "--operator")
+    addresses = addresses_of(given, folder, "operator", "--operator")
     async with Operators(addresses, token=wiring.token, tls=wiring.client_tls) as operators:
         yield operators

@@ -12,7 +12,7 @@ from penstock.client.journal import Journals
 from penstock.journal.config import JournalConfig
 from penstock.journal.spec import JournalSpec
 from penstock.keyspace.allocator.layout import MemberId
-from penstock.runtime.journal.broker_server import BrokerConfig
+from penstock.runtime.journal.config import BrokerConfig
 from penstock.runtime.journal.process import BROKER_LIMITS, RunningBroker, running_broker
 from penstock.runtime.journal.replica_host import ReplicaHost
 from penstock.runtime.keyspace.embedded.options import EmbeddedOptions
@@ -20,7 +20,7 @@ from penstock.runtime.keyspace.embedded.store import EmbeddedKeySpace
 from penstock.runtime.quorum.process import Wiring
 
 WAIT_S = 60.0
-CONFIG = BrokerConfig(core=JournalConfig(retry_ns=20 * MILLISECOND, retry_ns_max=200 * MILLISECOND))
+CONFIG = BrokerConfig(late_upload_ms=100, core=JournalConfig(retry_ns=20 * MILLISECOND, retry_ns_max=200 * MILLISECOND))
 
 
 class Cluster:
@@ -83,7 +83,8 @@ async def running_cluster(
     folder: Path, brokers: int = 3, *, config: BrokerConfig = CONFIG, **changes: object
 ) -> AsyncIterator[Cluster]:
     """Brokers b1, b2, …; `changes` are those of the configuration."""
-    cluster = Cluster(folder, msgspec.structs.replace(config, **changes))
+    store = f"{(folder / 'objects').as_uri()}/"
+    cluster = Cluster(folder, msgspec.structs.replace(config, **{"default_store": store, **changes}))
     try:
         await asyncio.gather(*(cluster.start(f"b{number}") for number in range(1, brokers + 1)))
         yield cluster

@@ -1,4 +1,4 @@
-"""A local cluster: real operator and node processes on one machine, each with its own folder, port and log file.
+"""A local cluster: real operators, nodes and brokers on one machine, each with its own folder, port and log file.
 
     <folder>/cluster.json    what runs where; written before anything starts, so that a restart finds the same ports
     <folder>/<name>/         a process's data
@@ -22,7 +22,7 @@ from penstock.base.errors import InvalidArgument, NotFound
 
 __all__ = ["ClusterPlan", "LocalCluster", "ProcessPlan", "Role"]
 
-Role = Literal["node", "operator"]
+Role = Literal["node", "operator", "broker"]
 PLAN: Final = "cluster.json"
 STOP_S: Final = 10.0
 
@@ -47,6 +47,7 @@ class ClusterPlan(msgspec.Struct):
     machine: str = "map"
     snapshot_entries: int = 100_000
     failure_ms: int = 500
+    lease_ms: int = 5_000  # of brokers
     pids: dict[str, int] = {}
 
 
@@ -70,19 +71,25 @@ class LocalCluster:
         machine: str = "map",
         snapshot_entries: int = 100_000,
         failure_ms: int = 500,
+        brokers: int = 0,
+        lease_ms: int = 5_000,
     ) -> "LocalCluster":
         """A new plan, or the one the folder has already."""
         if (folder / PLAN).exists():
             return cls.load(folder)
-        if nodes < 1 or operators < 1 or nodes + spares + operators > 64:
-            raise InvalidArgument("a local cluster has 1 to 63 nodes and at least 1 operator")
+        if nodes < 0 or brokers < 0 or nodes + brokers < 1 or (nodes and operators < 1):
+            raise InvalidArgument("a local cluster has nodes and at least 1 operator, or brokers, or all of them")
+        operators = operators if nodes else 0
+        if nodes + spares + operators + brokers > 64:
+            raise InvalidArgument("a local cluster has at most 64 processes")
         names: list[tuple[str, Role]] = [(f"op{n}", "operator") for n in range(1, operators + 1)]
         names += [(f"n{n}", "node") for n in range(1, nodes + spares + 1)]
+        names += [(f"b{n}", "broker") for n in range(1, brokers + 1)]
         processes = [
             ProcessPlan(name, role, port) for (name, role), port in zip(names, _free_ports(len(names)), strict=True)
         ]
         folder.mkdir(parents=True, exist_ok=True)
-        cluster = cls(folder, ClusterPlan(processes, shard, machine, snapshot_entries, failure_ms))
+        cluster = cls(folder, ClusterPlan(processes, shard, machine, snapshot_entries, failure_ms, lease_ms))
         cluster._save()
         return cluster
 
@@ -108,6 +115,11 @@ class LocalCluster:
 
     def addresses(self, role: Role) -> list[str]:
         return [each.address for each in self.plan.processes if each.role == role]
+
+    @property
+    def store_url(self) -> str:
+        """Where journals of this cluster keep their fragments, unless their specs name other stores."""
+        return f"{(self.folder / 'objects').absolute().as_uri()}/"
 
     def is_running(self, name: str) -> bool:
         running = self._running.get(name)
@@ -176,6 +188,9 @@ class LocalCluster:
         if plan.role == "node":
             settings = ["--machine", self.plan.machine, "--snapshot-entries", str(self.plan.snapshot_entries)]
             where = ["--folder", str(self.folder / plan.name)]
+        elif plan.role == "broker":
+            settings = ["--store", self.store_url, "--lease-ms", str(self.plan.lease_ms)]
+            where = ["--folder", str(self.folder / plan.name), "--keyspace", str(self.folder / "keyspace")]
         else:
             settings = ["--failure-ms", str(self.plan.failure_ms)]
             where = ["--keyspace", str(self.folder / "keyspace")]

@@ -15,19 +15,20 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from penstock.base.errors import Unavailable
-from penstock.base.ids import Incarnation, NodeId
+from penstock.base.ids import Incarnation, NodeId, Offset
 from penstock.journal.api import AppendResponse, Fate, Resolution, Resolve, Status
-from penstock.journal.config import JournalConfig
 from penstock.journal.head import EMPTY_TABLE
 from penstock.journal.replica import Replica
 from penstock.journal.resolve import resolve_by_table
 from penstock.journal.route import Topology
 from penstock.keyspace.allocator.layout import Layout, MemberId
 from penstock.keyspace.mirror import Applied
+from penstock.keyspace.transaction import Put
 from penstock.runtime.journal.catalog import Catalog
+from penstock.runtime.journal.config import BrokerConfig
+from penstock.runtime.journal.fragment_store import FragmentStores
+from penstock.runtime.journal.persister import Persister, PersisterOptions
 from penstock.runtime.journal.protocol import ResolveQuery
 from penstock.runtime.journal.replica_host import ReplicaHost
 from penstock.runtime.journal.spool_files import Keeps, SpoolFiles, kept_journals
@@ -38,20 +39,9 @@ from penstock.runtime.quorum.peers import Channels
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.wire.client import Channel
 
-__all__ = ["BrokerConfig", "BrokerServer"]
+__all__ = ["BrokerServer"]
 
 log = get_logger()
-
-
-class BrokerConfig(msgspec.Struct, frozen=True):
-    """The settings of a broker."""
-
-    root: str = "/penstock"  # under which the KeySpace has the cluster
-    lease_ms: int = 10_000  # a broker which is silent for so long has left
-    limit: int = 10_000  # journals it takes at most
-    drain_s: float = 60.0  # how long a leaving broker waits to be relieved
-    late_upload_ms: int = 120_000  # a replica stores a Fragment which its primary did not store by then
-    core: JournalConfig = JournalConfig()
 
 
 class BrokerServer:
@@ -71,11 +61,15 @@ class BrokerServer:
         self.keyspace = keyspace
         self.mirror = mirror
         self.tasks = tasks
-        self.catalog = Catalog(keyspace, mirror, Layout(config.root))
+        self.catalog = Catalog(keyspace, mirror, Layout(config.root), config.default_store)
         self._spools = folder / "spools"
         self._channels = channels
         self._config = config
+        self._retained = f"{config.root}/retained/"
+        self.stores = FragmentStores()
+        self.persister = Persister(self.stores, PersisterOptions(late_ms=config.late_upload_ms))
         self._hosts: dict[str, ReplicaHost] = {}
+        self._has_left = asyncio.Event()
         self._stop_observing: Callable[[], None] = lambda: None
 
     def start(self) -> None:
@@ -94,13 +88,17 @@ class BrokerServer:
         """Stop every replica. What is kept stays on disk."""
         self._stop_observing()
         hosts, self._hosts = list(self._hosts.values()), {}
+        await self.persister.close()
         await asyncio.gather(*(host.close() for host in hosts))
+        await self.stores.close()
 
-    async def stored(self, wait_s: float) -> None:
-        """Wait until everything which is finished is in its store, but not for ever."""
+    async def left(self, wait_s: float) -> None:
+        """Wait until every journal was left, and all it held is in the store; but not for ever."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                await asyncio.gather(*(host.fragments.stored() for host in self.hosts))
+                while any(not host.failed for host in self._hosts.values()):
+                    self._has_left.clear()
+                    await self._has_left.wait()
 
     # journals
 
@@ -157,6 +155,21 @@ class BrokerServer:
             return await host.resolve(Resolve(query.epoch, query.begin, query.end))
         head = self.topology(query.journal).head
         return resolve_by_table(head.table if head is not None else EMPTY_TABLE, query.epoch, query.end)
+
+    # for the fragments of all journals
+
+    def nested(self, journal: str) -> list[str]:
+        prefix = self.catalog.layout.items
+        return [entry.key[len(prefix) :] for entry in self.mirror.range(f"{prefix}{journal}/")]
+
+    def retained_from(self, journal: str) -> Offset:
+        entry = self.mirror.get(self._retained + journal)
+        return Offset(int(entry.stored.value)) if entry is not None else Offset(0)
+
+    async def retain(self, journal: str, offset: Offset) -> None:
+        if offset > self.retained_from(journal):
+            outcome = await self.keyspace.transact(then=[Put(self._retained + journal, b"%d" % offset)])
+            await self.mirror.wait_for_revision(outcome.revision)
 
     # the KeySpace
 
@@ -220,4 +233,5 @@ class BrokerServer:
     def _drop(self, host: ReplicaHost) -> None:
         if self._hosts.get(host.journal) is host:
             del self._hosts[host.journal]
+        self._has_left.set()
         self.tasks.start(host.close(), f"{host.journal}: closes")

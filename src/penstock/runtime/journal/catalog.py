@@ -36,10 +36,11 @@ _encode = msgspec.msgpack.Encoder().encode
 class Catalog:
     """Journals and brokers as the mirror has them."""
 
-    def __init__(self, keyspace: KeySpace, mirror: KeySpaceMirror, layout: Layout) -> None:
+    def __init__(self, keyspace: KeySpace, mirror: KeySpaceMirror, layout: Layout, default_store: str = "") -> None:
         self.layout = layout
         self._keyspace = keyspace
         self._mirror = mirror
+        self._default_store = default_store
 
     # asking
 
@@ -115,7 +116,7 @@ class Catalog:
             if change.expect_mod_revision >= 0:
                 compares.append(is_at(key, Revision(change.expect_mod_revision)))
             if change.upsert is not None:
-                then.append(Put(key, _encode(change.upsert)))
+                then.append(Put(key, _encode(self._completed(change.upsert))))
             else:
                 if change.expect_mod_revision < 0:
                     compares.append(is_present(key))
@@ -125,6 +126,13 @@ class Catalog:
             raise await self._conflict(request)
         await self._mirror.wait_for_revision(outcome.revision)
         return outcome.revision
+
+    def _completed(self, spec: JournalSpec) -> JournalSpec:
+        """With this cluster's store, if the spec names none."""
+        if spec.fragment.stores or not self._default_store:
+            return spec
+        fragment = msgspec.structs.replace(spec.fragment, stores=(self._default_store,))
+        return msgspec.structs.replace(spec, fragment=fragment)
 
     async def _conflict(self, request: Apply) -> NotFound | PreconditionFailed:
         """Which of them did not hold, as far as can be seen afterwards."""

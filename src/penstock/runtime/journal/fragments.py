@@ -1,26 +1,67 @@
 """The Fragments of one journal at one broker: those in the Spool's files, those in stores, and the way between.
 
-Local ones are served from their files. A finished one is handed to the persister, and its file is dropped when it is in
-the store. `find` answers where an offset is; its rules are the core's (`journal/reading.py`).
+Local ones are served from their files. A finished one is handed to the persister, and its file goes when it is in the
+store. The stores are listed when the replica starts, and then from time to time; the primary also removes what is older
+than the retention, and what larger Fragments cover. `find` answers where an offset is; its rules are the core's
+(`journal/reading.py`).
+
+    {root}/retained/{journal}    everything below this offset was removed by retention: any broker's readers may jump
 """
 
 import asyncio
+import contextlib
+import time
 from collections.abc import AsyncIterator
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+import structlog
+
+from penstock.base.errors import PenstockError
 from penstock.base.ids import Offset
 from penstock.journal.fragment import Fragment
+from penstock.journal.fragment_index import FragmentIndex
 from penstock.journal.head import HeadTable
 from penstock.journal.reading import HEAD, Found, Jump, Wait, find
+from penstock.journal.spec import Flags, JournalSpec
+from penstock.runtime.journal.fragment_store import FragmentStores
+from penstock.runtime.journal.persister import Persister
 from penstock.runtime.journal.spool_files import SpoolFiles
 
-__all__ = ["JournalFragments"]
+__all__ = ["JournalFragments", "Shelf"]
+
+COVERED_GRACE_S: Final = 600  # nobody reads a covered Fragment any more when it was covered so long ago
+SIGNED_S: Final = 3_600
+RETRY_S: Final = 1.0  # after a listing which failed
+RETRY_S_MAX: Final = 60.0
+log = structlog.get_logger()
+
+
+class Shelf(Protocol):
+    """What the fragments of all journals of a broker share."""
+
+    stores: FragmentStores
+    persister: Persister
+
+    def nested(self, journal: str) -> list[str]:
+        """Journals whose names begin with this one's, and a slash."""
+        ...
+
+    def retained_from(self, journal: str) -> Offset:
+        """Below this offset retention has removed everything."""
+        ...
+
+    async def retain(self, journal: str, offset: Offset) -> None:
+        """Let every broker know that this is so, before it is done."""
+        ...
 
 
 class Owner(Protocol):
     """The replica whose Fragments these are."""
 
     mark: Offset
+
+    @property
+    def is_primary(self) -> bool: ...
 
     @property
     def table(self) -> HeadTable: ...
@@ -33,26 +74,46 @@ class Owner(Protocol):
 class JournalFragments:
     """What there is of a journal, and where."""
 
-    def __init__(self, journal: str, files: SpoolFiles, owner: Owner) -> None:
+    def __init__(self, journal: str, files: SpoolFiles, owner: Owner, shelf: Shelf) -> None:
         self.journal = journal
-        self.is_refreshed = False  # the stores were listed at least once
+        self._index = FragmentIndex(journal)
         self._files = files
         self._owner = owner
-        self._index: list[Fragment] = []
+        self._shelf = shelf
+        self._spec: JournalSpec | None = None
+        self._was_primary = False
         self._refreshed = asyncio.Event()
+        self._listed_at = 0.0
+        self._is_stale = asyncio.Event()  # the stores are to be listed now
+        self._refreshing: asyncio.Task[None] | None = None
 
     # asking
 
     @property
+    def is_refreshed(self) -> bool:
+        """The stores were listed at least once, so that what is not known is not there."""
+        return self._index.is_refreshed
+
+    async def refreshed(self) -> None:
+        await self._refreshed.wait()
+
+    @property
     def write_head(self) -> Offset:
-        return max(self._owner.mark, self._index[-1].end if self._index else Offset(0))
+        return max(self._owner.mark, self._index.end)
 
     def known(self) -> list[Fragment]:
-        """Everything, local and stored, below the mark."""
-        return [*self._index, *self._local()]
+        """The cover set of all there is, local and stored, as far as readers may see it."""
+        return list(self._index.fragments(self._current()))
 
-    def _local(self) -> list[Fragment]:
-        return [each for each in self._files.fragments() if each.end <= self._owner.mark]
+    def _current(self) -> Fragment | None:
+        """The Fragment which is being written, as far as readers may see it."""
+        mark = self._owner.mark
+        file = self._files.at(Offset(mark - 1)) if mark else None
+        return Fragment(self.journal, file.begin, min(file.end, mark)) if file is not None else None
+
+    @property
+    def waiting_bytes(self) -> int:
+        return sum(each.length for each in self._shelf.persister.waiting(self.journal))
 
     def find(self, offset: Offset) -> Found | Jump | Wait:
         """Where the content at an offset is: in a file here, in a store, nowhere yet, or gone for good."""
@@ -61,12 +122,33 @@ class JournalFragments:
         if file is not None:
             end = min(file.end, mark)
             return Found(offset, Fragment(self.journal, file.begin, end), end)
-        return find(offset, mark, self._index, self._owner.table, is_refreshed=self.is_refreshed)
+        return find(
+            offset,
+            mark,
+            self._index.cover,
+            self._owner.table,
+            is_refreshed=self.is_refreshed,
+            retained_from=max(self._index.retained_from, self._shelf.retained_from(self.journal)),
+            is_mirror=self._spec is not None and self._spec.flags is Flags.READ_ONLY,
+            now_ms=time.time_ns() // 1_000_000,
+        )
+
+    def offset_since(self, offset: Offset, mod_time: int) -> Offset:
+        """Where a reader begins who wants nothing that was stored before."""
+        if offset == HEAD:
+            return offset
+        skipped = self._index.skip_older(offset, mod_time)
+        current = self._current()
+        return min(skipped, max(offset, current.begin)) if current is not None else skipped
 
     async def content(self, fragment: Fragment, offset: Offset, end: Offset, piece_bytes: int) -> AsyncIterator[Any]:
-        """[offset, end) of a Fragment, piece by piece."""
+        """[offset, end) of a Fragment, piece by piece. Nothing, if it has moved meanwhile: find it again."""
         file = self._files.at(offset)
-        assert file is not None
+        if file is None:
+            if fragment.backing_store:
+                async for stored in self._shelf.stores.read(fragment, offset, end):
+                    yield stored
+            return
         file.hold()
         try:
             while offset < end:
@@ -76,38 +158,138 @@ class JournalFragments:
         finally:
             file.release()
 
-    async def refreshed(self) -> None:
-        await self._refreshed.wait()
-
-    def offset_since(self, offset: Offset, mod_time: int) -> Offset:
-        """Where a reader begins who wants nothing that was stored before."""
-        for fragment in self._index:
-            if fragment.mod_time >= mod_time:
-                return max(offset, fragment.begin)
-        return max(offset, self._index[-1].end) if self._index else offset
-
     async def url(self, fragment: Fragment) -> str:
-        return ""
-
-    @property
-    def waiting_bytes(self) -> int:
-        return sum(each.length for each in self._files.fragments())
+        """Where anybody can read it without us, for a while; empty if there is no such place."""
+        return await self._shelf.stores.sign(fragment, SIGNED_S) if fragment.backing_store else ""
 
     # life
 
     def start(self, final: tuple[Fragment, ...]) -> None:
-        self.is_refreshed = True
-        self._refreshed.set()
-        self._owner.on_index(Offset(0))
+        """Begin to list; `final` are Fragments of an earlier run which are still to be stored."""
+        for fragment in final:
+            self._index.add_local(fragment)
+        self._refreshing = asyncio.create_task(self._keep_refreshed(), name=f"{self.journal}: refreshes its index")
+
+    def on_topology(self, spec: JournalSpec | None) -> None:
+        """The spec may name other stores, and this broker may be the primary from now on."""
+        stores = self._stores
+        if spec is not None:
+            self._spec = spec
+        is_primary = self._owner.is_primary
+        if is_primary and not self._was_primary:
+            self._shelf.persister.hasten(self.journal)
+        self._was_primary = is_primary
+        if self._stores != stores:
+            self._is_stale.set()
+            for fragment in self._files.fragments():
+                self._submit(fragment)
+
+    async def close(self) -> None:
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._refreshing
+
+    # storing
+
+    @property
+    def _stores(self) -> tuple[str, ...]:
+        return self._spec.fragment.stores if self._spec is not None else ()
 
     def upload(self, fragment: Fragment) -> None:
+        """It is final: into the store with it, if there is one."""
         self._files.finish(fragment).release()
+        self._index.add_local(fragment)
+        self._submit(fragment)
+
+    def _submit(self, fragment: Fragment) -> None:
+        file = self._files.hold(fragment) if self._stores else None
+        if file is not None:
+            self._shelf.persister.submit(
+                fragment, file, self._stores, is_late=not self._owner.is_primary, on_stored=self._on_stored
+            )
+
+    def _on_stored(self, stored: Fragment) -> None:
+        self._index.add_stored(stored)
+        self._forget_stored()
+        self._owner.wake_readers()
+
+    def _forget_stored(self) -> None:
+        for fragment in self._index.stored_locals():
+            self._index.remove_local(fragment)
+            self._files.forget(fragment)
 
     def drop(self) -> None:
+        """The journal was deleted, or has another life: what is here belongs to nobody."""
+        self._shelf.persister.cancel(self.journal)
         self._files.drop()
-
-    async def prune(self) -> list[Fragment]:
-        return []
+        self._index = FragmentIndex(self.journal)
+        self._refreshed.clear()
+        self._is_stale.set()
 
     async def stored(self) -> None:
-        pass
+        """Wait until everything which is final is in the store, without waiting for others to store it."""
+        self._shelf.persister.hasten(self.journal)
+        await self._shelf.persister.stored(self.journal)
+
+    # listing and removing
+
+    async def _keep_refreshed(self) -> None:
+        pause_s = RETRY_S
+        while True:
+            try:
+                await self.refresh()
+                if self._owner.is_primary:
+                    await self.prune()
+            except PenstockError as error:
+                log.warning("stores not listed", journal=self.journal, reason=str(error))
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, RETRY_S_MAX)
+            else:
+                pause_s = RETRY_S
+                interval_ms = self._spec.fragment.refresh_interval_ms if self._spec is not None else 1_000
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(interval_ms / 1_000):
+                        await self._is_stale.wait()
+
+    async def refresh_soon(self) -> None:
+        """List the stores now, unless that was done a moment ago; return when it is done."""
+        if self.is_refreshed and time.monotonic() - self._listed_at < RETRY_S:
+            return
+        self._refreshed.clear()
+        self._is_stale.set()
+        await self._refreshed.wait()
+
+    async def refresh(self) -> None:
+        """List the stores."""
+        self._is_stale.clear()
+        index, number = self._index, self._index.begin_listing()
+        shelf = self._shelf
+        listed = await shelf.stores.list(self.journal, self._stores, nested=shelf.nested(self.journal))
+        if index is not self._index:
+            return  # of a former life
+        index.end_listing(number, listed)
+        for one, other in index.conflicts():
+            log.error(
+                "offsets were written twice", journal=self.journal, one=one.content_name, other=other.content_name
+            )
+        self._forget_stored()
+        self._listed_at = time.monotonic()
+        self._refreshed.set()
+        self._owner.on_index(max((each.end for each in index.stored), default=Offset(0)))
+        self._owner.wake_readers()
+
+    async def prune(self) -> list[Fragment]:
+        """Remove what is older than the retention, and what others cover; return what that was."""
+        if self._spec is None or not self._spec.flags.may_write:
+            return []
+        index, now_s = self._index, int(time.time())
+        aged = index.aged(now_s, self._spec.fragment.retention_ms)
+        if aged:
+            await self._shelf.retain(self.journal, index.retain(aged))
+        removed = {id(each): each for each in [*aged, *index.covered(now_s, COVERED_GRACE_S)]}
+        if removed:
+            await self._shelf.stores.delete(removed.values())
+            index.remove_stored(removed.values())
+            log.info("fragments removed", journal=self.journal, fragments=len(removed), aged=len(aged))
+        return list(removed.values())

@@ -18,8 +18,9 @@ from penstock.journal.allocation import BrokerSpec, JournalPolicy
 from penstock.journal.route import decoders
 from penstock.keyspace.allocator.layout import Layout, MemberId
 from penstock.runtime.allocator import AllocatorDaemon
-from penstock.runtime.journal.broker_server import BrokerConfig, BrokerServer
+from penstock.runtime.journal.broker_server import BrokerServer
 from penstock.runtime.journal.broker_service import BrokerService
+from penstock.runtime.journal.config import BrokerConfig
 from penstock.runtime.keyspace.mirror import KeySpaceMirror
 from penstock.runtime.keyspace.port import KeySpace
 from penstock.runtime.logs import get_logger
@@ -75,7 +76,8 @@ class RunningBroker:
         spec = BrokerSpec(endpoint=self.address, limit=self.config.limit, is_exiting=True)
         log.info("broker drains", broker=self.server.me, journals=len(self.server.hosts))
         left = await self.allocator.drain(self.membership, spec.encode(), wait_s=self.config.drain_s)
-        await self.server.stored(self.config.drain_s)
+        await self.membership.close()  # what nobody could take is given up, and stored as far as it is decided
+        await self.server.left(self.config.drain_s)
         log.info("broker drained", broker=self.server.me, left=len(left))
         return left
 

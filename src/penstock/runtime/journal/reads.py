@@ -12,11 +12,11 @@ from typing import Any, Final
 import msgspec
 
 from penstock.base.codec import Codec
-from penstock.base.errors import Forbidden, InvalidArgument
+from penstock.base.errors import Forbidden, InvalidArgument, Unavailable
 from penstock.base.ids import Offset
 from penstock.journal.fragment import OFFSET_MAX
 from penstock.journal.names import check_journal_name
-from penstock.journal.reading import HEAD, Found, Jump
+from penstock.journal.reading import HEAD, Found, Jump, Wait
 from penstock.runtime.journal.broker_server import BrokerServer
 from penstock.runtime.journal.protocol import ReadHeader, ReadQuery
 from penstock.runtime.journal.replica_host import ReplicaHost
@@ -69,6 +69,8 @@ class _Read:
                 await self._send(found)
             elif isinstance(found, Jump):
                 self._offset = found.to
+            elif HEAD < found.offset < self._host.mark:
+                await self._look_again(found.offset)
             elif fragments.is_refreshed and not query.blocks:
                 if self._told is None:
                     await self._stream.send(_encode(ReadHeader(found.offset, fragments.write_head)))
@@ -76,6 +78,13 @@ class _Read:
             else:
                 self._offset = found.offset
                 await self._host.wait_for_change()
+
+    async def _look_again(self, offset: Offset) -> None:
+        """There is content, but not here: this broker has come later, and whoever has it may just have stored it."""
+        fragments = self._host.fragments
+        await fragments.refresh_soon()
+        if isinstance(fragments.find(offset), Wait):
+            raise Unavailable(f"another broker has offset {offset} of {self._query.journal}, and stores it soon")
 
     async def _tell(self, found: Found) -> None:
         """Say where the content comes from, whenever that is another Fragment, or another place in it."""

@@ -54,7 +54,7 @@ from penstock.journal.route import Topology
 from penstock.journal.spool import SpoolState, length_of
 from penstock.keyspace.transaction import Transaction
 from penstock.runtime.journal.appends import Bucket, Content, FlowPolice
-from penstock.runtime.journal.fragments import JournalFragments
+from penstock.runtime.journal.fragments import JournalFragments, Shelf
 from penstock.runtime.journal.protocol import AppendTerms
 from penstock.runtime.journal.replica_loop import ReplicaLoop
 from penstock.runtime.journal.replicate_links import ReplicateLinks
@@ -74,7 +74,7 @@ TIMEOUT_MS_MAX: Final = 3_600_000
 log = get_logger()
 
 
-class Broker(Protocol):
+class Broker(Shelf, Protocol):
     """What a replica needs of the broker it lives in."""
 
     me: NodeId
@@ -99,7 +99,7 @@ class ReplicaHost:
         self.failed = ""
         self.mark = replica.spool.mark
         self.is_retired = False
-        self.fragments = JournalFragments(journal, files, self)
+        self.fragments = JournalFragments(journal, files, self, broker)
         self._broker = broker
         self._links = ReplicateLinks(journal, broker.me, self, broker.channel_of, broker.tasks)
         self._loop = asyncio.get_running_loop()
@@ -148,6 +148,7 @@ class ReplicaHost:
         if rate != self._bucket.bytes_per_s:
             self._bucket = Bucket(rate)
         self.post(TopologyChanged(topology))
+        self.fragments.on_topology(topology.spec)
 
     def on_index(self, end: Offset) -> None:
         """The stores were listed."""
@@ -448,6 +449,7 @@ class ReplicaHost:
         if not self.failed:
             self._machine.stop("the broker no longer serves the journal")
         self._links.close_all()
+        await self.fragments.close()
         await self._saver.quiet()
         self.files.close()
 

@@ -1,0 +1,98 @@
+"""`penstock broker`: run one broker of journals."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from penstock.base.errors import InvalidArgument
+from penstock.cli.noun import InSession, noun
+from penstock.cli.wiring import metrics_endpoint, wiring_of
+from penstock.keyspace.allocator.layout import MemberId
+from penstock.runtime.journal.config import BrokerConfig
+
+if TYPE_CHECKING:
+    from penstock.runtime.journal.process import RunningBroker
+
+__all__ = ["app"]
+
+app = noun(
+    "broker",
+    "Run one broker: it serves the journals which the allocator assigns to it.",
+    try_this=(
+        "penstock broker --id b1 --keyspace data/keyspace --listen 127.0.0.1:7201",
+        "penstock cluster up --brokers 3      a whole cluster on this machine",
+    ),
+)
+LEASE_MS_MIN = 1_000
+
+
+@app.default
+async def run(
+    *,
+    id: Annotated[str, Parameter(help="The broker's name, unique in its zone.", metavar="NAME")],
+    zone: Annotated[
+        str, Parameter(help="What fails together: replicas are spread over zones.", metavar="ZONE")
+    ] = "local",
+    folder: Annotated[
+        Path | None, Parameter(help="Where its spools are. Default: NAME in the data folder.", metavar="FOLDER")
+    ] = None,
+    keyspace: Annotated[
+        str | None,
+        Parameter(
+            help="The KeySpace: a folder, or etcd://HOST:PORT,… Default: keyspace in the data folder.",
+            metavar="FOLDER|URL",
+        ),
+    ] = None,
+    listen: Annotated[
+        str | None, Parameter(help="Where it listens. Default: wire.listen.", metavar="HOST:PORT")
+    ] = None,
+    store: Annotated[
+        str, Parameter(help="The fragment store of journals whose spec names none. Empty: they have none.")
+    ] = "",
+    limit: Annotated[int, Parameter(help="Journals it takes at most.", metavar="N")] = BrokerConfig().limit,
+    lease_ms: Annotated[
+        int, Parameter(help="A broker which is silent for so long has left.", metavar="MS")
+    ] = BrokerConfig().lease_ms,
+    session: InSession,
+) -> None:
+    """Run until SIGTERM or Ctrl-C; then others take over its journals first, and it stores what it still holds."""
+    from penstock.runtime.journal.process import BROKER_LIMITS, running_broker  # what only a server needs
+    from penstock.runtime.keyspace import open_keyspace
+
+    session.start_logs()
+    if lease_ms < LEASE_MS_MIN:
+        raise InvalidArgument(f"--lease-ms {lease_ms}: expected at least {LEASE_MS_MIN}")
+    config = BrokerConfig(lease_ms=lease_ms, limit=limit, default_store=store)
+    data = session.effective.config.data.folder
+    where = keyspace if keyspace is not None else str(data / "keyspace")
+    wiring = msgspec.structs.replace(wiring_of(session, listen), limits=BROKER_LIMITS)
+    member = MemberId(zone, id)
+    async with (
+        await open_keyspace(_url(where)) as space,
+        running_broker(member, folder or data / id, space, wiring, config=config) as broker,
+        metrics_endpoint(session),
+    ):
+        session.say(f"broker {id} serves on {broker.address}, with the KeySpace in {where}")
+        await _until_told(broker)
+
+
+async def _until_told(broker: "RunningBroker") -> None:
+    """Serve until a signal, then drain; a lost lease ends it at once."""
+    try:
+        await broker.failed()
+    except asyncio.CancelledError:
+        current = asyncio.current_task()
+        assert current is not None
+        current.uncancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await broker.drain()
+        raise
+
+
+def _url(where: str) -> str:
+    """A folder is an embedded KeySpace."""
+    return where if "://" in where else Path(where).absolute().as_uri().replace("file:", "embedded:", 1)

@@ -1,0 +1,338 @@
+"""`penstock journals`: journals, their specs, content and fragments."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+from cyclopts import Parameter
+
+from penstock.base.errors import InvalidArgument, NotFound, PenstockError
+from penstock.base.ids import Offset, Revision
+from penstock.cli.journal_specs import changes_in, spec_text
+from penstock.cli.noun import InSession, examples, noun
+from penstock.cli.output import make_table
+from penstock.cli.session import Session
+from penstock.cli.targets import CLUSTER_FOLDER, AtFolder, addresses_of
+from penstock.cli.wiring import wiring_of
+from penstock.client.journal import Journals
+from penstock.journal.epoch import PipelineEpoch
+from penstock.journal.registers import Txn
+from penstock.runtime.journal.protocol import JournalInfo
+
+__all__ = ["app"]
+
+app = noun(
+    "journals",
+    "Journals: their specs, their content, their fragments.",
+    try_this=(
+        "penstock cluster up --brokers 3                 in another terminal",
+        "penstock journals apply examples/shop.yaml",
+        "echo hello | penstock journals append shop/orders",
+        "penstock journals read shop/orders --follow",
+    ),
+)
+
+AtBrokers = Annotated[
+    tuple[str, ...],
+    Parameter(name="--broker", help="A broker to ask. Default: the local cluster's.", metavar="HOST:PORT"),
+]
+Name = Annotated[str, Parameter(help="The journal's name.", metavar="NAME")]
+PIECE_BYTES: Final = 512 << 10
+
+
+@asynccontextmanager
+async def _journals(session: Session, brokers: tuple[str, ...], folder: Path) -> AsyncIterator[Journals]:
+    session.start_logs(quiet=True)
+    wiring = wiring_of(session)
+    addresses = addresses_of(brokers, folder, "broker", "--broker")
+    async with Journals(addresses, token=wiring.token, tls=wiring.client_tls) as journals:
+        yield journals
+
+
+@app.command(
+    name="list",
+    help_epilogue=examples(
+        "penstock journals list",
+        'penstock journals list "name:prefix=shop/"',
+        "penstock journals list region=eu --watch",
+    ),
+)
+async def list_journals(
+    selector: Annotated[str, Parameter(help="Labels, like region=eu or name:prefix=shop/.", metavar="SELECTOR")] = "",
+    /,
+    *,
+    watch: Annotated[bool, Parameter(help="Print them again after every change.")] = False,
+    broker: AtBrokers = (),
+    cluster: AtFolder = CLUSTER_FOLDER,
+    session: InSession,
+) -> None:
+    """List journals: who serves them, the primary marked with *, and the epoch of their last synchronization."""
+    async with _journals(session, broker, cluster) as journals:
+        if not watch:
+            _show(session, await journals.list(selector))
+            return
+        async for found in journals.watch(selector):
+            _show(session, found)
+
+
+def _show(session: Session, found: list[JournalInfo]) -> None:
+    rows = [
+        [
+            each.spec.name,
+            f"{len(each.brokers)}/{each.spec.replication}",
+            " ".join(f"{one.broker.partition('#')[2]}{'*' if one.is_primary else ''}" for one in each.brokers) or "-",
+            str(each.epoch) if each.epoch is not None else "-",
+            str(each.spec.labels) or "-",
+            f"gaps below {', '.join(map(str, each.resets))}" if each.resets else "",
+        ]
+        for each in found
+    ]
+    data = [
+        {
+            **spec_text(each.spec, each.mod_revision),
+            "brokers": msgspec.to_builtins(each.brokers),
+            "epoch": str(each.epoch) if each.epoch is not None else None,
+            "start": each.start,
+            "resets": each.resets,
+        }
+        for each in found
+    ]
+    session.emit(data, make_table(["journal", "replicas", "brokers", "epoch", "labels", "notes"], rows))
+
+
+@app.command(
+    help_epilogue=examples("penstock journals apply examples/shop.yaml", "cat specs.json | penstock journals apply -")
+)
+async def apply(
+    file: Annotated[
+        Path, Parameter(help="YAML, JSON or TOML; - is stdin, as YAML.", metavar="FILE", allow_leading_hyphen=True)
+    ],
+    /,
+    *,
+    broker: AtBrokers = (),
+    cluster: AtFolder = CLUSTER_FOLDER,
+    session: InSession,
+) -> None:
+    """Create, update or delete journals: everything in the file, or nothing."""
+    changes = changes_in(file, _read_file(file))
+    async with _journals(session, broker, cluster) as journals:
+        revision = await journals.apply(changes)
+    names = [change.upsert.name if change.upsert is not None else f"-{change.delete}" for change in changes]
+    session.emit({"revision": revision, "journals": names}, f"applied at revision {revision}: {', '.join(names)}")
+
+
+def _read_file(path: Path) -> bytes:
+    if str(path) == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise NotFound(f"{path}: {os.strerror(error.errno or 0)}") from None
+
+
+@app.command(
+    help_epilogue=examples(
+        "echo hello | penstock journals append shop/orders",
+        "penstock journals append shop/orders --timeout 600 < big.bin",
+        "penstock journals append shop/orders --set author=me < first.bin",
+    )
+)
+async def append(
+    name: Name,
+    /,
+    *,
+    offset: Annotated[int | None, Parameter(help="Only if the journal ends there.", metavar="OFFSET")] = None,
+    check: Annotated[str, Parameter(help="Only if the registers match this selector.", metavar="SELECTOR")] = "",
+    set: Annotated[tuple[str, ...], Parameter(help="Write a register too.", metavar="NAME=VALUE")] = (),
+    txn: Annotated[
+        str | None, Parameter(help="WRITER/NUMBER: however often it is sent, it takes effect once.", metavar="TXN")
+    ] = None,
+    timeout: Annotated[float, Parameter(help="Seconds until it is given up.", metavar="S")] = 30.0,
+    broker: AtBrokers = (),
+    cluster: AtFolder = CLUSTER_FOLDER,
+    session: InSession,
+) -> None:
+    """Append what is on stdin, of whatever length, as one: all of it is seen, or nothing. Prints where it is."""
+    union = dict(_pair(text) for text in set)
+    async with _journals(session, broker, cluster) as journals:
+        first = await asyncio.to_thread(sys.stdin.buffer.read, PIECE_BYTES)
+        content: Any = first if len(first) < PIECE_BYTES else _stdin(first)
+        done = await journals.append(
+            name,
+            content,
+            offset=Offset(offset) if offset is not None else None,
+            check=check,
+            union=union,
+            txn=_txn(txn),
+            timeout=timeout,
+        )
+    session.emit(
+        {
+            "journal": name,
+            "begin": done.begin,
+            "end": done.end,
+            "sha1": done.sum.hex(),
+            "epoch": str(done.epoch),
+            "registers": str(done.registers),
+        },
+        f"{name} [{done.begin}, {done.end}) committed",
+    )
+
+
+async def _stdin(first: bytes) -> AsyncIterator[bytes]:
+    piece = first
+    while piece:
+        yield piece
+        piece = await asyncio.to_thread(sys.stdin.buffer.read, PIECE_BYTES)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InvalidArgument(f"--set {text}: expected NAME=VALUE")
+    return name, value
+
+
+def _txn(text: str | None) -> Txn | None:
+    if text is None:
+        return None
+    writer, slash, number = text.rpartition("/")
+    if not slash or not number.isdigit():
+        raise InvalidArgument(f"--txn {text}: expected WRITER/NUMBER, like loader/17")
+    return Txn(writer, int(number))
+
+
+@app.command(
+    help_epilogue=examples(
+        "penstock journals read shop/orders",
+        "penstock journals read shop/orders --from -1 --follow",
+        "penstock journals read shop/orders --from 1000 --to 2000 > part.bin",
+    )
+)
+async def read(
+    name: Name,
+    /,
+    *,
+    first: Annotated[
+        int, Parameter(name="--from", help="The offset to begin at; -1: where it ends now.", metavar="OFFSET")
+    ] = 0,
+    end: Annotated[int, Parameter(name="--to", help="The offset to stop at.", metavar="OFFSET")] = 0,
+    follow: Annotated[bool, Parameter(help="Go on as more is appended.")] = False,
+    since: Annotated[
+        int, Parameter(help="Skip fragments which were stored before, in unix seconds.", metavar="TIME")
+    ] = 0,
+    broker: AtBrokers = (),
+    cluster: AtFolder = CLUSTER_FOLDER,
+    session: InSession,
+) -> None:
+    """Write a journal's content to stdout, as it is. Only what every replica has is shown."""
+    async with _journals(session, broker, cluster) as journals:
+        async for chunk in journals.read(name, first, end=end, follow=follow, begin_mod_time=since):
+            sys.stdout.buffer.write(chunk.content)
+            sys.stdout.buffer.flush()
+
+
+@app.command(help_epilogue=examples("penstock journals fragments shop/orders"))
+async def fragments(
+    name: Name, /, *, broker: AtBrokers = (), cluster: AtFolder = CLUSTER_FOLDER, session: InSession
+) -> None:
+    """List a journal's fragments: where they begin and end, and in which store they are."""
+    async with _journals(session, broker, cluster) as journals:
+        found = await journals.fragments(name)
+    rows = [
+        [
+            str(each.begin),
+            str(each.end),
+            str(each.length),
+            each.codec.value,
+            each.backing_store or "brokers",
+            each.sum.hex()[:12],
+        ]
+        for each in found.fragments
+    ]
+    session.emit(
+        {"write_head": found.write_head, "fragments": msgspec.to_builtins(found.fragments)},
+        make_table(["begin", "end", "bytes", "codec", "store", "sha1"], rows, right=["begin", "end", "bytes"]),
+        f"the journal ends at {found.write_head}",
+    )
+
+
+@app.command(help_epilogue=examples("penstock journals prune shop/orders"))
+async def prune(
+    name: Name, /, *, broker: AtBrokers = (), cluster: AtFolder = CLUSTER_FOLDER, session: InSession
+) -> None:
+    """Remove now what its retention allows, and fragments which larger ones cover. Brokers do so by themselves too."""
+    async with _journals(session, broker, cluster) as journals:
+        removed = (await journals.prune(name)).fragments
+    size = sum(each.length for each in removed)
+    session.emit(
+        {"removed": msgspec.to_builtins(removed)}, f"removed {len(removed)} fragments with {size} bytes of content"
+    )
+
+
+@app.command(name="reset-head", help_epilogue=examples("penstock journals reset-head shop/orders"))
+async def reset_head(
+    name: Name, /, *, broker: AtBrokers = (), cluster: AtFolder = CLUSTER_FOLDER, session: InSession
+) -> None:
+    """Go on with a journal whose last bytes are lost for good: above every offset there ever was.
+
+    Refused while a broker which has them is there. Registers are lost: the next append must write them unchecked.
+    """
+    async with _journals(session, broker, cluster) as journals:
+        end = await journals.reset_head(name)
+    session.emit({"journal": name, "end": end}, f"{name} goes on at {end}; below is a gap")
+
+
+@app.command(help_epilogue=examples("penstock journals explain shop/orders"))
+async def explain(
+    name: Name, /, *, broker: AtBrokers = (), cluster: AtFolder = CLUSTER_FOLDER, session: InSession
+) -> None:
+    """Say in words where the journal stands at each of its brokers, and what an append waits for."""
+    async with _journals(session, broker, cluster) as journals:
+        found = await journals.explain(name)
+    if not found:
+        session.emit([], f"no broker serves {name}: the allocator has found none with room")
+        return
+    data: list[Any] = []
+    lines: list[str] = []
+    for each in found:
+        if isinstance(each, PenstockError):
+            data.append({"error": msgspec.to_builtins(each.to_record())})
+            lines.append(f"a broker does not answer: {each}")
+        else:
+            data.append(msgspec.to_builtins(each))
+            lines.append(f"{each.broker}{' (primary)' if each.is_primary else ''}:")
+            lines.extend(f"  {line}" for line in each.lines)
+    session.emit(data, *lines)
+
+
+@app.command(help_epilogue=examples("penstock journals resolve shop/orders 41.1/640-812"))
+async def resolve(
+    name: Name,
+    append: Annotated[str, Parameter(help="EPOCH/BEGIN-END, as the error printed it.", metavar="APPEND")],
+    /,
+    *,
+    broker: AtBrokers = (),
+    cluster: AtFolder = CLUSTER_FOLDER,
+    session: InSession,
+) -> int:
+    """Tell what became of an append whose fate was unknown: committed, aborted, pending, lost-unknown or expired."""
+    epoch, begin, end = _span(append)
+    async with _journals(session, broker, cluster) as journals:
+        found = await journals.resolve(name, epoch, begin, end)
+    session.emit({"append": append, "resolution": found.value}, found.value)
+    return 0 if found.value in ("committed", "aborted") else 1
+
+
+def _span(text: str) -> tuple[PipelineEpoch, int, int]:
+    epoch, _, span = text.partition("/")
+    revision, _, number = epoch.partition(".")
+    begin, _, end = span.partition("-")
+    if not all(part.isdigit() for part in (revision, number, begin, end)):
+        raise InvalidArgument(f"{text}: expected EPOCH/BEGIN-END, like 41.1/640-812")
+    return PipelineEpoch(Revision(int(revision)), int(number)), int(begin), int(end)
