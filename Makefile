@@ -12,7 +12,7 @@ BIN := .venv/bin
 PYTEST ?= $(BIN)/pytest
 WORKERS ?= 2
 SEEDS ?= 0..2000
-BENCH ?= wire wal quorum keyspace objectstore allocator
+BENCH ?= wire wal quorum keyspace objectstore allocator messages
 
 .PHONY: help
 help: ## Show this list
