@@ -85,10 +85,14 @@ class Spool:
     def save(self) -> None:
         """Make what follows in `out` wait until this state is durable."""
         if self.is_kept:
-            state = SpoolState(
-                self.incarnation, self.create_revision, self.epoch, self.promised, self.mark, tuple(self.points)
-            )
-            self.out.append(SaveState(state))
+            self.out.append(SaveState(self.state))
+
+    @property
+    def state(self) -> SpoolState:
+        """All that must be durable for this Spool to come back as the same one."""
+        return SpoolState(
+            self.incarnation, self.create_revision, self.epoch, self.promised, self.mark, tuple(self.points)
+        )
 
     # content and proposals
 

@@ -113,6 +113,12 @@ class JournalModel:
         self.replica_class = replica_class
 
     def starts(self) -> Iterable[State]:
+        try:
+            return [State(self._begun(), self.setup.budget)]
+        except AssertionError as broken:
+            raise Violation(str(broken)) from broken
+
+    def _begun(self) -> Shared:
         setup = self.setup
         world = Shared(
             replication=setup.replication,
@@ -128,7 +134,7 @@ class JournalModel:
         assert primary is not None
         for _ in range(setup.in_flight):
             world.append(primary)
-        return [State(world, setup.budget)]
+        return world
 
     def steps(self, state: State) -> Sequence[tuple[Action, State | Violation]]:
         found: list[tuple[Action, State | Violation]] = []

@@ -368,7 +368,8 @@ class JournalWorkload:
         self.world.after(self.settings.calm_ns, self._close)
 
     def _close(self) -> None:
-        if self.clients.committed > self._committed_before or self.clients.appends >= APPENDS_MAX:
+        serves = self.clients.committed > self._committed_before and not self.clients.head_lost
+        if serves or self.clients.appends >= APPENDS_MAX:
             self.clients.is_open = False
         else:
             self.world.after(5 * MILLISECOND, self._close)

@@ -99,6 +99,11 @@ class Allocator:
         if topology.route.primary is None and members:
             return self._promote(topology, rng.choice(members))
         candidates = [name for name in leases if name not in members]
+        holders = self._holders(topology)
+        if holders and not any(name in holders for name in members):
+            back = [name for name in candidates if name in holders]
+            if back and len(members) <= desired:
+                return self._add(topology, rng.choice(back), leases)  # J5: it alone can end the refusal
         if len(members) < desired and candidates:
             return self._add(topology, self._best(topology, candidates), leases)
         if len(members) > desired and self._is_consistent(topology):
@@ -110,9 +115,11 @@ class Allocator:
 
     def _best(self, topology: Topology, candidates: list[NodeId]) -> NodeId:
         """J5: who is named by the head record comes first."""
-        named = [member.broker for member in topology.head.members] if topology.head is not None else []
-        holders = [name for name in candidates if name in named]
+        holders = [name for name in candidates if name in self._holders(topology)]
         return self.node.world.rng.choice(holders or candidates)
+
+    def _holders(self, topology: Topology) -> list[NodeId]:
+        return [member.broker for member in topology.head.members] if topology.head is not None else []
 
     def _add(self, topology: Topology, name: NodeId, leases: dict[NodeId, LeaseId]) -> Transaction:
         taken = {each.slot for each in topology.assignments}
