@@ -73,6 +73,14 @@ sim: setup ## Every workload of the simulator over SEEDS (default 0..2000)
 	  $(BIN)/penstock sim run $$workload --seeds $(SEEDS); \
 	done
 
+.PHONY: explore
+explore: setup ## Every state of every small world of the quorum log, up to STATES each (default 1000000)
+	.venv/bin/penstock sim explore --all --states $(or $(STATES),1000000)
+
+.PHONY: soak-quorum
+soak-quorum: setup ## Ten minutes (MINUTES) of faults on real processes; the report goes to docs/reports
+	.venv/bin/python -m tests.integration.soak_quorum --minutes $(or $(MINUTES),10) --report docs/reports/faults-quorum.md
+
 .PHONY: bench
 bench: setup ## Every benchmark next to its peers (or one: make bench BENCH=wire)
 	@status=0; for name in $(BENCH); do $(BIN)/penstock bench $$name || status=1; done; exit $$status

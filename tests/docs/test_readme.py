@@ -77,6 +77,19 @@ def test_the_cluster_of_the_readme_survives_its_leader(tmp_path: Path) -> None:
     assert ran.stdout.index("'hello'") < ran.stdout.index("'again'")
 
 
+@pytest.mark.timeout(300)
+def test_the_guide_to_the_quorum_log_runs_as_printed(tmp_path: Path) -> None:
+    guide = (ROOT / "docs/guides/quorum.md").read_text(encoding="utf-8")
+    ran = shell("\n".join(blocks(guide, "sh")), tmp_path)
+    if ran.returncode:
+        shell("penstock cluster down", tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.index("'first'") < ran.stdout.index("'second'") < ran.stdout.index("'third'")
+    assert "limbo: 0 appends" in ran.stdout
+    assert "\ncommitted\n" in ran.stdout
+    assert "ensemble n1 n2 n4" in ran.stdout
+
+
 PYTHON = [(page.relative_to(ROOT), block) for page in PAGES for block in blocks(page.read_text("utf-8"), "python")]
 
 
