@@ -296,3 +296,17 @@ async def test_a_client_which_loses_its_broker_is_told_that_the_fate_is_unknown(
 
 def test_a_chunk_knows_where_it_ends() -> None:
     assert Chunk(Offset(3), b"abc", Fragment("shop/orders"), Offset(9)).end == 6
+
+
+async def test_a_cluster_which_was_stopped_in_order_goes_on_where_it_was(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await cluster.create(ORDERS)
+        async with cluster.client() as journals:
+            await journals.append("shop/orders", b"before ")
+        names = list(cluster.brokers)
+        await asyncio.gather(*(cluster.stop(name, drains=True) for name in names))
+        await asyncio.gather(*(cluster.start(name) for name in names))
+        async with cluster.client() as journals:
+            done = await journals.append("shop/orders", b"after", timeout=WAIT_S)
+            assert done.begin == 7
+            await see(cluster, journals, b"before after")

@@ -69,6 +69,7 @@ class BrokerServer:
         self.stores = FragmentStores()
         self.persister = Persister(self.stores, PersisterOptions(late_ms=config.late_upload_ms))
         self._hosts: dict[str, ReplicaHost] = {}
+        self._is_exiting = False
         self._has_left = asyncio.Event()
         self._stop_observing: Callable[[], None] = lambda: None
 
@@ -86,17 +87,38 @@ class BrokerServer:
 
     async def close(self) -> None:
         """Stop every replica. What is kept stays on disk."""
+        self._is_exiting = True
         self._stop_observing()
         hosts, self._hosts = list(self._hosts.values()), {}
         await self.persister.close()
-        await asyncio.gather(*(host.close() for host in hosts))
+        await asyncio.gather(*(host.close(keeps=True) for host in hosts))
         await self.stores.close()
+
+    async def cannot_be_relieved(self) -> None:
+        """Wait until this broker exits and none of its journals can be another's: too few brokers stay."""
+        changed = asyncio.Event()
+        stop = self.mirror.observe(lambda _: changed.set())
+        try:
+            while True:
+                changed.clear()
+                brokers = self.catalog.brokers()
+                me, staying = brokers.get(self.me), sum(not each.is_exiting for each in brokers.values())
+                specs = [self.topology(host.journal).spec for host in self.hosts]
+                if me is not None and me.is_exiting and all(s is None or s.replication > staying for s in specs):
+                    return
+                await changed.wait()
+        finally:
+            stop()
+
+    def exit(self) -> None:
+        """The process ends: Spools are kept from now on, so that it comes back with what it has."""
+        self._is_exiting = True
 
     async def left(self, wait_s: float) -> None:
         """Wait until every journal was left, and all it held is in the store; but not for ever."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                while any(not host.failed for host in self._hosts.values()):
+                while not all(host.failed or host.is_stored for host in self._hosts.values()):
                     self._has_left.clear()
                     await self._has_left.wait()
 
@@ -195,6 +217,8 @@ class BrokerServer:
                 return
             host = self._open(journal)
         host.on_topology(topology)
+        if host.is_stored:
+            self._let_go(host)
 
     def _assigned(self) -> list[str]:
         layout, mine = self.catalog.layout, str(self.me)
@@ -203,18 +227,21 @@ class BrokerServer:
 
     def _open(self, journal: str) -> ReplicaHost:
         spec = self.topology(journal).spec
-        keeps = Keeps.ALWAYS if spec is None or spec.fsync else Keeps.NOTHING
-        files, recovered = SpoolFiles.open(self._spools, journal, keeps)
+        is_kept = spec is not None and spec.fsync
+        files, recovered = SpoolFiles.open(self._spools, journal, Keeps.ALWAYS)
         replica = Replica(
             self.me,
             journal,
             Incarnation(secrets.token_hex(4)),
             self._config.core,
-            is_kept=keeps is not Keeps.NOTHING,
+            is_kept=is_kept,
             state=recovered.state if recovered is not None else None,
         )
+        if not is_kept:
+            files.forget_state()  # a clean exit left it; a crash must not find it
+            replica.spool.is_kept = False
         host = self._hosts[journal] = ReplicaHost(self, journal, replica, files)
-        log.info("journal opened", journal=journal, is_kept=keeps is Keeps.ALWAYS, is_recovered=recovered is not None)
+        log.info("journal opened", journal=journal, is_kept=is_kept, is_recovered=recovered is not None)
         host.start(recovered.final if recovered is not None else ())
         if recovered is not None:
             host.on_topology(self.topology(journal))
@@ -226,7 +253,18 @@ class BrokerServer:
 
     async def _retire(self, host: ReplicaHost) -> None:
         await host.fragments.stored()
-        if self.me not in self.topology(host.journal).route.members and self._hosts.get(host.journal) is host:
+        self._has_left.set()
+        self._let_go(host)
+
+    def _let_go(self, host: ReplicaHost) -> None:
+        """Drop a replica which has retired, unless it may be needed again.
+
+        While nobody has certified a later epoch than its own, it may be the only one who has all that was acknowledged:
+        after a restart of the whole cluster nobody is a member at first.
+        """
+        topology, epoch = self.topology(host.journal), host.replica.spool.epoch
+        is_needed = topology.spec is not None and topology.head is not None and topology.head.epoch <= epoch
+        if self.me not in topology.route.members and not is_needed and self._hosts.get(host.journal) is host:
             log.info("journal left", journal=host.journal)
             self._drop(host)
 
@@ -234,4 +272,4 @@ class BrokerServer:
         if self._hosts.get(host.journal) is host:
             del self._hosts[host.journal]
         self._has_left.set()
-        self.tasks.start(host.close(), f"{host.journal}: closes")
+        self.tasks.start(host.close(keeps=self._is_exiting), f"{host.journal}: closes")

@@ -52,6 +52,12 @@ class Catalog:
         entry = self._mirror.get(self.layout.members + broker)
         return BrokerSpec.decode(entry.stored.value).endpoint if entry is not None else ""
 
+    def brokers(self) -> dict[NodeId, BrokerSpec]:
+        """All which are there."""
+        prefix = self.layout.members
+        entries = self._mirror.range(prefix)
+        return {NodeId(entry.key[len(prefix) :]): BrokerSpec.decode(entry.stored.value) for entry in entries}
+
     def spec(self, journal: str) -> JournalSpec:
         entry = self._mirror.get(self.layout.items + journal)
         if entry is None or not isinstance(entry.value, JournalSpec):

@@ -75,7 +75,16 @@ class RunningBroker:
         """Have others take over every journal, and store what is left; return what nobody could take."""
         spec = BrokerSpec(endpoint=self.address, limit=self.config.limit, is_exiting=True)
         log.info("broker drains", broker=self.server.me, journals=len(self.server.hosts))
-        left = await self.allocator.drain(self.membership, spec.encode(), wait_s=self.config.drain_s)
+        draining = asyncio.create_task(
+            self.allocator.drain(self.membership, spec.encode(), wait_s=self.config.drain_s), name="drains"
+        )
+        useless = asyncio.create_task(self.server.cannot_be_relieved(), name="cannot be relieved")
+        await asyncio.wait({draining, useless}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (draining, useless):
+            task.cancel()
+        await asyncio.gather(draining, useless, return_exceptions=True)
+        left = self.allocator.assigned_items
+        self.server.exit()
         await self.membership.close()  # what nobody could take is given up, and stored as far as it is decided
         await self.server.left(self.config.drain_s)
         log.info("broker drained", broker=self.server.me, left=len(left))

@@ -128,6 +128,11 @@ class ReplicaHost:
         return self.replica.topology.route.primary == self._broker.me
 
     @property
+    def is_stored(self) -> bool:
+        """It has retired, and nothing it had is left to be stored."""
+        return self.is_retired and not self._broker.persister.waiting(self.journal)
+
+    @property
     def table(self) -> HeadTable:
         return self.replica.table
 
@@ -147,6 +152,8 @@ class ReplicaHost:
         rate = topology.spec.max_append_rate if topology.spec is not None else 0
         if rate != self._bucket.bytes_per_s:
             self._bucket = Bucket(rate)
+        if self._broker.me in topology.route.members:
+            self.is_retired = False
         self.post(TopologyChanged(topology))
         self.fragments.on_topology(topology.spec)
 
@@ -440,17 +447,27 @@ class ReplicaHost:
                 future.set_exception(Unavailable(f"this replica has stopped: {reason}"))
         self.wake_readers()
 
-    async def close(self) -> None:
-        """Stop: its streams end, whoever waits is told."""
+    async def close(self, *, keeps: bool) -> None:
+        """Stop: its streams end, whoever waits is told. `keeps`: the Spool is to be found by the next run."""
         self._is_closing = True
         for timer in (self._pause, self._patrol):
             if timer is not None:
                 timer.cancel()
-        if not self.failed:
+        was_well = not self.failed
+        if was_well:
             self._machine.stop("the broker no longer serves the journal")
         self._links.close_all()
         await self.fragments.close()
         await self._saver.quiet()
+        if not keeps and not self.replica.spool.is_kept:
+            self.files.drop()
+        elif was_well and not self.replica.spool.is_kept:
+            # Nothing is acknowledged any more: who can read back all it ever acknowledged comes back as who it was.
+            save = self.files.prepare_save(self.replica.spool.state)
+            try:
+                await asyncio.to_thread(save.run)
+            finally:
+                save.end()
         self.files.close()
 
 

@@ -229,6 +229,12 @@ class SpoolFiles:
         folders, self._unsynced_folders = list(self._unsynced_folders), {}
         return Save(self.keeps, self._log, _STATE.encode(state), self._files(), folders, doomed)
 
+    def forget_state(self) -> None:
+        """From now on a crash leaves nothing: of a Spool which a clean exit has kept, and nothing else does."""
+        self._log.remove()
+        if self._folder.exists():
+            sync_folder(self._folder)
+
     def close(self) -> None:
         """Let go of all files; what is kept stays."""
         for file in self._files():
