@@ -217,6 +217,20 @@ def test_full_members_make_room_for_what_fits_nowhere_else() -> None:
     assert world.allocator.short_items == []
 
 
+def test_who_was_looked_at_is_looked_at_again_when_it_has_to_make_room() -> None:
+    world = World()
+    world.join("b", "one", 1)
+    world.item("alone", 1)
+    world.settle()
+    world.join("a", "one", 5)
+    world.join("a", "two", 5)
+    world.item("alone", 1)  # changed, so that one plan looks at it first
+    world.item("pair", 2)  # and then at this, which needs its place
+    world.settle()
+    assert zones_of(world, "pair") == {"a", "b"}
+    assert zones_of(world, "alone") == {"a"}
+
+
 def test_a_joining_member_gets_its_share_and_no_more_is_moved_than_that() -> None:
     world = three_zones()
     for number in range(40):
