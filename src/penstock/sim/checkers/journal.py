@@ -34,6 +34,7 @@ class JournalChecks:
         self.told: dict[int, str] = {}  # append → its one definite answer (I12)
         self.due: dict[int, int] = {}  # append → how many faults there had been when it was known to be committed (I2)
         self.spans: dict[int, tuple[int, int, PipelineEpoch]] = {}  # append → where it was proposed
+        self.proposed: dict[int, int] = {}  # append → how many faults there had been when it was proposed
         self.since: dict[PipelineEpoch, int] = {}  # epoch → how many faults there had been when it was certified
         self.stored: dict[int, int] = {}  # offset → append, in the store
         self.acked: dict[PipelineEpoch, int] = {}  # epoch → end of what was acknowledged in it (I7)
@@ -161,6 +162,7 @@ class JournalChecks:
 
     def proposes(self, append: int, begin: Offset, end: Offset, epoch: PipelineEpoch) -> None:
         self.spans[append] = (begin, end, epoch)
+        self.proposed[append] = self.faults
 
     def answered(self, append: int, response: AppendResponse, asked_at_end: int) -> None:
         """A client hears what became of its append. `asked_at_end`: how far the journal had come when it asked."""
@@ -180,7 +182,9 @@ class JournalChecks:
         is_acked = entry is None or entry.is_reset  # else it may be that later epoch which says so
         self.tell(append, "committed")
         if append not in self.due:
-            self.due[append] = self.faults if is_acked else self.since.get(response.epoch, 0)
+            # A member may fail between its acknowledgement and when the primary hears it, but not before it.
+            faults = self.proposed.get(append, self.faults)
+            self.due[append] = faults if is_acked else self.since.get(response.epoch, 0)
         begin, end = response.commit.begin, response.commit.end
         self.spans.setdefault(append, (begin, end, response.epoch))
         for offset in range(begin, end):

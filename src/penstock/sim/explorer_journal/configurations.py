@@ -1,4 +1,4 @@
-"""Small worlds by name."""
+"""Small worlds by name. The first three are small enough to be searched to the end in seconds."""
 
 from penstock.sim.explorer_journal.actions import Budget
 from penstock.sim.explorer_journal.model import Setup
@@ -6,6 +6,24 @@ from penstock.sim.explorer_journal.model import Setup
 __all__ = ["CONFIGURATIONS"]
 
 CONFIGURATIONS: dict[str, Setup] = {
+    "sync": Setup(
+        "R2 N2 from an unsynchronized journal: the first sync, and an append",
+        Budget(appends=1),
+        size=2,
+        is_synchronized=False,
+    ),
+    "break": Setup(
+        "R2 N2 with an append in flight: a broken connection, another append",
+        Budget(appends=1, cuts=1, pulses=1),
+        size=2,
+        in_flight=1,
+    ),
+    "two-in-flight": Setup(
+        "R2 N2 with two appends in flight: a broken connection",
+        Budget(appends=0, cuts=1, pulses=1),
+        size=2,
+        in_flight=2,
+    ),
     "one-replica": Setup(
         "R1 N2: a crash, an expiry, a reset-head, two appends",
         Budget(appends=2, crashes=1, expiries=1, adds=1, resets=1, pulses=1, persists=1),
@@ -17,8 +35,13 @@ CONFIGURATIONS: dict[str, Setup] = {
         Budget(appends=1, crashes=1, cuts=1, adds=1, pulses=1),
         is_synchronized=False,
     ),
+    "expiry": Setup(
+        "R2 N3 with an append in flight: the primary or its peer becomes a zombie",
+        Budget(appends=0, expiries=1, adds=1),
+        in_flight=1,
+    ),
     "fail-over": Setup(
-        "R2 N3 behind a certified epoch with an append in flight: an expiry, a broken connection",
+        "R2 N3 with an append in flight: an expiry, a broken connection, another append",
         Budget(appends=1, expiries=1, cuts=1, adds=1, pulses=1),
         in_flight=1,
     ),
@@ -39,7 +62,7 @@ CONFIGURATIONS: dict[str, Setup] = {
         in_flight=1,
     ),
     "quoting": Setup(
-        "R2 N3: a zombie and a client which checks registers",
+        "R2 N3 with an append in flight: a zombie, and a client which checks registers",
         Budget(appends=1, expiries=1, adds=1, barriers=1, cuts=1),
         in_flight=1,
     ),
