@@ -4,8 +4,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from penstock.base.effects import Effect, Event, SetTimer, Stop, TimerFired
-from penstock.base.ids import Instant, Offset
+from penstock.base.effects import Effect, Event, Reply, Requested, SetTimer, Stop, TimerFired
+from penstock.base.ids import Instant, Offset, RequestId
 from penstock.consumer.checkpoint import Checkpoint
 from penstock.consumer.effects import (
     Append,
@@ -26,6 +26,7 @@ from penstock.consumer.effects import (
     Seal,
 )
 from penstock.consumer.shard import Shard, ShardSpec
+from penstock.consumer.stat import Stat, StatResult
 from penstock.message.framing.json_lines import JsonLines
 from penstock.message.publisher import Publisher
 from penstock.message.reader import Committed as Found
@@ -80,7 +81,7 @@ class Stage:
         appends = [effect.number for effect in self.effects if isinstance(effect, Append)]
         self.tell(Finalized())
         for append in appends:
-            self.tell(Appended(append))
+            self.tell(Appended(append, Offset(500)))
         return self.one(Commit).txn
 
 
@@ -102,12 +103,12 @@ def test_a_transaction_from_its_message_to_its_ack() -> None:
     assert seal.checkpoint.sources["in"].offset == stage.at
     assert list(seal.checkpoint.ack_intents) == ["out"]
     assert "Commit" not in stage.kinds(), "its message is not in the journal yet"
-    stage.tell(Appended(pending.number))
+    stage.tell(Appended(pending.number, Offset(500)))
     assert stage.effects == [Commit(1)]
     stage.tell(Committed(1))
     ack = stage.one(Append)
     assert (ack.journal, ack.data) == ("out", seal.checkpoint.ack_intents["out"])
-    stage.tell(Appended(ack.number))
+    stage.tell(Appended(ack.number, Offset(500)))
     assert stage.effects == [Progress({"in": Offset(stage.at)})]
     reader = CommittedReader("out", LINES)
     reader.feed(Offset(0), pending.data + ack.data)
@@ -123,7 +124,7 @@ def test_restored_intents_are_appended_first_and_nothing_commits_before_they_are
     stage.message(1)
     stage.tell(Consumed())
     assert "Finalize" not in stage.kinds()
-    stage.tell(Appended(ack.number))
+    stage.tell(Appended(ack.number, Offset(500)))
     assert stage.kinds() == ["Finalize"]
 
 
@@ -253,9 +254,31 @@ def test_a_new_shard_begins_where_it_is_told() -> None:
 
 
 def test_events_which_nobody_asked_for_are_our_own_defects() -> None:
-    for event in (Consumed(), Finalized(), Appended(9), Committed(1), Chunk("in", Offset(0), b"")):
+    for event in (Consumed(), Finalized(), Appended(9, Offset(500)), Committed(1), Chunk("in", Offset(0), b"")):
         stage = Stage()
         if isinstance(event, Chunk):
             stage.message(1)
         with pytest.raises(AssertionError):
             stage.tell(event)
+
+
+def test_who_wrote_can_wait_until_it_has_taken_effect() -> None:
+    stage = Stage()
+    stage.message(1)
+    assert stage.tell(Requested(RequestId(5), Stat({"in": Offset(stage.at)}))) == []
+    stage.tell(Consumed(stage.publish("out", 10)))
+    pending = stage.one(Append)
+    stage.tell(Finalized())
+    stage.tell(Appended(pending.number, Offset(60)))
+    stage.tell(Committed(1))
+    assert "Reply" not in stage.kinds(), "not before it is acknowledged downstream"
+    stage.tell(Appended(stage.one(Append).number, Offset(90)))
+    reply = stage.one(Reply)
+    assert (reply.request, reply.result) == (5, StatResult({"in": Offset(stage.at)}, {"out": Offset(90)}))
+
+
+def test_who_waits_hears_of_a_stop() -> None:
+    stage = Stage()
+    stage.tell(Requested(RequestId(5), Stat({"in": Offset(9)})))
+    stage.tell(Failed("fenced"))
+    assert stage.kinds() == ["Reply", "Stop"]

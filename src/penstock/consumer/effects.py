@@ -151,9 +151,10 @@ class Committed(Event, frozen=True):
 
 
 class Appended(Event, frozen=True):
-    """The frames are in the journal, at least once."""
+    """The frames are in the journal, at least once, and before `end`."""
 
     number: int
+    end: Offset
 
 
 class Failed(Event, frozen=True):

@@ -18,7 +18,7 @@ What always holds:
 
 import msgspec
 
-from penstock.base.effects import Effect, Event, SetTimer, Stop, TimerFired
+from penstock.base.effects import Effect, Event, Requested, SetTimer, Stop, TimerFired
 from penstock.base.errors import MalformedFrame
 from penstock.base.ids import SECOND, Instant, Offset
 from penstock.base.probes import reached
@@ -42,6 +42,7 @@ from penstock.consumer.effects import (
     Seal,
 )
 from penstock.consumer.source import Source
+from penstock.consumer.stat import Stat, Stats
 from penstock.consumer.transaction import Phase, Txn
 from penstock.message.framing.framing import Framing
 from penstock.message.publisher import Publisher
@@ -86,7 +87,7 @@ class Shard:
         self._appends = 0
         self._held: dict[str, list[tuple[int, bytes]]] = {}  # journal -> appends behind an ACK of the prior transaction
         self._held_bytes = 0
-        self._progress: dict[str, Offset] = {}
+        self._stats = Stats(frozenset(spec.sources))
         self._turn = 0  # which source is asked first
 
     # in
@@ -99,14 +100,16 @@ class Shard:
         if self.is_stopped:
             return []
         if isinstance(event, Failed):
-            self.is_stopped = True
-            return [Stop(event.reason)]
+            return self._stop(event.reason)
         effects = self._handle(event, now)
         try:
             return effects + self._go_on(now)
         except MalformedFrame as error:  # of a source: it stays before the frame
-            self.is_stopped = True
-            return [*effects, Stop(error.message)]
+            return effects + self._stop(error.message)
+
+    def _stop(self, reason: str) -> list[Effect]:
+        self.is_stopped = True
+        return [*self._stats.stop(), Stop(reason)]
 
     def _handle(self, event: Event, now: Instant) -> list[Effect]:
         match event:
@@ -119,10 +122,12 @@ class Shard:
                 return self._on_consumed(publications)
             case Finalized(publications):
                 return self._on_finalized(publications)
-            case Appended(number):
-                return self._on_appended(number)
+            case Appended(number, end):
+                return self._on_appended(number, end)
             case Committed(txn):
                 return self._on_committed(txn)
+            case Requested(request, Stat() as stat):
+                return self._stats.ask(request, stat)
             case TimerFired():
                 return []
             case _:
@@ -163,10 +168,12 @@ class Shard:
         effects = self._publish(txn, publications)
         return effects + self._close(txn)
 
-    def _on_appended(self, number: int) -> list[Effect]:
+    def _on_appended(self, number: int, end: Offset) -> list[Effect]:
         for txn in (self.prior, self.running):
             if txn is not None and number in txn.appends:
-                txn.appends.remove(number)
+                journal = txn.appends.pop(number)
+                if txn.phase is Phase.ACKING:
+                    self._stats.published(journal, end)
                 return []
         raise AssertionError(f"append {number} is nobody's")
 
@@ -191,7 +198,7 @@ class Shard:
     def _append(self, txn: Txn, journal: str, frames: bytes) -> list[Effect]:
         """Append, or hold it back behind the ACK which the prior transaction will append there."""
         self._appends += 1
-        txn.appends.add(self._appends)
+        txn.appends[self._appends] = journal
         prior = self.prior
         if prior is not None and prior.is_before_acks and journal in prior.checkpoint.ack_intents:
             reached("consumer.held_behind_ack")
@@ -205,7 +212,7 @@ class Shard:
         effects: list[Effect] = []
         for journal, frame in txn.checkpoint.ack_intents.items():
             self._appends += 1
-            txn.appends.add(self._appends)
+            txn.appends[self._appends] = journal
             effects.append(Append(self._appends, journal, frame))
             effects += [Append(number, journal, frames) for number, frames in self._held.pop(journal, [])]
         self._held_bytes = 0
@@ -322,10 +329,9 @@ class Shard:
         return self._report({journal: source.offset for journal, source in self.sources.items()})
 
     def _report(self, read: dict[str, Offset]) -> list[Effect]:
-        if read == self._progress:
+        if read == self._stats.read_through:
             return []
-        self._progress = read
-        return [Progress(read)]
+        return [Progress(read), *self._stats.advance(read)]
 
     def check(self) -> None:
         """The invariants."""

@@ -32,7 +32,7 @@ class Txn(msgspec.Struct, eq=False):
     began_at: Instant
     phase: Phase = Phase.RUNNING
     consumed: int = 0  # messages
-    appends: set[int] = msgspec.field(default_factory=set)  # asked for, and not yet acknowledged
+    appends: dict[int, str] = msgspec.field(default_factory=dict)  # asked for, not yet acknowledged: to which journal
     checkpoint: Checkpoint = Checkpoint()
     is_consuming: bool = False  # the application has messages, or finalizes
 

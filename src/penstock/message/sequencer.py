@@ -79,6 +79,7 @@ class Sequencer:
             each.producer: Producer(each.last_ack, each.last_clock, each.begin, each.last_seen, Span())
             for each in state.producers
         }
+        self._open = {id_: producer for id_, producer in self._producers.items() if producer.begin != NO_SPAN}
 
     # in
 
@@ -113,6 +114,7 @@ class Sequencer:
             before = Clock(message.clock - 1)
             producer = Producer(before, before, NO_SPAN, message.begin, Span())
             self._producers[message.producer] = producer
+            self._open.pop(message.producer, None)
             if len(self._producers) >= self._sweep_at:
                 self._sweep(message.begin)
         return producer
@@ -127,11 +129,12 @@ class Sequencer:
 
     def _on_outside_clobbers(self, producer: Producer, message: Message) -> None:
         reached("message.outside_clobbers_span")
-        self._drop_span(producer)
+        self._drop_span(producer, message)
         self._delivery = Delivery(message, producer)
 
     def _on_continue_begin(self, producer: Producer, message: Message) -> None:
         producer.begin = message.begin
+        self._open[message.producer] = producer
         self._on_continue_extend(producer, message)
 
     def _on_continue_extend(self, producer: Producer, message: Message) -> None:
@@ -140,11 +143,11 @@ class Sequencer:
 
     def _on_ack_deep_rollback(self, producer: Producer, message: Message) -> None:
         reached("message.deep_rollback")
-        self._drop_span(producer)
+        self._drop_span(producer, message)
         producer.last_ack = producer.last_clock = message.clock
 
     def _on_ack_clean_rollback(self, producer: Producer, message: Message) -> None:
-        self._drop_span(producer)
+        self._drop_span(producer, message)
 
     def _on_ack_empty(self, producer: Producer, message: Message) -> None:
         self._delivery = Delivery(message, producer)
@@ -157,9 +160,10 @@ class Sequencer:
         end = producer.span[0].begin if producer.span else message.begin
         self._delivery = Delivery(message, producer, Replay(producer.begin, end) if producer.begin < end else None)
 
-    def _drop_span(self, producer: Producer) -> None:
+    def _drop_span(self, producer: Producer, by: Message) -> None:
         producer.last_clock = producer.last_ack
         producer.begin = NO_SPAN
+        self._open.pop(by.producer, None)
         producer.span.clear()
         self._ring.release()
 
@@ -229,6 +233,7 @@ class Sequencer:
         producer.last_ack = producer.last_clock = by.clock
         producer.begin = NO_SPAN
         producer.last_seen = by.begin
+        self._open.pop(by.producer, None)
         if by.clock > self.largest_ack:
             self.largest_ack = by.clock
             self._clock_floor = by.clock - self.horizon.clock
@@ -238,7 +243,7 @@ class Sequencer:
 
     def has_pending(self, since: Offset = Offset(0)) -> bool:  # noqa: B008
         """Did some open span begin at `since` or behind it? For who would rather wait for its ACK."""
-        return any(producer.begin >= since for producer in self._producers.values())
+        return any(producer.begin >= since for producer in self._open.values())
 
     def state(self) -> ReadState:
         """The state to go on from: after this many bytes, or in the middle of a delivery."""
@@ -259,11 +264,13 @@ class Sequencer:
         self._producers = {
             id_: each for id_, each in self._producers.items() if not self._is_forgotten(each, offset)
         }  # fmt: skip
+        self._open = {id_: each for id_, each in self._open.items() if id_ in self._producers}
         self._sweep_at = max(1024, 2 * len(self._producers))
 
     def check(self) -> None:
         """The invariants."""
         self._ring.check()
+        assert set(self._open) == {id_ for id_, each in self._producers.items() if each.begin != NO_SPAN}
         for producer in self._producers.values():
             if self._delivery is not None and self._delivery.producer is producer:
                 continue

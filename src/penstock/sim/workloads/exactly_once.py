@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from penstock.base.effects import Effect, Event
-from penstock.base.ids import MILLISECOND, Instant, NodeId, Offset
+from penstock.base.effects import Effect, Event, Reply, Requested
+from penstock.base.ids import MILLISECOND, Instant, NodeId, Offset, RequestId
 from penstock.base.machine import Machine
 from penstock.base.probes import reached
 from penstock.consumer.effects import (
@@ -39,6 +39,7 @@ from penstock.consumer.effects import (
     Seal,
 )
 from penstock.consumer.shard import Shard, ShardSpec
+from penstock.consumer.stat import Stat, StatResult
 from penstock.message.framing.json_lines import JsonLines
 from penstock.message.message import Message
 from penstock.message.reader import Committed as Found
@@ -105,6 +106,7 @@ class ExactlyOnceWorkload:
         "exactly_once.crash_at_an_effect",
         "exactly_once.fenced",
         "exactly_once.log_pruned",
+        "exactly_once.read_your_writes",
         "exactly_once.reassigned",
         "message.replay",
         "recoverylog.handoff_again",
@@ -125,6 +127,7 @@ class ExactlyOnceWorkload:
         self.is_calm = False
         self.crash_at: int | None = None  # the effect, counted over all processes, at which one crashes for certain
         self.effects = 0
+        self.asked: dict[RequestId, list[str]] = {}  # what must be applied when the request is answered
 
     # Setup and load
 
@@ -184,7 +187,17 @@ class ExactlyOnceWorkload:
         for name in self.assigned.values():
             if not self.world.nodes[name].is_up:
                 self.world.nodes[name].boot()
+        self._ask(rng.choice(("in-0", "in-1")))
         self.world.after(5 * MILLISECOND + int(rng.random() * 20 * MILLISECOND), self._tend)
+
+    def _ask(self, journal: str) -> None:
+        """Whoever wrote the inputs wants to read what came of them."""
+        size = Offset(self.journals.size(journal))
+        request = RequestId(len(self.asked) + 1)
+        self.asked[request] = [
+            id_ for name, end, ids in self.inputs.marks if name == journal and end <= size for id_ in ids
+        ]
+        self.world.nodes[self.assigned["A"]].deliver(Requested(request, Stat({journal: size})))
 
     def _reassign(self, shard: str) -> None:
         """To the other process, anew; the one before goes on until it notices, or is told."""
@@ -261,8 +274,12 @@ class ExactlyOnceWorkload:
             case Commit(txn):
                 process.session.commit(lambda is_mine: self._committed(process, txn, is_mine))
             case Append(number, journal, data):
-                process.appender.append(journal, data, lambda: process.tell(Appended(number)))
-            case Progress() | Noticed():
+                process.appender.append(journal, data, lambda end: process.tell(Appended(number, end)))
+            case Reply(request, StatResult(is_running=True)):
+                reached("exactly_once.read_your_writes")
+                missing = [id_ for id_ in self.asked[request] if id_ not in self.truths["A"].applied]
+                assert not missing, f"A said that it has come so far, but not applied {missing}"
+            case Progress() | Noticed() | Reply():
                 pass
             case _:
                 raise AssertionError(f"unknown effect {effect}")

@@ -22,6 +22,7 @@ class Inputs:
         self.until_ns = until_ns
         self.committed: dict[str, tuple[str, Any]] = {}  # id -> journal, value
         self.transactions: list[list[str]] = []  # ids which were committed by one ACK
+        self.marks: list[tuple[str, int, list[str]]] = []  # journal, its end when they were committed, ids
         rng = world.rng
         self._wall = wall
         self._publishers = [Publisher(producer_id(rng.getrandbits(48)), wall + rng.randrange(10**10)) for _ in range(3)]
@@ -79,7 +80,7 @@ class Inputs:
         journal = self.world.rng.choice(("in-0", "in-1"))
         values = self._values()
         self._append(who, journal, self._publishers[who].committed(journal, self.framing, values))
-        self.committed.update({value["id"]: (journal, value) for value in values})
+        self._committed(journal, values)
         self._acks[who].pop(journal, None)  # an ACK from before it would be a deep rollback
 
     def _acknowledge(self, who: int) -> None:
@@ -90,8 +91,12 @@ class Inputs:
         ack = self._publishers[who].ack_intents()[journal]
         self._append(who, journal, ack)
         self._acks[who][journal] = ack
-        self.committed.update({value["id"]: (journal, value) for value in values})
+        self._committed(journal, values)
         self.transactions.append([value["id"] for value in values])
+
+    def _committed(self, journal: str, values: list[Any]) -> None:
+        self.committed.update({value["id"]: (journal, value) for value in values})
+        self.marks.append((journal, self.journals.size(journal), [value["id"] for value in values]))
 
     def _roll_back(self, who: int) -> None:
         """As a process does which restores: the ACK before, again. Without one, it goes on."""

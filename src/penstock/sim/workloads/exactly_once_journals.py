@@ -14,6 +14,7 @@ from penstock.sim.world import World
 __all__ = ["Appender", "Journals"]
 
 Waiter = Callable[[], None]
+Answer = Callable[[Offset], None]
 
 
 class Journals:
@@ -32,10 +33,13 @@ class Journals:
     def size(self, journal: str) -> int:
         return len(self._data.get(journal, b""))
 
-    def append(self, journal: str, data: bytes) -> None:
+    def append(self, journal: str, data: bytes) -> Offset:
+        """Where the journal ends with it."""
         self._data.setdefault(journal, bytearray()).extend(data)
+        end = Offset(self.size(journal))
         for waiter in self._waiters.pop(journal, []):
             waiter()
+        return end
 
     def when_longer(self, journal: str, than: Offset, then: Waiter) -> None:
         """Call when the journal has bytes behind an offset."""
@@ -54,9 +58,9 @@ class Appender:
     def __init__(self, journals: Journals, is_alive: Callable[[], bool]) -> None:
         self._journals = journals
         self._is_alive = is_alive
-        self._queues: dict[str, deque[tuple[bytes, Waiter]]] = {}
+        self._queues: dict[str, deque[tuple[bytes, Answer]]] = {}
 
-    def append(self, journal: str, data: bytes, then: Waiter) -> None:
+    def append(self, journal: str, data: bytes, then: Answer) -> None:
         queue = self._queues.setdefault(journal, deque())
         queue.append((data, then))
         if len(queue) == 1:
@@ -69,7 +73,7 @@ class Appender:
         """At the broker, whether or not the sender is still alive."""
         journals, queue = self._journals, self._queues[journal]
         data, then = queue[0]
-        journals.append(journal, data)
+        end = journals.append(journal, data)
         if not self._is_alive():
             reached("exactly_once.append_of_a_dead_process")
             return
@@ -77,13 +81,13 @@ class Appender:
             reached("exactly_once.append_doubled")
             self._send(journal)  # its answer was lost
             return
-        journals.world.after(journals.delay(), lambda: self._answered(journal, then))
+        journals.world.after(journals.delay(), lambda: self._answered(journal, end, then))
 
-    def _answered(self, journal: str, then: Waiter) -> None:
+    def _answered(self, journal: str, end: Offset, then: Answer) -> None:
         if not self._is_alive():
             return
         queue = self._queues[journal]
         queue.popleft()
         if queue:
             self._send(journal)
-        then()
+        then(end)

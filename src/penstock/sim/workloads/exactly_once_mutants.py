@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock.base.effects import Effect
-from penstock.base.ids import Clock, Instant
+from penstock.base.ids import Clock, Instant, Offset
 from penstock.consumer.checkpoint import Checkpoint
 from penstock.consumer.effects import Append, Seal
 from penstock.consumer.recoverylog.hints import Hints
@@ -30,7 +30,7 @@ class AckBeforeCommit(Shard):
         effects = super()._close(txn)
         for journal, frame in txn.checkpoint.ack_intents.items():
             self._appends += 1
-            txn.appends.add(self._appends)
+            txn.appends[self._appends] = journal
             effects.append(Append(self._appends, journal, frame))
         return effects
 
@@ -58,12 +58,12 @@ class CommitsTooEarly(Shard):
     def _go_on_with_prior(self) -> list[Effect]:
         prior = self.prior
         if prior is not None and prior.phase is Phase.FLUSHING:
-            self.forgotten = getattr(self, "forgotten", set()) | prior.appends
-            prior.appends = set()
+            self.forgotten = getattr(self, "forgotten", set()) | set(prior.appends)
+            prior.appends = {}
         return super()._go_on_with_prior()
 
-    def _on_appended(self, number: int) -> list[Effect]:
-        return [] if number in getattr(self, "forgotten", ()) else super()._on_appended(number)
+    def _on_appended(self, number: int, end: Offset) -> list[Effect]:
+        return [] if number in getattr(self, "forgotten", ()) else super()._on_appended(number, end)
 
 
 class SealsWithoutState(Shard):
