@@ -1,6 +1,7 @@
 """History independence: the same content has the same ranges and ids, whatever led to it."""
 
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.lake.committed.shelf import (
@@ -23,7 +24,7 @@ from penstock.lake.committed.entry import entries_from
 from penstock.lake.committed.metarange import EMPTY
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=50)
 @given(TREES, st.lists(EDITS, min_size=1, max_size=4), st.sampled_from([1, 7, 1000]))
 def test_any_history_of_the_same_content_gives_the_same_ranges(tree: Tree, edits: list[Edit], job_rows: int) -> None:
     shelf = Shelf(job_rows=job_rows)
@@ -140,3 +141,10 @@ def test_an_edit_at_each_end_is_its_own_job() -> None:
 
     assert [(job.start, job.end) for job in jobs] == [(0, 1), (1, 3)]
     assert shelf.contents(shelf.build(base, changes_of(edit))) == edited(tree, edit)
+
+
+def test_changes_in_disorder_are_never_built() -> None:
+    twice = pl.concat([changes_of({"a": entry(1)}), changes_of({"a": None})])
+
+    with pytest.raises(AssertionError, match="ascending"):
+        plan_build(EMPTY, twice)

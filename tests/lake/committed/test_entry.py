@@ -12,8 +12,11 @@ from penstock.lake.committed.entry import (
     entries_from,
     entry_of,
     identity,
+    is_ascending,
     is_full_address,
+    row_of,
     same,
+    successor,
 )
 from penstock.lake.staging.entry import SCHEMA, Entry, batch_of
 
@@ -90,3 +93,24 @@ def test_missing_columns_and_values_are_refused() -> None:
         check_entries(frame.drop("etag"))
     with pytest.raises(InvalidArgument, match="missing"):
         check_entries(frame.with_columns(pl.lit(None, pl.String).alias("etag")))
+
+
+def test_successors() -> None:
+    assert successor("") is None
+    assert successor("\U0010ffff") is None
+    assert successor("a\U0010ffff") == "b"
+    assert successor("\ud7ff") == "\ue000"
+
+
+@pytest.mark.parametrize(
+    ("paths", "expected"), [("", True), ("b", True), ("abä", True), ("aa", False), ("ba", False), ("acb", False)]
+)
+def test_paths_are_ascending_or_not(paths: str, expected: bool) -> None:
+    assert is_ascending(pl.Series(list(paths), dtype=pl.String)) is expected
+
+
+def test_rows_are_found_by_path() -> None:
+    frame = entries_from([("a", entry(1)), ("c", entry(2))])
+
+    assert [row_of(frame, path) for path in "abcd"] == [0, 1, 1, 2]
+    assert [row_of(frame, path, behind=True) for path in "abcd"] == [1, 1, 2, 2]

@@ -53,7 +53,7 @@ def check_merge(base: Tree, dest: Tree, source: Tree, strategy: Strategy) -> Non
     assert merged.id == shelf.tree(expected).id
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(TREES, EDITS, EDITS, st.sampled_from(Strategy))
 def test_merges_of_two_branches_agree_with_the_oracle(tree: Tree, ours: Edit, theirs: Edit, strategy: Strategy) -> None:
     check_merge(tree, edited(tree, ours), edited(tree, theirs), strategy)

@@ -69,6 +69,18 @@ def test_paths_are_found_in_the_range_which_may_hold_them() -> None:
     }
 
 
+def test_a_prefix_is_below_the_ranges_which_may_hold_it() -> None:
+    assert {prefix: list(TREE.below(prefix)) for prefix in ["", "a", "b", "d", "f", "h", "i"]} == {
+        "": [0, 1, 2],
+        "a": [0],
+        "b": [0],
+        "d": [],
+        "f": [1],
+        "h": [2],
+        "i": [],
+    }
+
+
 def test_a_file_with_another_tree_is_refused() -> None:
     with pytest.raises(ObjectStoreFailed, match="another tree"):
         decode_metarange(encode_metarange(TREE), MetaRangeId("0" * 64))

@@ -22,8 +22,8 @@ import numpy.typing as npt
 import polars as pl
 
 from penstock.lake.committed.boundary import CHUNKING, Chunking, cut, is_boundary
-from penstock.lake.committed.changes import overlay
-from penstock.lake.committed.entry import row_of
+from penstock.lake.committed.changes import CHANGE_SCHEMA, overlay
+from penstock.lake.committed.entry import is_ascending, row_of
 from penstock.lake.committed.metarange import Location, MetaRange, Range
 from penstock.lake.committed.range import EncodedRange
 
@@ -51,6 +51,8 @@ def plan_build(
     """The jobs which turn the parent into the parent overlaid by the changes, in key order."""
     if changes.height == 0:
         return []
+    assert changes.schema == CHANGE_SCHEMA, changes.schema
+    assert is_ascending(changes["path"]), "the paths of changes must be strictly ascending"
     ends = _segment_ends(parent, chunking)
     change_ends = _changes_per_segment(parent, changes, ends)
     glued = _glued(parent, changes, ends)

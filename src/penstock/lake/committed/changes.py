@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from penstock.base.errors import InvalidArgument
-from penstock.lake.committed.entry import ENTRY_SCHEMA, STORED_COLUMNS, check_entries
+from penstock.lake.committed.entry import ENTRY_SCHEMA, STORED_COLUMNS, check_entries, is_ascending
 
 __all__ = [
     "CHANGE_SCHEMA",
@@ -87,10 +87,7 @@ def check_changes(changes: pl.DataFrame) -> pl.DataFrame:
     if changes.schema != CHANGE_SCHEMA:
         raise InvalidArgument(f"changes have the columns {dict(CHANGE_SCHEMA)}, not {dict(changes.schema)}")
     check_entries(puts_of(changes))
-    facts = changes.select(
-        ascending=(pl.col("path").shift(-1) > pl.col("path")).all(),
-        undecided=pl.col("is_live").null_count() + pl.col("path").null_count(),
-    ).row(0, named=True)
-    if not facts["ascending"] or facts["undecided"]:
+    missing = changes["path"].null_count() + changes["is_live"].null_count()
+    if missing or not is_ascending(changes["path"]):
         raise InvalidArgument("not changes: the paths are not strictly ascending, or one is missing")
     return changes

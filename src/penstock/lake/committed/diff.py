@@ -54,7 +54,7 @@ class Overlap(msgspec.Struct, frozen=True):
 
     left: tuple[int, ...]
     right: tuple[int, ...]
-    after: str
+    after: str | None  # none: from the beginning
     upto: str
 
 
@@ -88,10 +88,9 @@ def plan_diff(left: MetaRange, right: MetaRange, prefix: str = "", overlap_rows:
 
 
 def _only_in(one: MetaRange, other: MetaRange, prefix: str, side: int) -> list[_Span]:
-    rows = one.frame.with_row_index("row").join(other.frame.select("id"), on="id", how="anti")
-    if prefix:
-        begins = (pl.col("min_key") < prefix) | pl.col("min_key").str.starts_with(prefix)
-        rows = rows.filter((pl.col("max_key") >= prefix) & begins)
+    below = one.below(prefix)
+    rows = one.frame.with_row_index("row").slice(below.start, len(below))
+    rows = rows.join(other.frame.select("id"), on="id", how="anti")
     found = rows.select("min_key", "max_key", pl.lit(side), "row", "count")
     return [_Span(*span) for span in found.iter_rows()]
 
@@ -107,13 +106,13 @@ def _windows(group: list[_Span], overlap_rows: int) -> list[Overlap]:
             rows = 0
     last = max(span.high for span in group)
     ends = ends if ends and ends[-1] == last else [*ends, last]
-    return [_window(group, after, upto) for after, upto in pairwise(["", *ends])]
+    return [_window(group, after, upto) for after, upto in pairwise([None, *ends]) if upto is not None]
 
 
-def _window(group: list[_Span], after: str, upto: str) -> Overlap:
+def _window(group: list[_Span], after: str | None, upto: str) -> Overlap:
     sides: tuple[list[int], list[int]] = ([], [])
     for span in group:
-        if span.high > after and span.low <= upto:
+        if (after is None or span.high > after) and span.low <= upto:
             sides[span.side].append(span.row)
     return Overlap(tuple(sides[0]), tuple(sides[1]), after, upto)
 
@@ -124,7 +123,7 @@ def compare(overlap: Overlap, left: pl.DataFrame, right: pl.DataFrame, *, prefix
 
 
 def _cut_out(entries: pl.DataFrame, overlap: Overlap, prefix: str) -> pl.DataFrame:
-    start = row_of(entries, overlap.after, behind=True)
+    start = 0 if overlap.after is None else row_of(entries, overlap.after, behind=True)
     inside = entries.slice(start, row_of(entries, overlap.upto, behind=True) - start)
     return inside.filter(pl.col("path").str.starts_with(prefix)) if prefix else inside
 

@@ -33,10 +33,12 @@ __all__ = [
     "entries_from",
     "entry_of",
     "identity",
+    "is_ascending",
     "is_full_address",
     "row_of",
     "same",
     "sort_entries",
+    "successor",
 ]
 
 PATH_BYTES_MAX: Final = 1024  # S3's own limit
@@ -52,6 +54,9 @@ ENTRY_SCHEMA: Final = pl.Schema(
         "metadata": pl.String(),  # JSON with sorted keys, empty for none: comparable, and readable everywhere
     }
 )
+_LAST_CODE_POINT: Final = 0x10FFFF
+_SURROGATES: Final = (0xD800, 0xE000)  # no characters: UTF-8 has no bytes for them
+
 STORED_COLUMNS: Final = tuple(name for name in ENTRY_SCHEMA if name != "path")
 
 
@@ -91,6 +96,19 @@ def row_of(frame: pl.DataFrame, path: str, *, behind: bool = False) -> int:
     return bisect_right(paths, path) if behind else bisect_left(paths, path)
 
 
+def successor(prefix: str) -> str | None:
+    """The least string which is greater than everything that begins with the prefix; none if there is no such string.
+
+    >>> successor("a/")
+    'a0'
+    """
+    stem = prefix.rstrip(chr(_LAST_CODE_POINT))
+    if not stem:
+        return None
+    code = ord(stem[-1]) + 1
+    return stem[:-1] + chr(_SURROGATES[1] if code == _SURROGATES[0] else code)
+
+
 def entry_of(frame: pl.DataFrame, row: int) -> Entry:
     """One row as a record."""
     return Entry(*frame.row(row)[1:])
@@ -113,6 +131,11 @@ def same(one: Iterable[pl.Expr], other: Iterable[pl.Expr]) -> pl.Expr:
     return pl.all_horizontal(left.eq_missing(right) for left, right in zip(one, other, strict=True))
 
 
+def is_ascending(paths: pl.Series) -> bool:
+    """Whether each path is greater than the one before."""
+    return bool((paths.slice(1) > paths.slice(0, max(0, len(paths) - 1))).all())
+
+
 def check_entries(frame: pl.DataFrame) -> pl.DataFrame:
     """The frame itself if it is one of entries, else `InvalidArgument`. Costs a few passes over the columns."""
     if frame.schema != ENTRY_SCHEMA:
@@ -121,21 +144,20 @@ def check_entries(frame: pl.DataFrame) -> pl.DataFrame:
         return frame
     facts = frame.select(
         nulls=pl.sum_horizontal(pl.all().null_count()),
-        ascending=(pl.col("path").shift(-1) > pl.col("path")).all(),
         shortest=pl.col("path").str.len_bytes().min(),
         longest=pl.col("path").str.len_bytes().max(),
         smallest=pl.col("size").min(),
     ).row(0, named=True)
-    problem = _problem(facts)
+    problem = _problem(facts, is_ascending(frame["path"]))
     if problem:
         raise InvalidArgument(f"not entries: {problem}")
     return frame
 
 
-def _problem(facts: Mapping[str, int]) -> str | None:
+def _problem(facts: Mapping[str, int], ascending: bool) -> str | None:
     if facts["nulls"]:
         return "a value is missing"
-    if not facts["ascending"]:
+    if not ascending:
         return "the paths are not strictly ascending"
     if facts["shortest"] == 0 or facts["longest"] > PATH_BYTES_MAX:
         return f"a path is empty or longer than {PATH_BYTES_MAX} bytes"

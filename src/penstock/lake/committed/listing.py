@@ -11,15 +11,13 @@ import msgspec
 import polars as pl
 
 from penstock.base.errors import InvalidArgument
-from penstock.lake.committed.entry import ENTRY_SCHEMA, empty_entries, row_of
+from penstock.lake.committed.entry import ENTRY_SCHEMA, empty_entries, row_of, successor
 from penstock.lake.committed.metarange import MetaRange
 
-__all__ = ["LISTING_MAX", "ListPage", "Listing", "successor"]
+__all__ = ["LISTING_MAX", "ListPage", "Listing"]
 
 LISTING_MAX: Final = 10_000  # entries and folders of one page
 _LARGE_FOLDERS: Final = 8  # of one range are skipped by binary search; then all its rows are looked at
-_LAST_CODE_POINT: Final = 0x10FFFF
-_SURROGATES: Final = (0xD800, 0xE000)  # no characters: UTF-8 has no bytes for them
 
 
 class ListPage(msgspec.Struct, frozen=True):
@@ -28,19 +26,6 @@ class ListPage(msgspec.Struct, frozen=True):
     entries: pl.DataFrame
     folders: tuple[str, ...]
     next_after: str
-
-
-def successor(prefix: str) -> str | None:
-    """The least string which is greater than everything that begins with the prefix; none if there is no such string.
-
-    >>> successor("a/")
-    'a0'
-    """
-    stem = prefix.rstrip(chr(_LAST_CODE_POINT))
-    if not stem:
-        return None
-    code = ord(stem[-1]) + 1
-    return stem[:-1] + chr(_SURROGATES[1] if code == _SURROGATES[0] else code)
 
 
 class Listing:

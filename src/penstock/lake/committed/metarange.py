@@ -19,6 +19,7 @@ import polars as pl
 from penstock.base.errors import InvalidArgument, ObjectStoreFailed
 from penstock.lake.committed.boundary import Chunking, is_boundary
 from penstock.lake.committed.digest import digest_table
+from penstock.lake.committed.entry import successor
 from penstock.lake.committed.range import RangeId, read_parquet, write_parquet
 
 __all__ = [
@@ -117,6 +118,12 @@ class MetaRange:
         """The range which holds the path, if any does."""
         row = bisect_left(self.max_keys, path)
         return row if row < len(self) and self.min_keys[row] <= path else None
+
+    def below(self, prefix: str) -> range:
+        """The ranges which may hold paths with the prefix."""
+        end = successor(prefix)
+        last = len(self) if end is None else bisect_left(self.min_keys, end)
+        return range(bisect_left(self.max_keys, prefix), last)
 
     def segments(self, chunking: Chunking) -> npt.NDArray[np.int64]:
         """Where segments end: range numbers, exclusive. An open last segment, which may still grow, is not counted."""

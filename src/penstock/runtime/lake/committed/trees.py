@@ -67,8 +67,9 @@ class Trees:
         return None if row is None else find_entry(await self.files.entries(contents[row]), path)
 
     async def get_many(self, tree: TreeAddress, paths: pl.Series) -> pl.DataFrame:
-        """The entries of those sorted paths which the tree has."""
+        """The entries of those paths which the tree has, sorted."""
         contents = await self.files.open(tree)
+        paths = paths if paths.is_sorted() else paths.sort()
 
         async def part(found: Lookup) -> pl.DataFrame:
             entries = await self.files.scan(contents[found.row])
@@ -203,13 +204,8 @@ class Trees:
         """The parent with the listed objects in place of whatever it has below `destination`. No object is copied."""
         imported = await self.files.in_thread(lambda: imported_entries(listing, destination))
         contents = await self.files.open(parent)
-        below = [
-            row
-            for row in range(len(contents))
-            if contents.max_keys[row] >= destination
-            and (contents.min_keys[row] < destination or contents.min_keys[row].startswith(destination))
-        ]
-        existing = (await self._rows(contents, below)).filter(pl.col("path").str.starts_with(destination))["path"]
+        rows = await self._rows(contents, contents.below(destination))
+        existing = rows.filter(pl.col("path").str.starts_with(destination))["path"]
         changes = await self.files.in_thread(lambda: import_changes(imported, existing))
         return await self.build(parent, changes, location)
 
