@@ -1,0 +1,51 @@
+"""Batches of Replicate messages: content stands beside the records, and comes back as it was."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.base.errors import MalformedFrame
+from penstock.base.ids import Offset, Revision
+from penstock.journal.epoch import PipelineEpoch
+from penstock.journal.messages import ContentRequest, MarkRequest, ProposeRequest
+from penstock.journal.point import Point
+from penstock.runtime.journal.replicate_links import BATCH_BYTES, decode_messages, encode_messages
+
+EPOCH = PipelineEpoch(Revision(7), 1)
+
+
+def content(data: bytes, delta: int = 0) -> ContentRequest:
+    return ContentRequest(Revision(3), EPOCH, delta, data)
+
+
+def plain(messages: list[object]) -> list[object]:
+    return [content(bytes(each.content), each.delta) if isinstance(each, ContentRequest) else each for each in messages]
+
+
+@given(st.lists(st.one_of(st.binary(min_size=1, max_size=64), st.integers(0, 1 << 40))))
+def test_what_is_encoded_comes_back(parts: list[bytes | int]) -> None:
+    messages = [
+        content(part) if isinstance(part, bytes) else MarkRequest(Revision(3), EPOCH, Offset(part)) for part in parts
+    ]
+    decoded = [message for body, bulk in encode_messages(messages) for message in decode_messages(body, bulk)]
+    assert plain(decoded) == messages
+
+
+def test_large_content_is_cut_into_messages_of_bounded_size() -> None:
+    messages = [content(b"x" * (BATCH_BYTES // 2), number) for number in range(5)]
+    encoded = encode_messages(messages)
+    assert [len(bulk) for _, bulk in encoded] == [BATCH_BYTES, BATCH_BYTES, BATCH_BYTES // 2]
+
+
+def test_proposals_stay_behind_the_content_they_cover() -> None:
+    point = Point(Offset(0), Offset(3))
+    messages = [content(b"abc"), ProposeRequest(Revision(3), EPOCH, 1, point, Offset(0))]
+    [(body, bulk)] = encode_messages(messages)
+    assert plain(decode_messages(body, bulk)) == messages
+
+
+@pytest.mark.parametrize("bulk", [b"", b"ab", b"abcd"])
+def test_content_which_does_not_fit_its_records_is_refused(bulk: bytes) -> None:
+    [(body, _)] = encode_messages([content(b"abc")])
+    with pytest.raises(MalformedFrame):
+        decode_messages(body, bulk)
