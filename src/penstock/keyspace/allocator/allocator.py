@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from penstock.base.errors import PenstockError
 from penstock.keyspace.allocator.balance import find_moves
-from penstock.keyspace.allocator.layout import Layout, MemberId
+from penstock.keyspace.allocator.layout import PRIMARY_SLOT, Layout, MemberId
 from penstock.keyspace.allocator.placement import Placement
 from penstock.keyspace.allocator.policy import Capacity, Policy
 from penstock.keyspace.allocator.ranking import Ranking, is_spread
@@ -89,17 +89,35 @@ class Allocator:
     def load(self, entries: Iterable[Entry]) -> None:
         """Begin with what the mirror has under the root. Keeping comes first, so that new items see who is full."""
         assert not self._items, "an allocator is loaded once"
-        self.apply(EntryChange(entry.stored.mod_revision, entry.key, None, entry) for entry in entries)
-        surplus = [item for item in self._items.values() if len(item.assignments) > item.replication]
-        for item in self._items.values():
-            if len(item.assignments) <= item.replication:
-                self._placement.keep(item)
-        for item in surplus:
+        assigned: list[Entry] = []
+        others: list[EntryChange] = []
+        for entry in entries:
+            if entry.key.startswith(self.layout.assignments):
+                assigned.append(entry)
+            else:
+                others.append(EntryChange(entry.stored.mod_revision, entry.key, None, entry))
+        self.apply(others)
+        for entry in assigned:
+            self._assign(entry)
+        for item in sorted(self._items.values(), key=lambda item: len(item.assignments) > item.replication):
             self._placement.keep(item)
-        for item in self._items.values():
             if self._is_in_place(item):
                 self._dirty.pop(item.id, None)
                 self._placement.note_spread(item)
+            else:
+                self._dirty[item.id] = None
+        for member in self._ranking.members.values():
+            self._ranking.changed(member)
+
+    def _assign(self, entry: Entry) -> None:
+        """Learn of an assignment."""
+        place = self.layout.parse_assignment(entry.key)
+        member = None if place is None else self._member(place.member)
+        if place is not None and member is not None:
+            item = self._item(place.item)
+            item.assignments[entry.key] = Assignment(entry, item.id, member, place.slot)
+            member.serve(item.id)
+            member.primaries += item.load * (place.slot == PRIMARY_SLOT)
 
     def _is_in_place(self, item: Item) -> bool:
         """Whether there is nothing to look at."""
@@ -181,29 +199,28 @@ class Allocator:
         before = item.assignments.get(change.key)
         if change.after is None:
             if before is not None:
-                del item.assignments[change.key]
-                self._serve(before, starts=False)
+                self._unassign(item, before)
         elif before is not None:
             before.entry = change.after
-        elif (member := self._member(place.member)) is not None:
-            assignment = Assignment(change.after, item.id, member, place.slot)
-            item.assignments[change.key] = assignment
-            self._serve(assignment, starts=True)
+        else:
+            self._assign(change.after)
+            self._rank(item, place.member)
         self._touch(item.id)
 
-    def _serve(self, assignment: Assignment, *, starts: bool) -> None:
-        member, load = assignment.member, self._items[assignment.item].load
-        occupancy = member.occupancy
-        if starts:
-            member.serve(assignment.item)
-            member.primaries += load * assignment.is_primary
-        else:
-            member.unserve(assignment.item)
-            member.primaries -= load * assignment.is_primary
-            self._ranking.has_room_freed = True
-            self._dirty.update(self._waiting.pop(member.name, {}))
-            self._drop_if_gone(member)
-        if member.occupancy != occupancy:
+    def _unassign(self, item: Item, assignment: Assignment) -> None:
+        member = assignment.member
+        del item.assignments[assignment.entry.key]
+        member.unserve(item.id)
+        member.primaries -= item.load * assignment.is_primary
+        self._ranking.has_room_freed = True
+        self._dirty.update(self._waiting.pop(member.name, {}))
+        self._rank(item, member.name)
+        self._drop_if_gone(member)
+
+    def _rank(self, item: Item, member_name: str) -> None:
+        """A member may have more room, or less: unless the item was counted anyway, because it is wanted there."""
+        member = self._ranking.members.get(member_name)
+        if member is not None and item.id not in member.wanted:
             self._ranking.changed(member)
 
     def _weigh(self, item: Item, load: float) -> None:
