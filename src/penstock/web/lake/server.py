@@ -1,4 +1,4 @@
-"""The lake's HTTP server: lakeFS's REST API, and whatever other sites share its port (the S3 gateway)."""
+"""The lake's HTTP server: lakeFS's REST API and the S3 gateway on one port."""
 
 from collections.abc import Sequence
 
@@ -7,6 +7,7 @@ from penstock.runtime.lake.shelves import namespace_prefix
 from penstock.web.http import App, HttpLimits, Site
 from penstock.web.lake.credentials import Credentials
 from penstock.web.lake.rest import rest_site
+from penstock.web.s3.site import lake_site
 
 __all__ = ["lake_app"]
 
@@ -19,7 +20,11 @@ def lake_app(
     more_sites: Sequence[Site] = (),
     limits: HttpLimits | None = None,
 ) -> App:
-    """The application of a lake whose objects are in that store. `more_sites` are asked first whose a request is."""
+    """The application of a lake whose objects are in that store. `more_sites` are asked first whose a request is.
+
+    S3 clients sign with the same pair of keys; what carries an AWS signature is the gateway's.
+    """
     can_sign = store_url.startswith(("s3:", "gs:", "az:"))
     rest = rest_site(lake, credentials, namespace_prefix=namespace_prefix(store_url), can_sign=can_sign)
-    return App([*more_sites, rest], limits)
+    s3 = lake_site(lake, credentials.access_key_id, credentials.secret_access_key)
+    return App([*more_sites, s3, rest], limits)
