@@ -207,7 +207,9 @@ class CommittedReader:
             return self._deliver_again(self.sequencer.replay, limit)
         messages: list[Message] = []
         self._sequence(messages, limit)
-        return Committed(messages, is_whole=True) if messages else self._report and self.next()
+        if messages:
+            return Committed(messages, is_whole=True)
+        return None if self._report is None else self.next(limit)
 
     def _sequence(self, messages: list[Message], limit: int) -> None:
         """Push and take, until there is enough, or something to report, or something to replay."""
