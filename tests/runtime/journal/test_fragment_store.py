@@ -65,6 +65,15 @@ async def test_what_is_uploaded_is_listed_and_read(
         assert await content_of(stores, stored, begin, max(begin, end)) == content[begin : max(begin, end)]
 
 
+async def test_a_store_which_is_no_folder_does_the_same(stores: FragmentStores, tmp_path: Path) -> None:
+    fragment = spooled(LONG, codec=CompressionCodec.ZSTANDARD)
+    stored = await stores.upload(fragment, file_of(tmp_path, fragment, LONG), "memory:///")
+    assert await stores.list(JOURNAL, ["memory:///"]) == [stored]
+    assert await content_of(stores, stored) == LONG
+    await stores.delete([stored])
+    assert await stores.list(JOURNAL, ["memory:///"]) == []
+
+
 async def test_the_second_upload_finds_the_object_and_leaves_it(
     stores: FragmentStores, url: str, tmp_path: Path
 ) -> None:
