@@ -190,7 +190,7 @@ class Append:
         too_few = self._too_few()
         if too_few is not None:
             return too_few  # an epoch of fewer members would be lost with fewer faults (decision 303)
-        if replica.is_backing_off():
+        if replica.backoff.is_waiting(replica.now):
             return self._wait("a while, before the pipeline is built again")
         if not replica.keeper.is_sure(replica.topology):
             return self._wait("the KeySpace's word on an earlier sync")
@@ -221,7 +221,7 @@ class Append:
                 self.min_revision = max(self.min_revision, refusal.promised.revision)
                 replica.outbid(refusal.promised)
             replica.drop_pipeline(self)
-            replica.back_off()
+            replica.backoff.extend(replica.now)
             return AppendState.RESOLVE
         if pipeline.phase is Phase.PROMISING:
             if not pipeline.has_all_promises():

@@ -4,7 +4,6 @@
 if this broker is the primary, the appends on their way, and the peer's side (`replicate.py`).
 """
 
-from collections import deque
 from typing import Any
 
 from penstock.base.effects import Effect, Event, Received, Reply, Requested, SetTimer, StateSaved, TimerFired
@@ -13,6 +12,7 @@ from penstock.base.ids import Incarnation, Instant, NodeId, Offset, RequestId, R
 from penstock.base.probes import reached
 from penstock.journal.api import AppendRequest, AppendResponse, Fate, ResetHead, Resolution, Resolve, Status
 from penstock.journal.append_fsm import Append, AppendState, Kind
+from penstock.journal.backoff import Backoff
 from penstock.journal.certify import head_key
 from penstock.journal.config import JournalConfig
 from penstock.journal.deadlines import NEVER, Deadlines
@@ -48,6 +48,7 @@ from penstock.journal.point import Point
 from penstock.journal.replicate import Replicate, report_of
 from penstock.journal.resolve import resolve
 from penstock.journal.route import Topology
+from penstock.journal.saves import Own, Saves
 from penstock.journal.spool import Spool, SpoolState
 from penstock.journal.sync import Decision, decide, decide_reset
 from penstock.journal.turns import Turns
@@ -56,7 +57,6 @@ from penstock.keyspace.records import NO_REVISION
 __all__ = ["Replica"]
 
 NO_TOPOLOGY = Topology(revision=Revision(0))
-Token = tuple[str, PipelineEpoch, int]  # what a save was for: ("adopted" | "acked", epoch, seq)
 
 
 class Replica:
@@ -102,12 +102,10 @@ class Replica:
         self.first_append_ms = 0  # of the current Fragment
         self._calendar = (0, Instant(0))  # what the calendar said when an append came
         self._built = NO_EPOCH  # the last epoch of our own
-        self._saves: deque[tuple[Token, ...]] = deque()  # what counts when the oldest save is durable
-        self._unsaved: list[Token] = []
         self._rerun: list[Append] = []  # barriers whose pipeline broke
         self._deadlines = Deadlines()
-        self._retry_at = self._retry_armed_at = Instant(0)
-        self._retry_ns = self.config.retry_ns
+        self.backoff = Backoff(self.config.retry_ns, self.config.retry_ns_max, self.out)
+        self.saves = Saves(self.spool)
         self._lives = 0
         self._is_serving = False
         self._is_retired = state is None  # with a kept Spool there may be something to hand over
@@ -119,7 +117,7 @@ class Replica:
         self.now = now
         self._take(event)
         self._go_on()
-        self._save_own()
+        self.saves.end_step()
         effects = self.out[:]
         self.out.clear()
         return effects
@@ -137,7 +135,7 @@ class Replica:
             case Requested(request, body):
                 self._on_request(request, body)
             case StateSaved():
-                self._on_saved(self._saves.popleft())
+                self._on_saved(self.saves.take_saved())
             case _:
                 self._take_rare(event)
 
@@ -267,7 +265,7 @@ class Replica:
         self._on_membership(topology)
         self.replicate.on_topology()
         if topology.route != before.route or topology.lives != before.lives:
-            self._retry_at, self._retry_ns = self.now, self.config.retry_ns
+            self.backoff.reset(self.now)
             for append in list(self.turns.queue):
                 self._run(append)
             self.start_pulse()
@@ -286,7 +284,7 @@ class Replica:
         incarnation = Incarnation(f"{self.spool.incarnation.partition('.')[0]}.{self._lives}")
         self.spool.discard(incarnation, topology.create_revision)
         self.index_end = None if topology.spec is None else self.index_end
-        self.save()
+        self.saves.gate()
 
     def _on_head(self) -> None:
         """A new head record: it may decide about appends whose pipeline broke, and about our own pipeline's limit."""
@@ -324,7 +322,7 @@ class Replica:
         is_decided = spool.end == spool.mark or self.table.first_after(spool.epoch) is not None
         if is_decided or spool.epoch == NO_EPOCH:
             spool.close(self.table)
-            self.save()
+            self.saves.gate()
             self._is_retired = True
             self.out.append(Retired())
 
@@ -363,7 +361,7 @@ class Replica:
             self.me, epoch, self.topology, self.keeper.head, self.keeper.head_revision, self.out
         )
         self.pipeline.promises[self.me] = report
-        self.save()
+        self.saves.gate()
 
     def outbid(self, promised: PipelineEpoch) -> None:
         """A peer has promised this: our next epoch must be higher."""
@@ -391,7 +389,7 @@ class Replica:
         self.led = pipeline.epoch
         self.spool.synchronize(pipeline.epoch, pipeline.decision.point, pipeline.table, pipeline.head_epoch)
         self.first_append_ms = 0
-        self.save_own(("adopted", pipeline.epoch, 0))
+        self._save_own(("adopted", pipeline.epoch, 0))
 
     def _on_sync_answer(self, sender: NodeId, message: PromiseResponse | AdoptResponse | RefuseResponse) -> None:
         pipeline = self.pipeline
@@ -426,13 +424,13 @@ class Replica:
         if event.end is TransactionEnd.DONE:
             self._on_head()
         elif running.purpose is Purpose.FENCE:
-            self.back_off()
+            self.backoff.extend(self.now)
 
     def _on_certified(self, pipeline: Pipeline, revision: Revision) -> None:
         assert self.head is not None
         pipeline.certified(self.head)
         pipeline.is_certifying = False
-        self._retry_ns = self.config.retry_ns
+        self.backoff.reset(self.now)
         self.spool.advance_mark(self.head.start)
         owner = self.turns.owner
         assert owner is not None
@@ -460,8 +458,8 @@ class Replica:
     def _break(self) -> None:
         """The pipeline failed while it was in use: build another after a while, whether anyone appends or not."""
         self.drop_pipeline(None)
-        self.back_off()
-        self.out.append(SetTimer("pulse", self._retry_at))
+        self.backoff.extend(self.now)
+        self.out.append(SetTimer("pulse", self.backoff.until))
 
     def _on_closed(self, peer: NodeId, epoch: PipelineEpoch) -> None:
         self.replicate.on_closed(peer, epoch)
@@ -482,7 +480,7 @@ class Replica:
             self.first_append_ms = append.body.unix_ms
         seq = pipeline.propose(point, self.spool.mark, append)
         self.spool.adopt(point)
-        self.save_own(("acked", pipeline.epoch, seq))
+        self._save_own(("acked", pipeline.epoch, seq))
 
     def roll(self, point: Point) -> None:
         """J11: a Fragment is rolled only when all of it is below the mark."""
@@ -522,49 +520,21 @@ class Replica:
 
     # what is durable
 
-    def save(self) -> None:
-        """What follows waits until the Spool's state is durable, if it is one which is kept."""
-        if self.spool.is_kept:
-            self._saves.append(())
-            self.spool.save()
-
-    def save_own(self, token: Token) -> None:
-        """Our own part of a sync or a proposal counts when it is durable. Nothing of this step waits for that."""
-        if self.spool.is_kept:
-            self._unsaved.append(token)
-        else:
-            self._on_saved((token,))
-
-    def _save_own(self) -> None:
-        """At the end of the step, so that the next append's content need not wait for this one's disk."""
-        if self._unsaved:
-            self._saves.append(tuple(self._unsaved))
-            self._unsaved.clear()
-            self.spool.save()
-
-    def _on_saved(self, tokens: tuple[Token, ...]) -> None:
-        for kind, epoch, seq in tokens:
-            pipeline = self.pipeline
-            if pipeline is None or epoch != pipeline.epoch:
+    def _on_saved(self, saved: tuple[Own, ...]) -> None:
+        for kind, epoch, seq in saved:
+            if self.pipeline is None or epoch != self.pipeline.epoch:
                 continue
             if kind == "adopted":
-                pipeline.adopted[self.me] = None
+                self.pipeline.adopted[self.me] = None
             else:
                 self._on_acked(self.me, epoch, seq)
 
+    def _save_own(self, own: Own) -> None:
+        """Our own part of a sync or a proposal."""
+        if not self.saves.add_own(own):
+            self._on_saved((own,))
+
     # time
-
-    def is_backing_off(self) -> bool:
-        if self.now >= self._retry_at:
-            return False
-        if self._retry_armed_at != self._retry_at:
-            self._retry_armed_at = self._retry_at
-            self.out.append(SetTimer("retry", self._retry_at))
-        return True
-
-    def back_off(self) -> None:
-        self._retry_at = Instant(self.now + self._retry_ns)
-        self._retry_ns = min(2 * self._retry_ns, self.config.retry_ns_max)
 
     def _on_timer(self, name: str) -> None:
         if name == "pulse":
@@ -593,8 +563,8 @@ class Replica:
         self.pulse = None
         is_well = answer is not None and answer.fate is Fate.COMMITTED
         if not is_well:
-            self.back_off()
-        at = self.now + self.config.pulse_ns if is_well else self._retry_at
+            self.backoff.extend(self.now)
+        at = self.now + self.config.pulse_ns if is_well else self.backoff.until
         self.out.append(SetTimer("pulse", Instant(at)))
 
     # for people and tests

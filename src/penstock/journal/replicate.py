@@ -77,7 +77,7 @@ class Replicate:
         report = replica.promise(message.epoch)
         self._preempt()
         self.primary, self.epoch = sender, message.epoch
-        replica.save()
+        replica.saves.gate()
         replica.out.append(Send(sender, report))
 
     def _preempt(self) -> None:
@@ -98,7 +98,7 @@ class Replicate:
             self._break(sender, message)
             return
         spool.synchronize(message.epoch, message.point, message.table, message.head_epoch)
-        replica.save()
+        replica.saves.gate()
         replica.out.append(Send(sender, AdoptResponse(message.create_revision, message.epoch)))
 
     # content, proposals, marks
@@ -121,7 +121,7 @@ class Replicate:
         spool.advance_mark(message.mark)
         spool.adopt(message.point)
         if message.acknowledge:
-            replica.save()
+            replica.saves.gate()
             replica.out.append(Send(sender, ProposeResponse(message.create_revision, message.epoch, message.seq)))
 
     def on_mark(self, sender: NodeId, message: MarkRequest) -> None:
