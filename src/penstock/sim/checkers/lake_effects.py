@@ -69,7 +69,9 @@ class EffectChecks:
             case r.Reset(paths=(), prefixes=()):
                 expected = self.shelf.tree(old.head)
             case r.Reset():
-                expected = overlaid(old.shown, {path: self.shelf.tree(old.head).get(path) for path in record.paths})
+                tree = self.shelf.tree(old.head)
+                named = [path for path in {**old.shown, **tree} if path.startswith(record.prefixes)]
+                expected = overlaid(old.shown, {path: tree.get(path) for path in [*record.paths, *named]})
             case r.HardReset():
                 expected = self.shelf.tree(record.commit)
             case r.Perform():

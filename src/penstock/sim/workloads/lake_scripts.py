@@ -155,8 +155,8 @@ def administer(client: Client) -> Steps:
         made = r.CreateTag(request, REPOSITORY, "v1", Instance(f"v1-{request.id}"), branch=branch.instance)
         yield Write(made if tag is None else r.DeleteTag(request, REPOSITORY, tag.instance))
     elif kind < 0.65:
-        paths = (rng.choice(PATHS),) if rng.random() < 0.7 else ()
-        yield Write(r.Reset(request, branch.instance, token, paths))
+        paths, prefixes = rng.choice((((), ()), ((rng.choice(PATHS),), ()), ((), ("a/",)), (("d",), ("b", "q/"))))
+        yield Write(r.Reset(request, branch.instance, token, paths, prefixes))
     elif kind < 0.8:
         commit = rng.choice(list(client.workload.checks.ever_heads))
         yield Write(r.HardReset(request, branch.instance, commit, token))
