@@ -104,6 +104,21 @@ async def test_an_idle_connection_is_closed() -> None:
         assert await client.rest() == b""
 
 
+@pytest.mark.parametrize("rest", [b"", b"more", b"more of it"])
+async def test_a_body_nobody_wants_does_not_hold_the_connection(rest: bytes) -> None:
+    async with serving(limits=HttpLimits(keep_alive_ms=100)) as server, connect(server) as client:
+        answer = await client.ask(b"PUT /nowhere HTTP/1.1\r\ncontent-length: 10\r\n\r\n")
+        assert answer.status == 404
+        client.writer.write(rest)
+        assert await client.rest() == b""
+
+
+async def test_a_body_which_falls_silent_is_refused() -> None:
+    async with serving(limits=HttpLimits(body_silence_ms=20)) as server, connect(server) as client:
+        answer = await client.ask(b"PUT /echo HTTP/1.1\r\ncontent-length: 10\r\n\r\nhalf")
+    assert (answer.status, msgspec.json.decode(answer.body)["written"]) == (408, "no")
+
+
 async def test_a_client_which_does_not_read_is_cut_off() -> None:
     closed = asyncio.Event()
 

@@ -1,6 +1,8 @@
 import asyncio
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.web.http.harness import connect, echo_site
 from tests.web.s3.conftest import client_of, store_buckets
 from tests.web.s3.harness import KEY, SECRET
@@ -105,3 +107,55 @@ async def test_a_client_which_dies_in_the_middle_of_a_put_leaves_nothing() -> No
                 )
                 await client.writer.drain()
         assert [one async for page in buckets.scratch.list("names/") for one in page.objects] == []
+
+
+NAMES = [
+    "uploads",
+    "uploadId",
+    "partNumber",
+    "list-type",
+    "prefix",
+    "max-keys",
+    "delete",
+    "acl",
+    "continuation-token",
+    "x",
+]
+HEADERS = [
+    "range",
+    "if-match",
+    "if-none-match",
+    "x-amz-copy-source",
+    "content-md5",
+    "x-amz-checksum-crc32",
+    "x-amz-trailer",
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["GET", "HEAD", "PUT", "POST", "DELETE"]),
+            st.sampled_from(["/", "/bucket", "/bucket/", "/bucket/k", "/bucket/a%2Fb", "/other/k", "//", "/bucket//"]),
+            st.dictionaries(st.sampled_from(NAMES), st.sampled_from(["", "1", "-1", "x", "AAAA", "2"]), max_size=3),
+            st.dictionaries(
+                st.sampled_from(HEADERS), st.sampled_from(["*", "x", "bytes=0-", "/bucket/k", "AAAAAA=="]), max_size=2
+            ),
+            st.sampled_from([b"", b"x", b"<Delete/>", b"<CompleteMultipartUpload/>"]),
+        ),
+        max_size=6,
+    )
+)
+def test_any_signed_request_has_an_answer(
+    asked: list[tuple[str, str, dict[str, str], dict[str, str], bytes]],
+) -> None:
+    async def main() -> None:
+        async with raw_s3() as s3:
+            for method, path, query, headers, body in asked:
+                text = "&".join(f"{name}={value}" for name, value in query.items())
+                fields = {name.replace("-", "_"): value for name, value in headers.items()}
+                answer = await s3.ask(method, path, body, text, **fields)
+                assert answer.status < 500 or answer.status == 501, (method, path, text, headers, answer)
+
+    asyncio.run(main())

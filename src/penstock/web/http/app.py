@@ -239,7 +239,7 @@ class _Exchange:
 
     def _check_connected(self) -> None:
         # A closing transport takes everything at once and tells nobody: a stream would run on without end.
-        if self._connection.is_lost or self._connection.transport.is_closing():
+        if self._connection.is_closing:
             raise _ClientGone
 
 

@@ -85,7 +85,7 @@ class Connection(HttpToolsProtocol):
         self._on_closed(self)
 
     def data_received(self, data: bytes) -> None:
-        if self.is_lost or self.transport.is_closing():
+        if self.is_closing:
             return
         self._unset_keepalive_if_required()
         was_in_head, heads = self._in_head, self._heads
@@ -102,6 +102,7 @@ class Connection(HttpToolsProtocol):
                 # The whole of it belongs to a head which has not ended: also what httptools still holds of a header.
                 self._head_bytes += len(data)
                 self._check_head()
+            self._await_rest()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -175,6 +176,18 @@ class Connection(HttpToolsProtocol):
     def _await_head(self) -> None:
         if self._head_timer is None:
             self._head_timer = self.loop.call_later(self.limits.head_ms / 1000, self._head_late)
+
+    def _await_rest(self) -> None:
+        """Bytes of a body nobody wants, after its answer: uvicorn would then wait for the next ones for ever."""
+        is_answered = self._heads > 0 and self.cycle.response_complete
+        if is_answered and self._head_timer is None and self.timeout_keep_alive_task is None and not self.is_closing:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    @property
+    def is_closing(self) -> bool:
+        return self.is_lost or self.transport.is_closing()
 
     def _stop_head_timer(self) -> None:
         if self._head_timer is not None:

@@ -31,6 +31,7 @@ SIGNED_HEADERS_MAX: Final = 128
 _DATE = re.compile(r"[0-9]{8}T[0-9]{6}Z", re.ASCII)
 _HEX64 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _SPACES = re.compile(" +")
+_BARE = re.compile(r"[A-Za-z0-9._~-]*", re.ASCII)
 
 Pairs = Sequence[tuple[str, str]]
 
@@ -232,4 +233,4 @@ def _canonical_query(raw_query: str) -> str:
 
 
 def _encode(text: str) -> str:
-    return quote(text, safe="-_.~")
+    return text if _BARE.fullmatch(text) else quote(text, safe="-_.~")
