@@ -1,19 +1,42 @@
 """`penstock lake`: the versioned data lake: its server, and what people do with it."""
 
-from typing import Annotated
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
+from penstock.base.errors import InvalidArgument, Refused
+from penstock.cli.lake_names import branch, repo, tag
+from penstock.cli.lake_targets import AtLake, LakeTarget, lake_of
 from penstock.cli.noun import InSession, examples, noun
+from penstock.cli.output import make_table
 from penstock.cli.targets import CLUSTER_FOLDER, AtFolder, AtNodes, Shard
+from penstock.client.lake import LakeUrl, parse_lake_url
 
 __all__ = ["app"]
 
 app = noun(
     "lake",
-    "The lake: repositories with branches, commits and merges. lakeFS's REST API on one port.",
-    try_this=("penstock lake serve --alone        a whole lake in one process",),
+    "The lake: repositories with branches, commits and merges. lakeFS's REST API and S3 on one port.",
+    try_this=(
+        "penstock lake serve --alone                a whole lake in one process",
+        "penstock lake repo create shop             in another terminal",
+        "penstock lake put prices.csv lake://shop@main/prices.csv",
+        "penstock lake commit lake://shop@main --message 'new prices'",
+        "penstock lake log lake://shop@main",
+    ),
 )
+app.command(repo)
+app.command(branch)
+app.command(tag)
+
+Message = Annotated[str, Parameter(name=("--message", "-m"), help="Why.", metavar="TEXT")]
+SIGNS: Final = {"added": "+", "removed": "-", "changed": "~", "conflict": "!", "prefix_changed": "*"}
+COLOURS: Final = {"added": "green", "removed": "red", "changed": "yellow", "conflict": "bold red"}
+POLL_S: Final = 0.1
 
 
 @app.command(
@@ -40,3 +63,266 @@ async def serve(
 
     session.start_logs()
     await serve_lake(session, listen, name, shard, node_address, cluster, is_alone=alone)
+
+
+# objects
+
+
+@app.command(help_epilogue=examples("penstock lake ls lake://shop@main", "penstock lake ls lake://shop@main/a/ -r"))
+def ls(
+    url: LakeTarget,
+    /,
+    *,
+    recursive: Annotated[bool, Parameter(name=("--recursive", "-r"), help="Also what is in folders.")] = False,
+    limit: Annotated[int, Parameter(help="How many lines at most.", metavar="N")] = 1000,
+    lake: AtLake = None,
+    session: InSession,
+) -> None:
+    """List objects and folders below a path, as of now."""
+    target = parse_lake_url(url)
+    with lake_of(session, lake) as client:
+        found = list(
+            client.pages(
+                f"{target.ref_api}/objects/ls", limit=limit, prefix=target.path, delimiter="" if recursive else "/"
+            )
+        )
+    rows = [[str(each.get("size_bytes", "")), _when(each["mtime"]), each["path"]] for each in found]
+    session.emit(found, make_table(["bytes", "modified", "path"], rows))
+
+
+@app.command(help_epilogue=examples("penstock lake cat lake://shop@main/prices.csv", "penstock lake cat URL > file"))
+def cat(url: LakeTarget, /, *, lake: AtLake = None, session: InSession) -> None:
+    """Write an object's bytes to stdout."""
+    with lake_of(session, lake) as client:
+        for chunk in client.download(_with_path(url)):
+            sys.stdout.buffer.write(chunk)
+    sys.stdout.buffer.flush()
+
+
+@app.command(
+    help_epilogue=examples("penstock lake put prices.csv lake://shop@main/prices.csv", "date | penstock lake put - URL")
+)
+def put(
+    file: Annotated[str, Parameter(help="The file; - is stdin.", metavar="FILE", allow_leading_hyphen=True)],
+    url: LakeTarget,
+    /,
+    *,
+    content_type: Annotated[str, Parameter(help="What it is, like text/csv.", metavar="TYPE")] = "",
+    lake: AtLake = None,
+    session: InSession,
+) -> None:
+    """Put a file on a branch. A path which ends in / takes the file's name."""
+    target = parse_lake_url(url)
+    if not target.path or target.path.endswith("/"):
+        if file == "-":
+            raise InvalidArgument(f"{url}: say under which path to put what is on stdin")
+        target = LakeUrl(target.repository, target.ref, target.path + Path(file).name)
+    with lake_of(session, lake) as client:
+        if file == "-":
+            made = client.upload(target, sys.stdin.buffer, content_type)
+        else:
+            with Path(file).open("rb") as content:
+                made = client.upload(target, content, content_type)
+    session.emit(made, f"put {made['path']}: {made['size_bytes']} bytes, staged on {target.ref}")
+
+
+@app.command(help_epilogue=examples("penstock lake rm lake://shop@main/prices.csv"))
+def rm(url: LakeTarget, /, *, lake: AtLake = None, session: InSession) -> None:
+    """Delete an object from a branch. What was committed before still has it."""
+    target = _with_path(url)
+    with lake_of(session, lake) as client:
+        client.call("DELETE", f"{target.branch_api}/objects", path=target.path)
+    session.say(f"deleted {target.path}; staged on {target.ref}")
+
+
+# commits
+
+
+@app.command(
+    help_epilogue=examples(
+        "penstock lake diff lake://shop@main                       what is staged",
+        "penstock lake diff lake://shop@main lake://shop@work",
+    )
+)
+def diff(
+    left: LakeTarget,
+    right: Annotated[str | None, Parameter(help="The other side; without it, what is staged.", metavar="URL")] = None,
+    /,
+    *,
+    limit: Annotated[int, Parameter(help="How many lines at most.", metavar="N")] = 1000,
+    lake: AtLake = None,
+    session: InSession,
+) -> None:
+    """Show what is staged on a branch, or what the second ref has since both parted."""
+    one = parse_lake_url(left)
+    path, prefix = f"{one.branch_api}/diff", one.path
+    if right is not None:
+        other = parse_lake_url(right)
+        if other.repository != one.repository:
+            raise InvalidArgument("both sides of a diff are refs of one repository")
+        path = f"{one.ref_api}/diff/{other.ref_api.rpartition('/')[2]}"
+        prefix = other.path or one.path
+    with lake_of(session, lake) as client:
+        found = list(client.pages(path, limit=limit, prefix=prefix))
+    if session.wants_json:
+        session.emit(found)
+        return
+    for each in found:
+        session.stdout.print(f"{SIGNS[each['type']]} {each['path']}", style=COLOURS.get(each["type"]), markup=False)
+    session.say(f"{len(found)} paths differ")
+
+
+@app.command(help_epilogue=examples("penstock lake commit lake://shop@main --message 'new prices'"))
+def commit(
+    url: LakeTarget,
+    /,
+    *,
+    message: Message,
+    allow_empty: Annotated[bool, Parameter(help="Also if nothing has changed.")] = False,
+    lake: AtLake = None,
+    session: InSession,
+) -> None:
+    """Commit what is staged on a branch. Others may go on putting meanwhile."""
+    target = parse_lake_url(url)
+    with lake_of(session, lake) as client:
+        body = {"message": message, "allow_empty": allow_empty}
+        work = client.call("POST", f"{target.branch_api}/commits/async", body)["id"]
+        made = _wait_for(session, client, f"{target.branch_api}/commits/async/{work}")
+    session.emit(made, f"{made['id']} {made['message']}")
+
+
+@app.command(help_epilogue=examples("penstock lake log lake://shop@main", "penstock lake log lake://shop@v1 --limit 3"))
+def log(
+    url: LakeTarget,
+    /,
+    *,
+    limit: Annotated[int, Parameter(help="How many commits at most.", metavar="N")] = 20,
+    lake: AtLake = None,
+    session: InSession,
+) -> None:
+    """Show a ref's history, newest first; with a path, the commits which changed it."""
+    target = parse_lake_url(url)
+    kind = "prefixes" if target.path.endswith("/") else "objects"
+    query = {kind: target.path} if target.path else {}
+    with lake_of(session, lake) as client:
+        found = list(client.pages(f"{target.ref_api}/commits", limit=limit, **query))
+    rows = [[each["id"][:12], _when(each["creation_date"]), each["committer"], each["message"]] for each in found]
+    session.emit(found, make_table(["commit", "made", "by", "why"], rows))
+
+
+@app.command(help_epilogue=examples("penstock lake merge lake://shop@work main"))
+def merge(
+    source: LakeTarget,
+    into: Annotated[str, Parameter(help="The branch to merge into.", metavar="BRANCH")],
+    /,
+    *,
+    message: Annotated[str, Parameter(name=("--message", "-m"), help="Why.", metavar="TEXT")] = "",
+    strategy: Annotated[
+        str, Parameter(help="Who wins where both changed a path: source-wins or dest-wins.", metavar="NAME")
+    ] = "",
+    squash: Annotated[bool, Parameter(help="One commit, which does not name the source as parent.")] = False,
+    lake: AtLake = None,
+    session: InSession,
+) -> None:
+    """Merge a ref into a branch: what it did since both parted. Conflicts are refused, and named."""
+    target = parse_lake_url(source)
+    body = {"message": message, "strategy": strategy, "squash_merge": squash}
+    with lake_of(session, lake) as client:
+        path = f"{target.ref_api}/merge/{LakeUrl(target.repository, into).ref_api.rpartition('/')[2]}"
+        work = client.call("POST", f"{path}/async", body)["id"]
+        made = _wait_for(session, client, f"{path}/async/{work}")
+    session.emit(made, f"{made['id']} {made['message']}")
+
+
+@app.command(help_epilogue=examples("penstock lake revert lake://shop@main main~1"))
+def revert(
+    url: LakeTarget,
+    ref: Annotated[str, Parameter(help="The commit to undo.", metavar="REF")],
+    /,
+    *,
+    parent: Annotated[int, Parameter(help="Of a merge: against which parent, from 1.", metavar="N")] = 0,
+    lake: AtLake = None,
+    session: InSession,
+) -> None:
+    """Undo what a commit did, by a new commit."""
+    target = parse_lake_url(url)
+    with lake_of(session, lake) as client:
+        client.call("POST", f"{target.branch_api}/revert", {"ref": ref, "parent_number": parent})
+        head = client.call("GET", f"{target.api}/commits/{target.ref_api.rpartition('/')[2]}")
+    session.emit(head, f"{head['id']} {head['message']}")
+
+
+@app.command(name="import", help_epilogue=examples("penstock lake import local://outside/ lake://shop@main/taken/"))
+def import_objects(
+    source: Annotated[str, Parameter(help="A folder of the lake's store, with / at its end.", metavar="ADDRESS")],
+    url: LakeTarget,
+    /,
+    *,
+    message: Message = "Import objects",
+    lake: AtLake = None,
+    session: InSession,
+) -> None:
+    """Make objects of the store part of a branch, without copying them. They replace what is below the path."""
+    target = parse_lake_url(url)
+    kind = "common_prefix" if source.endswith("/") else "object"
+    body = {
+        "paths": [{"path": source, "destination": target.path, "type": kind}],
+        "commit": {"message": message, "metadata": {}},
+    }
+    with lake_of(session, lake) as client:
+        id_ = client.call("POST", f"{target.branch_api}/import", body)["id"]
+        status = client.call("GET", f"{target.branch_api}/import", id=id_)
+        while not status["completed"]:
+            time.sleep(POLL_S)
+            status = client.call("GET", f"{target.branch_api}/import", id=id_)
+    if "error" in status:
+        raise Refused(status["error"]["message"])
+    session.emit(status, f"{status['commit']['id']} {status['ingested_objects']} objects")
+
+
+@app.command(help_epilogue=examples("penstock lake gc lake://shop"))
+def gc(
+    url: Annotated[str, Parameter(help="lake://REPOSITORY", metavar="URL")],
+    /,
+    *,
+    lake: AtLake = None,
+    session: InSession,
+) -> None:
+    """Tell which objects nothing refers to any more. It deletes nothing."""
+    target = parse_lake_url(url, needs_ref=False)
+    with lake_of(session, lake) as client:
+        found = client.call("GET", f"{target.api}/gc/dry_run")
+    session.emit(
+        found,
+        f"{found['objects']} objects with {found['bytes']} bytes could go; {found['too_young']} more are too young",
+        *found["examples"],
+    )
+
+
+def _with_path(url: str) -> LakeUrl:
+    target = parse_lake_url(url)
+    if not target.path:
+        raise InvalidArgument(f"{url}: name an object, like lake://shop@main/prices.csv")
+    return target
+
+
+def _wait_for(session: Any, client: Any, path: str) -> Any:
+    """The result of work in the background; meanwhile, how far it is."""
+    shown = ""
+    while True:
+        status = client.call("GET", path)
+        if status["completed"]:
+            break
+        progress = status["progress"]
+        text = progress["phase"] + (f" {progress['done']} of {progress['total']}" if progress["total"] else "")
+        if text != shown:
+            session.say(text)
+            shown = text
+        time.sleep(POLL_S)
+    if "error" in status:
+        raise Refused(status["error"]["message"])
+    return status["result"]
+
+
+def _when(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S") if seconds else ""

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from penstock.base.errors import ConfigError
+from penstock.cli.lake_targets import CREDENTIALS_FILE
 from penstock.cli.session import Session
 from penstock.cli.targets import quorum_log_of
 from penstock.cli.wiring import metrics_endpoint, parse_address
@@ -76,7 +77,7 @@ def _credentials(session: Session) -> tuple[Credentials, Path | None]:
         return Credentials(config.access_key_id.reveal(), config.secret_access_key.reveal()), None
     if config.access_key_id or config.secret_access_key:
         raise ConfigError("lake.access_key_id and lake.secret_access_key belong together", next_step="set both")
-    path = session.effective.config.data.folder / "lake-credentials.json"
+    path = session.effective.config.data.folder / CREDENTIALS_FILE
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         made = {"access_key_id": f"AKIA{secrets.token_hex(8).upper()}", "secret_access_key": secrets.token_urlsafe(30)}

@@ -78,7 +78,7 @@ class Imports(Commits):
 
     async def _import(self, made: _Import, draft: Draft, instance: str, paths: list[ImportPath]) -> None:
         try:
-            listings = [(_destination(each), await self._listing(made, each)) for each in paths]
+            listings = [(_whole_folder(each), await self._listing(made, each)) for each in paths]
             move = port.Move(self.engine.request(), Instance(instance), ImportWish(draft, listings), is_clean=True)
             made.commit = await self._performed(move, draft.shelf, made.branch)
         except PenstockError as error:
@@ -134,10 +134,11 @@ class Imports(Commits):
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _destination(path: ImportPath) -> str:
+def _whole_folder(path: ImportPath) -> ImportPath:
+    """A prefix goes below a folder: what merely begins like its name is none of its business."""
     if not path.is_prefix or not path.destination or path.destination.endswith("/"):
-        return path.destination
-    return path.destination + "/"
+        return path
+    return ImportPath(path.source, path.destination + "/", is_prefix=True)
 
 
 def _batch(rows: list[tuple[str, str, int, str, float]], prefix: str) -> pa.RecordBatch:

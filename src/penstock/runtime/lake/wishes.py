@@ -11,10 +11,12 @@ from typing import Protocol
 import pyarrow as pa
 
 from penstock.base.errors import InvalidArgument, MergeConflict, NoChanges
+from penstock.lake.committed.changes import puts
+from penstock.lake.committed.importing import imported_entries
 from penstock.lake.committed.merge import Strategy
 from penstock.lake.committed.metarange import EMPTY_TREE, Location, TreeAddress
 from penstock.lake.refs.commit import Commit
-from penstock.runtime.lake.service import Progress
+from penstock.runtime.lake.service import ImportPath, Progress
 from penstock.runtime.lake.shelves import Shelf
 
 __all__ = ["CherryPickWish", "CommitWish", "Draft", "HeadMove", "ImportWish", "Made", "MergeWish", "RevertWish"]
@@ -124,12 +126,16 @@ class ImportWish:
     """Objects which lie elsewhere, put below prefixes of the branch without copying them."""
 
     draft: Draft
-    listings: Sequence[tuple[str, list[pa.RecordBatch]]]  # destination, and what is to be there
+    listings: Sequence[tuple[ImportPath, list[pa.RecordBatch]]]  # what is to be where
 
     async def make(self, head: str, parent: Commit, location: Location) -> Made:
         tree = parent.tree
-        for destination, listing in self.listings:
-            tree = await self.draft.shelf.trees.import_objects(tree, listing, destination, location)
+        trees = self.draft.shelf.trees
+        for path, listing in self.listings:
+            if path.is_prefix:
+                tree = await trees.import_objects(tree, listing, path.destination, location)
+            else:  # one object replaces one object, and nothing whose path begins like its own
+                tree = await trees.build(tree, puts(imported_entries(listing, path.destination)), location)
         return Made(tree)
 
 

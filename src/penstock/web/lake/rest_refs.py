@@ -23,6 +23,7 @@ __all__ = ["BRANCH", "REPOSITORY", "Add", "PageQuery", "RefHandlers"]
 REPOSITORY: Final = "/repositories/{repository}"
 BRANCH: Final = REPOSITORY + "/branches/{branch}"
 AMOUNT: Final = 100
+LONG_MS: Final = 3_600_000
 AMOUNT_MAX: Final = 1000
 
 
@@ -67,6 +68,7 @@ class RefHandlers:
         add("GET", REPOSITORY, self.repository)
         add("DELETE", REPOSITORY, self.delete_repository)
         add("GET", REPOSITORY + "/metadata", self.repository_metadata)
+        add("GET", REPOSITORY + "/gc/dry_run", self.garbage, LONG_MS)
         add("GET", REPOSITORY + "/branches", self.branches)
         add("POST", REPOSITORY + "/branches", self.create_branch)
         add("GET", BRANCH, self.branch)
@@ -107,6 +109,9 @@ class RefHandlers:
     async def repository_metadata(self, request: Request) -> Response:
         await self._lake.repository(request.parameters["repository"])
         return json_response({})
+
+    async def garbage(self, request: Request) -> Response:
+        return json_response(await self._lake.find_garbage(request.parameters["repository"]))
 
     # branches
 
