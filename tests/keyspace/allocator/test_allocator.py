@@ -314,6 +314,40 @@ def test_members_which_hold_the_last_bytes_are_preferred() -> None:
     assert world.members_of("x") == {"a#two", "b#two"}
 
 
+def test_who_holds_the_last_bytes_is_called_back_when_it_returns() -> None:
+    world = three_zones()
+    world.put(Put("/test/heads/x", b"a#two b#two"))
+    world.item("x", 2)
+    world.settle()
+    assert world.allocator.bereft_items == ["x"]
+    before = world.members_of("x")
+    world.join("b", "two", 100)
+    world.round()
+    assert world.members_of("x") == before | {"b#two"}, "the others stay until it is consistent"
+    world.settle()
+    assert "b#two" in world.members_of("x")
+    assert len(world.members_of("x")) == 2
+    assert len(zones_of(world, "x")) == 2
+    assert world.allocator.bereft_items == []
+    world.join("a", "two", 100)
+    world.added.clear()
+    world.fail_over()
+    world.settle()
+    assert world.added == [], "one of them is enough"
+
+
+def test_a_place_that_is_free_goes_to_another_who_holds_the_last_bytes() -> None:
+    world = three_zones()
+    world.item("x", 2)
+    world.settle()
+    first, second = sorted(world.members_of("x"))
+    world.put(Put("/test/heads/x", f"{first} {second} c#two".encode()))
+    world.join("c", "two", 100)
+    world.leave(MemberId.parse(second))
+    world.round()
+    assert world.members_of("x") == {first, "c#two"}
+
+
 def test_a_lowered_limit_is_kept_as_soon_as_others_can_serve() -> None:
     world = three_zones()
     for number in range(10):
@@ -396,6 +430,7 @@ def test_whatever_happens_it_stays_allowed_and_comes_to_rest(seed: int) -> None:
             world.round(random, items_max=random.choice([1, 3, 50]))
     if not world.leases:
         return
+    world.give_up()
     world.settle()
     targets = {name: world.allocator.target_of(name) for name in world.demands()}
     assert sum(map(len, targets.values())) == feasible(world)
@@ -420,6 +455,7 @@ def test_a_plan_that_comes_late_does_no_harm(seed: int) -> None:
     for joined in range(12, 30):
         world.round(items_max=random.choice([3, 50]), meanwhile=partial(_disturb, world, random, joined))
     if world.leases:
+        world.give_up()
         world.settle()
 
 

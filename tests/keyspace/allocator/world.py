@@ -1,7 +1,8 @@
 """A KeySpace with members which come and go, items, and one allocator per member: every transaction is judged.
 
 An item is consistent, as a journal is, when each of its assignments says which members and which primary it has. `sync`
-is what a journal's primary does: it writes that.
+is what a journal's primary does: it writes that, and who was there into the head record. If none of those is there any
+more, it cannot: then somebody must return, or an operator gives up what they held.
 """
 
 from collections.abc import Callable, Sequence
@@ -92,7 +93,7 @@ class World:
         self.put(Put(self.allocator.layout.item_key(name), msgspec.json.encode(Demand(replication, load))))
 
     def delete(self, name: str) -> None:
-        self.put(Delete(self.allocator.layout.item_key(name)))
+        self.put(Delete(self.allocator.layout.item_key(name)), Delete(f"{ROOT}/heads/{name}"))
 
     def measure(self, name: str, load: float) -> None:
         """Somebody finds out what an item costs."""
@@ -104,8 +105,19 @@ class World:
             entries = list(self.store.range(f"{ROOT}/assign/{name}#"))
             route = route_of([entry.key for entry in entries])
             stale = [entry for entry in entries if entry.value != route]
-            if stale:
-                self.put(*(Put(entry.key, route, entry.lease) for entry in stale))
+            if stale and not self.is_bereft(name):
+                head = Put(f"{ROOT}/heads/{name}", " ".join(sorted(self.members_of(name))).encode())
+                self.put(head, *(Put(entry.key, route, entry.lease) for entry in stale))
+
+    def is_bereft(self, name: str) -> bool:
+        head = self.store.get(f"{ROOT}/heads/{name}")
+        return head is not None and not set(head.value.decode().split()) & self.members_of(name)
+
+    def give_up(self) -> None:
+        """An operator resets the heads of all items nobody who serves them has the bytes of."""
+        lost = [Delete(f"{ROOT}/heads/{name}") for name in self.routes() if self.is_bereft(name)]
+        if lost:
+            self.put(*lost)
 
     # Allocating
 
@@ -171,6 +183,8 @@ class World:
         """Rounds, each followed by what journals do, until there is nothing to do; returns how many it took."""
         for number in range(rounds_max):
             self.sync()
+            if number == rounds_max // 4:
+                self.give_up()
             batches = self.round(items_max=items_max)
             if not batches and self.allocator.is_settled:
                 return number

@@ -50,6 +50,7 @@ class Allocator:
         self._moving: set[str] = set()  # items which are to be served by others than now,
         self._rebalanced: set[str] = set()  # and those of them which move for balance alone
         self._waiting: dict[str, dict[str, None]] = {}  # member → items which wait until it has room
+        self._bereft: dict[str, None] = {}  # items none of whose preferred members serves them
         self._is_balanced = False
 
     # Asking
@@ -69,6 +70,11 @@ class Allocator:
     def short_items(self) -> list[str]:
         """Items for which there are not enough members with room."""
         return sorted(self._placement.short)
+
+    @property
+    def bereft_items(self) -> list[str]:
+        """Items which none of their preferred members serves: of a journal, those who hold its last bytes."""
+        return sorted(self._bereft)
 
     @property
     def gathered_items(self) -> list[str]:
@@ -101,7 +107,7 @@ class Allocator:
             self._assign(entry)
         for item in sorted(self._items.values(), key=lambda item: len(item.assignments) > item.replication):
             self._placement.keep(item)
-            if self._is_in_place(item):
+            if self._is_in_place(item) and not (self._preferred(item) and item.id in self._bereft):
                 self._dirty.pop(item.id, None)
                 self._placement.note_spread(item)
             else:
@@ -167,6 +173,7 @@ class Allocator:
             self._dirty.update(dict.fromkeys([*member.wanted, *member.serves]))
         if capacity > before:
             self._dirty.update(self._waiting.pop(member.name, {}))
+            self._dirty.update(self._bereft)
         self._drop_if_gone(member)
 
     def _apply_item(self, change: EntryChange) -> None:
@@ -291,12 +298,14 @@ class Allocator:
         item = self._items.get(item_id)
         if item is None:
             return None
-        if self._is_in_place(item):
+        preferred = self._preferred(item)
+        is_bereft = item.id in self._bereft
+        if self._is_in_place(item) and not (preferred and is_bereft):
             self._note_moving(item)
             return None
         if item.demand is not None:
             self._placement.keep(item)
-            self._placement.complete(item, self._preferred(item))
+            self._placement.complete(item, preferred, needs_one=is_bereft)
             self._note_displaced()
         else:
             self._ranking.retarget(item, [])
@@ -307,10 +316,14 @@ class Allocator:
         return stepper.step(item)
 
     def _preferred(self, item: Item) -> list[Member]:
-        if item.entry is None or len(item.target) >= item.replication:
-            return []
-        names = _asked(self._policy.preferred, item.entry) or ()
-        return [member for name in names if (member := self._ranking.members.get(name)) is not None]
+        """Members which should have the item before others, and have room for it. Notes whether it has none of them."""
+        names = _asked(self._policy.preferred, item.entry) if item.entry is not None and item.demand is not None else ()
+        if names and not any(assignment.member.name in names for assignment in item.assignments.values()):
+            self._bereft[item.id] = None
+        else:
+            self._bereft.pop(item.id, None)
+        members = (self._ranking.members.get(name) for name in names or ())
+        return [member for member in members if member is not None and member.has_room]
 
     def _balance(self) -> None:
         room = self._moves_max - len(self._rebalanced)

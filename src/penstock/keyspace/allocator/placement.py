@@ -57,9 +57,17 @@ class Placement:
             kept += _reduced(spare, item.replication - len(kept))
         self._ranking.retarget(item, _reduced(kept, item.replication))
 
-    def complete(self, item: Item, preferred: list[Member]) -> None:
-        """Fill the target up, and spread it over two zones, as far as that is possible."""
+    def complete(self, item: Item, preferred: list[Member], *, needs_one: bool = False) -> None:
+        """Fill the target up, and spread it over two zones, as far as that is possible.
+
+        `needs_one`: none of those who are preferred serves it, and one must: it comes in place of another.
+        """
         self.forget(item)
+        is_full = len(item.target) == item.replication > 0
+        is_coming = any(member in item.target for member in preferred)
+        recalled = preferred[0] if needs_one and preferred and is_full and not is_coming else None
+        if recalled is not None:
+            self._exchange(item, recalled)
         target = list(item.target)
         while len(target) < item.replication:
             member = self._next(item, target, preferred)
@@ -69,7 +77,7 @@ class Placement:
             target.append(member)
         self._ranking.retarget(item, target)
         if not is_spread(target):
-            self._spread(item)
+            self._spread(item, recalled)
 
     def _next(self, item: Item, target: list[Member], preferred: list[Member]) -> Member | None:
         """One more member: one it prefers, one with room, one that can be given room; another zone if need be."""
@@ -89,13 +97,22 @@ class Placement:
             or self._with_room_made(item, keeps_spread=False)
         )
 
-    def _spread(self, item: Item) -> None:
-        """Exchange one member for one in another zone."""
+    def _exchange(self, item: Item, coming: Member) -> None:
+        reached("allocator.recalled")
+        rests = [[member for member in item.target if member is not leaving] for leaving in item.target]
+        best = min(rests, key=lambda rest: (not is_spread([*rest, coming]), sum(member.fill for member in rest)))
+        self._ranking.retarget(item, [*best, coming])
+
+    def _spread(self, item: Item, recalled: Member | None) -> None:
+        """Exchange one member for one in another zone, but not the one which was just called back."""
         zone = item.target[0].zone
         if self._ranking.zone_count < 2:
             self.gathered[item.id] = item
             return
-        leaving = max(item.target, key=lambda member: (member.name not in _serving(item), member.fill, member.name))
+        leaving = max(
+            (member for member in item.target if member is not recalled),
+            key=lambda member: (member.name not in _serving(item), member.fill, member.name),
+        )
         staying = [member for member in item.target if member is not leaving]
         member = self._ranking.best(item, item.target, (zone,)) or self._with_room_made(item, (zone,))
         if member is None:

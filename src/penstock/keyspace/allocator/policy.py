@@ -65,7 +65,10 @@ class Policy(Protocol):
         ...
 
     def preferred(self, item: Entry) -> Sequence[str]:
-        """Members, as str(MemberId), which should have the item if they can: J5, those which hold its last bytes."""
+        """Members, as str(MemberId), who come before others, and one of whom the item must have if it can be had.
+
+        J5: those which hold its last bytes.
+        """
         ...
 
     def item_of(self, key: str) -> str | None:
