@@ -180,6 +180,12 @@ class Pipeline:
     def least_acked(self) -> int:
         return min(self.acked.values())
 
+    def waits_for(self, append: "Append") -> str:
+        """Who has not acknowledged its proposal, in words."""
+        seq = next((entry.seq for entry in self.in_flight if entry.append is append), 0)
+        late = [member for member, acked in self.acked.items() if acked < seq]
+        return f"acknowledgement by {', '.join(late)}"
+
     def send_mark(self, mark: Offset) -> None:
         """Tell peers the mark, if no proposal on its way has told them."""
         if mark > self.sent_mark:

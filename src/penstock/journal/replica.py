@@ -15,7 +15,7 @@ from penstock.journal.append_fsm import Append, AppendState, Kind
 from penstock.journal.backoff import Backoff
 from penstock.journal.certify import head_key
 from penstock.journal.config import JournalConfig
-from penstock.journal.deadlines import NEVER, Deadlines
+from penstock.journal.deadlines import Deadlines
 from penstock.journal.effects import (
     AppendAborted,
     AwaitRevision,
@@ -45,6 +45,7 @@ from penstock.journal.messages import (
 )
 from penstock.journal.pipeline import InFlight, Phase, Pipeline
 from penstock.journal.point import Point
+from penstock.journal.pulse import Pulse
 from penstock.journal.replicate import Replicate, report_of
 from penstock.journal.resolve import resolve
 from penstock.journal.route import Topology
@@ -98,9 +99,8 @@ class Replica:
         self.resolving: dict[Append, None] = {}  # wait for the KeySpace
         self.undecided: dict[Append, None] = {}  # their pipeline broke behind their proposal
         self.appends: dict[RequestId, Append] = {}
-        self.pulse: Append | None = None
+        self.pulse = Pulse(self)
         self.first_append_ms = 0  # of the current Fragment
-        self._calendar = (0, Instant(0))  # what the calendar said when an append came
         self._built = NO_EPOCH  # the last epoch of our own
         self._rerun: list[Append] = []  # barriers whose pipeline broke
         self._deadlines = Deadlines()
@@ -200,8 +200,7 @@ class Replica:
     def _on_request(self, request: RequestId, body: Any) -> None:
         match body:
             case AppendRequest():
-                if body.unix_ms:
-                    self._calendar = (body.unix_ms, self.now)
+                self.pulse.note(body.unix_ms)
                 self._start(Kind.APPEND, request, body)
             case ResetHead(deadline=deadline, min_revision=min_revision):
                 ask = AppendRequest(deadline=deadline, min_revision=min_revision, may_proxy=False)
@@ -233,8 +232,8 @@ class Replica:
             self.drop_pipeline(append)
         self.turns.release(append)
         self.turns.leave(append)
-        if append is self.pulse:
-            self._on_pulse_ended(answer)
+        if append is self.pulse.append:
+            self.pulse.ended(answer)
 
     def forget(self, append: Append) -> None:
         """Its client waits no longer, whatever becomes of the proposal."""
@@ -549,30 +548,23 @@ class Replica:
             self.appends[request].on_deadline()
 
     def start_pulse(self) -> None:
-        """The daemon's zero-byte append: it synchronizes the pipeline, whether anyone appends or not."""
-        if self.pulse is None and self.topology.route.primary == self.me:
-            unix_ms, then = self._calendar
-            if unix_ms:
-                unix_ms += (self.now - then) // 1_000_000
-            self.pulse = self.append_class(
-                self, Kind.PULSE, None, AppendRequest(deadline=NEVER, may_proxy=False, unix_ms=unix_ms)
-            )
-            self._run(self.pulse)
-
-    def _on_pulse_ended(self, answer: AppendResponse | None) -> None:
-        self.pulse = None
-        is_well = answer is not None and answer.fate is Fate.COMMITTED
-        if not is_well:
-            self.backoff.extend(self.now)
-        at = self.now + self.config.pulse_ns if is_well else self.backoff.until
-        self.out.append(SetTimer("pulse", Instant(at)))
+        append = self.pulse.start()
+        if append is not None:
+            self._run(append)
 
     # for people and tests
 
     def explain(self) -> list[tuple[RequestId | None, AppendState, str]]:
-        """Where every append stands, and what it waits for."""
-        own = [(None, self.pulse.state, self.pulse.waits_for)] if self.pulse is not None else []
-        return [*own, *((request, append.state, append.waits_for) for request, append in self.appends.items())]
+        """Where every append stands, and what it waits for. The pulse has no request."""
+        own = [self.pulse.append] if self.pulse.append is not None else []
+        return [(each.request, each.state, self._waits_for(each)) for each in (*own, *self.appends.values())]
+
+    def _waits_for(self, append: Append) -> str:
+        if append.state is not AppendState.READ_ACKNOWLEDGEMENTS:
+            return append.waits_for
+        if append in self.undecided:
+            return "the next certified epoch, which decides about its proposal"
+        return self.pipeline.waits_for(append) if self.pipeline is not None else ""
 
     def check(self) -> None:
         """Assert every invariant of one broker; those of many are the simulator's."""

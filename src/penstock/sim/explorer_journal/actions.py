@@ -112,7 +112,7 @@ def _requests(world: World, budget: Budget) -> list[tuple[Action, str | None]]:
             found.append((("append", name), "appends"))
         if budget.barriers and is_primary and replica.pipeline is not None and len(replica.appends) < 2:
             found.append((("quote", name), "barriers"))
-        if budget.pulses and is_primary and replica.pipeline is None and replica.pulse is None:
+        if budget.pulses and is_primary and replica.pipeline is None and replica.pulse.append is None:
             found.append((("pulse", name), "pulses"))
         if budget.resets and is_primary and replica.pipeline is None:
             found.append((("reset_head", name), "resets"))
