@@ -1,6 +1,8 @@
 """What data engineers read and write with: s3fs, PyArrow, Polars, obstore, against a real server."""
 
 import uuid
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import obstore
@@ -18,14 +20,20 @@ TABLE = pa.table({"id": list(range(1000)), "name": [f"n{number % 7}" for number 
 
 
 @pytest.fixture
-def files(endpoint: str) -> Any:
-    return s3fs.S3FileSystem(
+def files(endpoint: str) -> Iterator[Any]:
+    system = s3fs.S3FileSystem(
         key=KEY,
         secret=SECRET,
         client_kwargs={"endpoint_url": endpoint},
         skip_instance_cache=True,
         use_listings_cache=False,
     )
+    yield system
+    # It closes its connections when it is collected: now, and not in the middle of another test's loop.
+    finalizers: Any = weakref.finalize
+    for one in list(finalizers._registry):
+        if (held := one.peek()) is not None and held[0] is system:
+            one()
 
 
 @pytest.fixture

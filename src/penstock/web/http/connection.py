@@ -154,7 +154,7 @@ class Connection(HttpToolsProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._write_timer is None:
-            self._write_timer = self.loop.call_later(self.limits.write_stall_ms / 1000, self._cut_off)
+            self._await_reader()
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -205,8 +205,15 @@ class Connection(HttpToolsProtocol):
         self.statistics.clients_slow += 1
         self._refuse(408, f"no complete request head came within {self.limits.head_ms} ms")
 
-    def _cut_off(self) -> None:
+    def _await_reader(self) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        self._write_timer = self.loop.call_later(self.limits.write_stall_ms / 1000, self._reader_late, unsent)
+
+    def _reader_late(self, unsent: int) -> None:
         self._write_timer = None
+        if self.transport.get_write_buffer_size() < unsent:
+            self._await_reader()  # slow, but it reads
+            return
         self.statistics.clients_slow += 1
         log.info("http client cut off", peer=self.peer, reason=f"read nothing for {self.limits.write_stall_ms} ms")
         self.transport.abort()
