@@ -88,7 +88,7 @@ bench: setup ## Every benchmark next to its peers (or one: make bench BENCH=wire
 .PHONY: golden
 golden: setup ## Write the golden files anew; read the diff before you commit it
 	$(BIN)/python -m penstock.cli.reference
-	GOLDEN=rewrite $(PYTEST) tests/cli tests/quorum
+	GOLDEN=rewrite $(PYTEST) tests/cli tests/quorum tests/journal
 
 .PHONY: docs
 docs: | $(UV) ## Build the documentation into site/, from a small environment of its own
