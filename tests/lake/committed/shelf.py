@@ -1,6 +1,7 @@
 """A lake on a shelf: ranges in a dictionary, so that the pure parts are tested without a store, threads or Parquet."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from random import Random
 
 import polars as pl
 from hypothesis import strategies as st
@@ -115,13 +116,33 @@ def entry(content: int, address: str = "", metadata: str = "") -> Entry:
     return Entry(address or f"data/{content}", content, f"etag-{content}", 1_700_000_000_000_000_000, "", metadata)
 
 
+ALL_PATHS = [
+    f"{folder}{letter}{digit}" for folder in ("", "a/", "b/", "b/ä/") for letter in "cdef" for digit in range(5)
+]
 # Few contents and addresses: neighbours with equal content, and equal content under other addresses, are common.
-ENTRIES = st.builds(entry, st.integers(0, 2), st.sampled_from(["", "data/x"]), st.sampled_from(["", '{"a":"1"}']))
-PATHS = st.builds(
-    "{}{}{}".format, st.sampled_from(["", "a/", "b/", "b/ä/"]), st.sampled_from("cdef"), st.integers(0, 9)
-)
-TREES = st.dictionaries(PATHS, ENTRIES, max_size=40)
-EDITS = st.dictionaries(PATHS, st.none() | ENTRIES, max_size=20)
+ALL_ENTRIES = [
+    entry(content, address, metadata)
+    for content in range(3)
+    for address in ("", "data/x")
+    for metadata in ("", '{"a":"1"}')
+]
+PATHS = st.sampled_from(ALL_PATHS)
+
+
+def random_tree(count: int, seed: int) -> Tree:
+    rng = Random(seed)
+    return {path: rng.choice(ALL_ENTRIES) for path in rng.sample(ALL_PATHS, count)}
+
+
+def random_edit(count: int, seed: int) -> Edit:
+    """Puts and deletions, about as many of each."""
+    rng = Random(seed)
+    return {path: rng.choice([put, None]) for path, put in random_tree(count, seed).items()}
+
+
+# By number and seed: Hypothesis alone would mostly draw trees of a handful of entries, in which little can go wrong.
+TREES = st.builds(random_tree, st.integers(0, 40), st.integers(0, 1 << 32))
+EDITS = st.builds(random_edit, st.integers(0, 20), st.integers(0, 1 << 32))
 
 
 def evolve(shelf: Shelf, tree: Tree, edits: Iterable[Edit]) -> Iterator[tuple[Tree, MetaRange]]:

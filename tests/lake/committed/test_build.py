@@ -1,5 +1,7 @@
 """History independence: the same content has the same ranges and ids, whatever led to it."""
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -15,13 +17,16 @@ from tests.lake.committed.shelf import (
     edited,
     entry,
     evolve,
+    random_edit,
+    random_tree,
 )
 
+from penstock.lake.committed import build
 from penstock.lake.committed.boundary import Chunking, is_boundary
 from penstock.lake.committed.build import plan_build
 from penstock.lake.committed.changes import deletes, empty_changes, puts
 from penstock.lake.committed.entry import entries_from
-from penstock.lake.committed.metarange import EMPTY
+from penstock.lake.committed.metarange import EMPTY, MetaRange
 
 
 @settings(deadline=None, max_examples=50)
@@ -148,3 +153,34 @@ def test_changes_in_disorder_are_never_built() -> None:
 
     with pytest.raises(AssertionError, match="ascending"):
         plan_build(EMPTY, twice)
+
+
+def never_glued(parent: MetaRange, changes: pl.DataFrame, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    return np.zeros(len(ends), np.bool_)
+
+
+def never_joined(parent: MetaRange, chunking: Chunking) -> npt.NDArray[np.int64]:
+    """Additions at the end begin a range of their own."""
+    ends = parent.segments(chunking)
+    return np.append(np.union1d(ends, [len(parent)]), len(parent)) if len(parent) else np.append(ends, 0)
+
+
+def cut_by_count(entries: pl.DataFrame, chunking: Chunking) -> list[int]:
+    """The size rule counted from where writing began, as if that were part of the content."""
+    ends = np.flatnonzero(is_boundary(entries["path"], chunking)) + 1
+    every = range(chunking.rows_max, entries.height, chunking.rows_max)
+    return sorted({*ends.tolist(), *every, entries.height} - {0})
+
+
+@pytest.mark.parametrize(
+    ("rule", "mutant"), [("_glued", never_glued), ("_segment_ends", never_joined), ("cut", cut_by_count)]
+)
+def test_without_a_rule_ids_depend_on_history(rule: str, mutant: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, rule, mutant)
+
+    def same_id(seed: int) -> bool:
+        tree, edit = random_tree(40, seed), random_edit(12, seed + 1)
+        shelf = Shelf()
+        return shelf.build(shelf.tree(tree), changes_of(edit)).id == Shelf().tree(edited(tree, edit)).id
+
+    assert not all(same_id(seed) for seed in range(40))
