@@ -1,0 +1,43 @@
+"""The lake's guide: its commands run as printed, in order, against a real server."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.web.lake.servers import KEY, SECRET, LakeProcess
+
+from penstock.cli.main import run
+
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "lake.md"
+FENCED = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[str]:
+    lines = [line for block in FENCED.findall(PAGE.read_text()) for line in block.splitlines()]
+    return [line.partition("  #")[0].strip() for line in lines]
+
+
+def test_every_command_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = commands()
+    assert found[0] == "penstock lake serve --alone"
+    assert len(found) > 20
+    with LakeProcess(tmp_path / "data") as server:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("PENSTOCK_LAKE_LISTEN", server.url.removeprefix("http://"))
+        monkeypatch.setenv("PENSTOCK_LAKE_ACCESS_KEY_ID", KEY)
+        monkeypatch.setenv("PENSTOCK_LAKE_SECRET_ACCESS_KEY", SECRET)
+        for command in found[1:]:
+            program, *arguments = shlex.split(command)
+            if program == "penstock":
+                assert run(arguments) == 0, command
+            else:
+                subprocess.run(command, shell=True, check=True, timeout=30)
+
+
+def test_the_python_of_the_page_is_python() -> None:
+    for block in re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL):
+        compile(block, str(PAGE), "exec")
+    assert sys.version_info >= (3, 11)

@@ -1,0 +1,29 @@
+"""The REST reference names every call there is, and none that is not."""
+
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import cast
+
+from penstock.runtime.lake.service import Lake
+from penstock.web.http import Request, Response
+from penstock.web.lake.rest_commits import CommitHandlers
+from penstock.web.lake.rest_objects import ObjectHandlers
+from penstock.web.lake.rest_refs import RefHandlers
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "lake-rest.md"
+NO_LAKE = cast("Lake", None)  # no handler is called
+
+
+def test_the_page_and_the_routes_agree() -> None:
+    routes: set[str] = set()
+
+    def add(
+        method: str, template: str, handler: Callable[[Request], Awaitable[Response]], answer_ms: int | None = None
+    ) -> None:
+        routes.add(f"{method} {template}")
+
+    for part in (RefHandlers(NO_LAKE), ObjectHandlers(NO_LAKE, can_sign=False), CommitHandlers(NO_LAKE)):
+        part.add_to(add)
+    named = set(re.findall(r"^\| `([A-Z]+ /\S+)` \|", PAGE.read_text(), re.MULTILINE))
+    assert {each for each in named if "/repositories" in each} == routes
