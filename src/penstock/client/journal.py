@@ -158,15 +158,17 @@ class Journals:
         match; `union` and `subtract` change them together with the content. With `txn`, a writer's own number for this
         append, it takes effect once however often it is sent.
         """
-        check_journal_name(journal)
+        self._check_name(journal)
         if timeout <= 0:
             raise InvalidArgument(f"timeout {timeout}: expected a time above 0 s")
         if txn is not None:
             txn.validate()
-        selector = LabelSelector.parse(check) if isinstance(check, str) else check
-        change = RegisterChange(LabelSet.of(union), LabelSet.of(subtract))
-        change.validate()
-        terms = AppendTerms(1, offset, selector, change, txn)
+        terms = AppendTerms(1, offset, txn=txn)
+        if check or union or subtract:
+            selector = LabelSelector.parse(check) if isinstance(check, str) else check
+            change = RegisterChange(LabelSet.of(union), LabelSet.of(subtract))
+            change.validate()
+            terms = AppendTerms(1, offset, selector, change, txn)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         is_repeatable = isinstance(content, bytes | bytearray | memoryview)
@@ -182,6 +184,10 @@ class Journals:
             if not (may_retry and is_repeatable) or loop.time() + pause_s >= deadline:
                 raise error
             await asyncio.sleep(pause_s)
+
+    def _check_name(self, journal: str) -> None:
+        if journal not in self._opening:  # which has only names that were checked
+            check_journal_name(journal)
 
     async def _try(self, journal: str, content: Source, terms: AppendTerms, left_s: float) -> Appended | PenstockError:
         """Once: what came of it, or the error it is."""

@@ -1,5 +1,7 @@
 """Appends on their way through one broker: what their clients have sent, and what the core was given of it.
 
+Many small appends which came in one message are fed as one (a group): one proposal, one acknowledgement, one fate.
+
 A client sends without asking whose turn it is, so content waits here until the core asks for it (`ReadContent`). How
 much may wait is bounded by the credit of its stream. A client which is too slow while it is its turn holds up everybody
 behind it: below the minimum rate it is told to go (`FlowPolice`). A journal may have a maximum rate: `Bucket`.
@@ -7,33 +9,48 @@ behind it: below the minimum rate it is told to go (`FlowPolice`). A journal may
 
 import hashlib
 from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.base.ids import SECOND, Instant, RequestId
+import msgspec
+
+from penstock.base.ids import SECOND, Instant, Offset, RequestId
 from penstock.journal.api import AppendResponse
+from penstock.journal.fragment import EMPTY_SUM, Fragment, Sum
 from penstock.journal.spool import length_of
 
 if TYPE_CHECKING:
     from penstock.runtime.journal.replica_host import ReplicaHost
     from penstock.runtime.journal.sessions import AppendSession
 
-__all__ = ["Bucket", "Content", "FlowPolice"]
+__all__ = ["Bucket", "Content", "FlowPolice", "Place", "sum_of"]
 
 MIN_BYTES_PER_S: Final = 64 << 10
 GRACE_NS: Final = 2 * SECOND  # how far behind the minimum rate a client may fall
 BURST_S: Final = 0.25  # how much of its maximum rate a journal may take at once
 
 
+Place = tuple[int, int, int, Sum]  # of an append in a group: its number, where it begins there, length, sum
+
+
 class Content:
     """One append: its content as it came, and how much of it was fed."""
 
-    __slots__ = ("_hash", "chunks", "host", "is_ended", "number", "request", "session", "waiting_bytes")
+    __slots__ = ("_hash", "chunks", "host", "is_ended", "members", "number", "request", "session", "waiting_bytes")
 
-    def __init__(self, host: "ReplicaHost", request: RequestId, session: "AppendSession", number: int) -> None:
+    def __init__(
+        self,
+        host: "ReplicaHost",
+        request: RequestId,
+        session: "AppendSession",
+        number: int,
+        members: Sequence[Place] = (),
+    ) -> None:
         self.host = host
         self.request = request
         self.session: AppendSession | None = session  # None: its client has gone
         self.number = number  # the client's own
+        self.members = members  # if it is a group
         self.chunks: deque[Any] = deque()
         self.waiting_bytes = 0
         self.is_ended = False  # the client said commit
@@ -50,6 +67,8 @@ class Content:
         self.waiting_bytes -= length
         if self.session is not None:
             self.session.on_taken(length)
+        if self.members:
+            return content  # each has its own sum
         if self._hash is None:
             self._hash = hashlib.sha1(content, usedforsecurity=False)
         else:
@@ -59,8 +78,24 @@ class Content:
     @property
     def sum(self) -> bytes:
         """SHA-1 of all that was taken."""
-        digest: bytes = self._hash.digest()
+        digest: bytes = self._hash.digest() if self._hash is not None else EMPTY_SUM
         return digest
+
+    @property
+    def numbers(self) -> list[int]:
+        """Its clients' numbers: several, if it is a group."""
+        return [each[0] for each in self.members] or [self.number]
+
+    def answers(self, response: AppendResponse) -> Iterator[tuple[int, AppendResponse]]:
+        """What each of its clients' appends is told: the same, and where its own bytes are."""
+        commit = response.commit
+        if not self.members or commit is None:
+            yield from ((number, response) for number in self.numbers)
+            return
+        for number, at, length, sum_ in self.members:
+            begin = Offset(commit.begin + at)
+            own = Fragment(commit.journal, begin, Offset(begin + length), sum_)
+            yield number, msgspec.structs.replace(response, commit=own)
 
     def answer(self, response: AppendResponse) -> None:
         if self.session is not None:
@@ -72,6 +107,11 @@ class Content:
             self.session.on_taken(self.waiting_bytes)
         self.chunks.clear()
         self.waiting_bytes = 0
+
+
+def sum_of(content: Any) -> Sum:
+    """SHA-1 of some content."""
+    return hashlib.sha1(content, usedforsecurity=False).digest()
 
 
 class FlowPolice:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from penstock.base.effects import Effect, Event, Reply, Requested
@@ -53,7 +53,7 @@ from penstock.journal.replica import Replica
 from penstock.journal.route import Topology
 from penstock.journal.spool import SpoolState, length_of
 from penstock.keyspace.transaction import Transaction
-from penstock.runtime.journal.appends import Bucket, Content, FlowPolice
+from penstock.runtime.journal.appends import Bucket, Content, FlowPolice, Place
 from penstock.runtime.journal.fragments import JournalFragments, Shelf
 from penstock.runtime.journal.protocol import AppendTerms
 from penstock.runtime.journal.replica_loop import ReplicaLoop
@@ -166,9 +166,9 @@ class ReplicaHost:
 
     # appends
 
-    def begin(self, session: AppendSession, number: int, terms: AppendTerms) -> Content:
-        """A client wants to append; its content comes by `offer`."""
-        append = Content(self, self._next_request(), session, number)
+    def begin(self, session: AppendSession, number: int, terms: AppendTerms, members: Sequence[Place] = ()) -> Content:
+        """A client wants to append, or several which are fed as one; the content comes by `offer`."""
+        append = Content(self, self._next_request(), session, number, members)
         now = self._machine.now
         timeout_ms = min(max(1, terms.timeout_ms), TIMEOUT_MS_MAX)
         request = AppendRequest(

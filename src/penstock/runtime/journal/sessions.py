@@ -6,11 +6,12 @@ broker its memory; one which sends faster than its journal can take gets no more
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.base.errors import MalformedFrame, Overloaded, PenstockError
 from penstock.journal.api import AppendResponse, Status
-from penstock.runtime.journal.appends import Content
+from penstock.runtime.journal.appends import Content, Place, sum_of
 from penstock.runtime.journal.protocol import (
     APPEND_ANSWERS,
     APPEND_PARTS,
@@ -48,18 +49,50 @@ class AppendSession:
 
     def on_messages(self, messages: list[Message]) -> None:
         for message in messages:
-            at, bulk = 0, memoryview(message.bulk)
-            for part in APPEND_PARTS.decode(message.body):
-                end = at + part.length
-                if part.length < 0 or end > len(bulk):
-                    raise MalformedFrame("a part which claims content that did not come with it")
-                self._on_part(part, bulk[at:end])
-                at = end
-            if at != len(bulk):
-                raise MalformedFrame("content which no part claims")
+            parts, bulk = APPEND_PARTS.decode(message.body), memoryview(message.bulk)
+            if min((part.length for part in parts), default=0) < 0 or sum(part.length for part in parts) != len(bulk):
+                raise MalformedFrame("parts which claim other content than came with them")
+            index = at = 0
+            while index < len(parts):
+                last = self._last_of_group(parts, index)
+                end = at + sum(part.length for part in parts[index:last])
+                if last > index + 1:
+                    self._on_group(parts[index:last], bulk[at:end])
+                else:
+                    self._on_part(parts[index], bulk[at:end])
+                index, at = last, end
         if self._content_bytes > HOLD_BYTES and not self._is_holding and self._stream is not None:
             self._is_holding = True
             self._stream.hold_credit()
+
+    def _last_of_group(self, parts: list[AppendPart], index: int) -> int:
+        """Up to where parts can be one append of the core: whole appends, which ask for nothing but to be appended."""
+        first = parts[index].terms
+        if first is None or not _is_plain(parts[index]):
+            return index + 1
+        last = index + 1
+        while last < len(parts) and _is_plain(parts[last]):
+            terms = parts[last].terms
+            if terms is None or not first.timeout_ms // 2 <= terms.timeout_ms <= 2 * first.timeout_ms:
+                break
+            last += 1
+        return last
+
+    def _on_group(self, parts: list[AppendPart], content: memoryview) -> None:
+        """Appends which came together go through the core together: they have one fate, and each its own answer."""
+        terms = min((part.terms for part in parts if part.terms is not None), key=lambda each: each.timeout_ms)
+        members: list[Place] = []
+        at = 0
+        for part in parts:
+            members.append((part.number, at, part.length, sum_of(content[at : at + part.length])))
+            at += part.length
+        group = self._begin(parts[0].number, terms, members)
+        if group is None:
+            for part in parts[1:]:
+                self._refuse(part.number)
+            return
+        self._content_bytes += len(content)
+        group.host.offer(group, content, is_end=True)
 
     def _on_part(self, part: AppendPart, content: memoryview) -> None:
         append = self._open.get(part.number)
@@ -69,23 +102,29 @@ class AppendSession:
             append = self._begin(part.number, part.terms)
             if append is None:
                 return
+        if append.is_ended:
+            return  # it said commit: there is no way back
         if part.kind is PartKind.ABORT:
             append.host.abort(append, "the client rolled back")
         else:
             self._content_bytes += len(content)
             append.host.offer(append, content, is_end=part.kind is PartKind.COMMIT)
 
-    def _begin(self, number: int, terms: AppendTerms) -> Content | None:
+    def _begin(self, number: int, terms: AppendTerms, members: Sequence[Place] = ()) -> Content | None:
         """Let the core know; None if it was answered at once."""
         host = self._server.host(self.journal)
         if host is None:
-            self._answers_soon()
-            self._answers.append(AppendAnswer(number, *self._server.unserved(self.journal)))
+            self._refuse(number)
             return None
-        return host.begin(self, number, terms)
+        return host.begin(self, number, terms, members)
+
+    def _refuse(self, number: int) -> None:
+        self._answers_soon()
+        self._answers.append(AppendAnswer(number, *self._server.unserved(self.journal)))
 
     def opened(self, append: Content) -> None:
-        self._open[append.number] = append
+        for number in append.numbers:
+            self._open[number] = append
 
     def on_taken(self, length: int) -> None:
         """Content has gone to the core: there is room for more."""
@@ -97,11 +136,12 @@ class AppendSession:
     # answers
 
     def answer(self, append: Content, response: AppendResponse) -> None:
-        self._open.pop(append.number, None)
         is_elsewhere = response.status is Status.NOT_JOURNAL_PRIMARY_BROKER
         address = self._server.primary_address(self.journal) if is_elsewhere else ""
         self._answers_soon()
-        self._answers.append(AppendAnswer(append.number, response, address))
+        for number, part in append.answers(response):
+            self._open.pop(number, None)
+            self._answers.append(AppendAnswer(number, part, address))
 
     def _answers_soon(self) -> None:
         if not self._answers:
@@ -145,3 +185,18 @@ class AppendSession:
         """The replica is gone: its client must go elsewhere."""
         if self._stream is not None:
             self._stream.fail(error)
+
+
+def _is_plain(part: AppendPart) -> bool:
+    """A whole append, without conditions and changes of registers."""
+    terms = part.terms
+    return (
+        terms is not None
+        and part.kind is PartKind.COMMIT
+        and part.length > 0
+        and terms.offset is None
+        and terms.txn is None
+        and terms.check.is_empty
+        and terms.change.is_empty
+        and not terms.min_revision
+    )

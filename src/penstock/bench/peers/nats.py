@@ -1,0 +1,189 @@
+"""NATS JetStream, three servers on loopback, one stream with three replicas in files; from a small client of our own.
+
+The client speaks the text protocol by hand on asyncio, so that no library's cost counts against NATS, and connects to
+the server which leads the stream, so that no hop does. As JetStream is by default, an acknowledgement does not wait for
+an fsync.
+"""
+
+import asyncio
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import uvloop
+
+from penstock.bench.peers.etcd import _free_ports
+
+__all__ = ["Nats", "nats_binary", "nats_cluster"]
+
+STREAM, SUBJECT = "BENCH", "bench"
+READY_S = 30.0
+STREAM_BYTES_MAX = 2 << 30
+_CONFIG = """
+server_name: n{number}
+listen: 127.0.0.1:{port}
+max_payload: 8MB
+jetstream {{ store_dir: "{folder}", max_file: 16GB }}
+cluster {{ name: bench, listen: 127.0.0.1:{route}, routes: [{routes}] }}
+"""
+
+
+def nats_binary() -> str | None:
+    """Where nats-server is installed (Debian: nats-server), or None."""
+    return shutil.which("nats-server")
+
+
+class Nats:
+    """A running cluster."""
+
+    def __init__(self, ports: list[int]) -> None:
+        self._ports = ports
+
+    def publish(self, size: int, in_flight: int, seconds: float) -> tuple[float, list[float]]:
+        """Acknowledged messages per second, and how long each took."""
+        return uvloop.run(self._load(size, in_flight, seconds))
+
+    async def _load(self, size: int, in_flight: int, seconds: float) -> tuple[float, list[float]]:
+        connection = await self._leader()
+        try:
+            data, times = b"x" * size, list[float]()
+            end = time.perf_counter() + seconds
+
+            async def publisher() -> None:
+                while (start := time.perf_counter()) < end:
+                    answer = json.loads(await connection.request(SUBJECT, data))
+                    assert "seq" in answer, answer
+                    times.append(time.perf_counter() - start)
+
+            began = time.perf_counter()
+            await asyncio.gather(*(publisher() for _ in range(in_flight)))
+            return len(times) / (time.perf_counter() - began), times
+        finally:
+            connection.close()
+
+    async def _leader(self) -> "_Connection":
+        """A connection to the server which leads the stream; the stream is made if there is none."""
+        deadline = time.monotonic() + READY_S
+        config = {
+            "name": STREAM, "subjects": [SUBJECT], "storage": "file", "num_replicas": 3,
+            "max_bytes": STREAM_BYTES_MAX, "discard": "old",
+        }  # fmt: skip
+        while time.monotonic() < deadline:
+            for number, port in enumerate(self._ports):
+                try:
+                    connection = await _Connection.open(port)
+                except OSError:
+                    continue
+                try:
+                    await connection.request(f"$JS.API.STREAM.CREATE.{STREAM}", json.dumps(config).encode())
+                    info: Any = json.loads(await connection.request(f"$JS.API.STREAM.INFO.{STREAM}", b""))
+                    if info.get("cluster", {}).get("leader") == f"n{number}":
+                        return connection
+                except TimeoutError:
+                    pass
+                connection.close()
+            await asyncio.sleep(0.1)
+        raise TimeoutError("no NATS server leads the stream")
+
+
+class _Connection(asyncio.Protocol):
+    """One client: publishes with a reply subject each, and hands answers back."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._waiting: dict[bytes, asyncio.Future[bytes]] = {}
+        self._numbers = 0
+        self._out: list[bytes] = []
+        self._transport: asyncio.Transport
+
+    @classmethod
+    async def open(cls, port: int) -> "_Connection":
+        _, connection = await asyncio.get_running_loop().create_connection(cls, "127.0.0.1", port)
+        connection._transport.write(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\nSUB _R.* 1\r\n')
+        return connection
+
+    async def request(self, subject: str, data: bytes) -> bytes:
+        self._numbers += 1
+        reply = b"_R.%d" % self._numbers
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bytes] = loop.create_future()
+        self._waiting[reply] = future
+        if not self._out:
+            loop.call_soon(self._flush)
+        self._out += (b"PUB %s %s %d\r\n" % (subject.encode(), reply, len(data)), data, b"\r\n")
+        async with asyncio.timeout(READY_S):
+            return await future
+
+    def _flush(self) -> None:
+        self._transport.writelines(self._out)
+        self._out = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by class
+
+    def data_received(self, data: bytes) -> None:
+        buffer = self._buffer
+        buffer += data
+        at = 0
+        while (end := buffer.find(b"\r\n", at)) >= 0:
+            words = bytes(buffer[at:end]).split()
+            at_next = end + 2
+            if words and words[0] in (b"MSG", b"HMSG"):
+                size = int(words[-1])
+                if len(buffer) < at_next + size + 2:
+                    break
+                head = int(words[-2]) if words[0] == b"HMSG" else 0
+                self._answer(words[1], bytes(buffer[at_next + head : at_next + size]))
+                at_next += size + 2
+            elif words and words[0] == b"PING":
+                self._transport.write(b"PONG\r\n")
+            at = at_next
+        del buffer[:at]
+
+    def _answer(self, reply: bytes, data: bytes) -> None:
+        future = self._waiting.pop(reply, None)
+        if future is not None and not future.done():
+            if data:
+                future.set_result(data)
+            else:
+                future.set_exception(TimeoutError("nobody answers yet"))
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+@contextmanager
+def nats_cluster(folder: Path, servers: int = 3) -> Iterator[Nats]:
+    """NATS processes which end with the block."""
+    binary = nats_binary()
+    assert binary is not None, "ask nats_binary() first"
+    ports = _free_ports(2 * servers)
+    routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports[servers:])
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        for number in range(servers):
+            place = folder / f"nats{number}"
+            place.mkdir(parents=True)
+            config = place / "server.conf"
+            config.write_text(
+                _CONFIG.format(
+                    number=number, port=ports[number], route=ports[servers + number], routes=routes, folder=place
+                )
+            )
+            command = [binary, "-c", str(config)]
+            processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        yield Nats(ports[:servers])
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
