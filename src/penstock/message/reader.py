@@ -206,12 +206,13 @@ class CommittedReader:
         if self.sequencer.replay is not None:
             return self._deliver_again(self.sequencer.replay, limit)
         messages: list[Message] = []
-        self._sequence(messages, limit)
-        if messages:
-            return Committed(messages, is_whole=True)
-        return None if self._report is None else self.next(limit)
+        report = self._sequence(messages, limit)
+        if not messages:
+            return report
+        self._report = report
+        return Committed(messages, is_whole=True)
 
-    def _sequence(self, messages: list[Message], limit: int) -> None:
+    def _sequence(self, messages: list[Message], limit: int) -> Skipped | Anomalous | Replay | None:
         """Push and take, until there is enough, or something to report, or something to replay."""
         sequencer, found = self.sequencer, self._reader.found
         messages += sequencer.take()  # what a replay left in the ring
@@ -219,21 +220,19 @@ class CommittedReader:
             message = found[0]
             if isinstance(message, Skipped):
                 if self._on_bad is OnBad.FAIL and messages:
-                    return  # the error waits until what is committed before it was given out
+                    return None  # the error waits until what is committed before it was given out
                 self._reader.next()
                 sequencer.skip(message.end)
-                self._report = message
-                return
+                return message
             found.popleft()
             outcome = sequencer.push(message)
             if outcome.is_commit:
                 if sequencer.replay is not None:
-                    self._report = sequencer.replay
-                    return
+                    return sequencer.replay
                 messages += sequencer.take()
             if outcome.is_anomaly:
-                self._report = Anomalous(message, outcome)
-                return
+                return Anomalous(message, outcome)
+        return None
 
     def _deliver_again(self, wanted: Replay, limit: int) -> Committed | Skipped | Anomalous | Replay | None:
         """Committed messages of the replay, or what of it is still to be read."""
