@@ -79,3 +79,4 @@ async def serving(site: Site | None = None, limits: HttpLimits | None = None) ->
         yield server
     finally:
         await server.close(drain_s=0)
+        assert (server.statistics.connections_now, server.statistics.requests_now) == (0, 0), "something was left open"

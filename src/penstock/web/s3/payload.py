@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import AsyncIterator
+from typing import Final
 
 from penstock.web.http.request import Request
 from penstock.web.s3.checksums import Checksum, decode_digest, given_checksums, header_of
@@ -18,6 +19,8 @@ from penstock.web.s3.signature import UNSIGNED, Signed
 
 __all__ = ["Payload"]
 
+
+PIECE_BYTES: Final = 512 << 10  # each goes to a thread which writes it: not for every few packets
 
 _HEX64 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -43,18 +46,30 @@ class Payload:
         """How many bytes will come, if the client has said so."""
         return self._expected_size
 
-    async def __aiter__(self) -> AsyncIterator[bytes | memoryview]:
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        held: list[bytes | memoryview] = []
+        size = 0
+        async for piece in self._pieces():
+            self._take(piece)
+            held.append(piece)
+            size += len(piece)
+            if size >= PIECE_BYTES:
+                yield b"".join(held)
+                held, size = [], 0
+        self._check()
+        if held:
+            yield b"".join(held)
+
+    async def _pieces(self) -> AsyncIterator[bytes | memoryview]:
+        """The payload as it comes off the connection."""
         # A chunk's header and signature are a small part of it, but a client may send many small chunks.
         limit = self._bytes_max if self._decoder is None else 2 * self._bytes_max + (1 << 20)
         async for data in self._request.body(limit):
             if self._decoder is None:
-                self._take(data)
                 yield data
             else:
                 for piece in self._decoder.feed(data):
-                    self._take(piece)
                     yield piece
-        self._check()
 
     async def read(self) -> bytes:
         """The whole payload, held in memory and checked."""
