@@ -262,6 +262,27 @@ def test_what_the_state_no_longer_speaks_of_is_removed(tmp_path: Path) -> None:
     files.close()
 
 
+def test_without_a_state_what_is_stored_goes_at_once(tmp_path: Path) -> None:
+    files = opened(tmp_path, Keeps.ALWAYS)  # it may be saved when the process ends, and is not until then
+    for number in range(5):
+        begin = 3 * number
+        files.write(b"abc")
+        files.roll(point_of(begin + 3, b""))
+        files.finish(fragment_of(begin, b"abc")).release()
+        files.forget(fragment_of(begin, b"abc"))
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    files.write(b"last")
+    save(files, point_of(15, b"last"))
+    files.close()
+    again, recovered = SpoolFiles.open(tmp_path, JOURNAL, Keeps.ALWAYS)
+    assert recovered is not None
+    again.cut(point_of(15, b"la"))
+    again.forget_state()
+    again.write(b"!")
+    assert content_at(again, 15) == b"la!"
+    assert opened(tmp_path, Keeps.ALWAYS).end == 0, "a crash finds nothing"
+
+
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_whenever_it_crashes_the_last_saved_state_is_there(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:

@@ -140,6 +140,10 @@ class SpoolFile:
         for at in range(0, size, CHUNK_BYTES):
             self._hash.update(self.read(at, min(CHUNK_BYTES, size - at)))
 
+    @property
+    def is_synced(self) -> bool:
+        return not self._unsynced
+
     def sync(self) -> bool:
         """Make what was written durable; whether there was anything to do. May run in a thread beside writes."""
         if not self._unsynced or self._fd is None:

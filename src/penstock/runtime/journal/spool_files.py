@@ -105,6 +105,7 @@ class SpoolFiles:
         self._doomed: list[SpoolFile] = []  # which go as soon as the durable state does not speak of them
         self._final: dict[str, tuple[Fragment, SpoolFile]] = {}  # by content path
         self._unsynced_folders: dict[Path, None] = {}
+        self._has_state = False  # one is saved, or being saved, which speaks of content
 
     @classmethod
     def open(
@@ -145,7 +146,7 @@ class SpoolFiles:
         current = self._open[-1]
         if current.begin != point.begin or current.end < point.end:
             raise InternalError(f"{self.journal}: no content at {point}, only [{current.begin}, {current.end})")
-        current.cut(point.end - point.begin, point.sum, frees=self.keeps is Keeps.NOTHING)
+        current.cut(point.end - point.begin, point.sum, frees=not self._has_state)
 
     def roll(self, point: Point) -> None:
         """RollSpool."""
@@ -160,6 +161,7 @@ class SpoolFiles:
             file.unlink()
             file.release()
         self._open, self._final, self._doomed = [self._new_file(Offset(0))], {}, []
+        self._has_state = False
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def finish(self, fragment: Fragment) -> SpoolFile:
@@ -172,7 +174,7 @@ class SpoolFiles:
         file = self._open[index]
         self._open = self._open[index + 1 :] or [self._new_file(fragment.end)]
         if file.size > fragment.length:
-            file.cut(fragment.length, fragment.sum, frees=self.keeps is Keeps.NOTHING)
+            file.cut(fragment.length, fragment.sum, frees=not self._has_state)
         if self.keeps is not Keeps.NOTHING:
             file.rename(self._final_path(fragment))
             self._unsynced_folders.update(dict.fromkeys([file.path.parent, self._folder]))
@@ -223,17 +225,23 @@ class SpoolFiles:
     def prepare_save(self, state: SpoolState) -> Save:
         """SaveState: the work to be done in a thread, for one state at a time, in order."""
         assert self.keeps is not Keeps.NOTHING
+        self._has_state = True
         spoken_of = {point.begin for point in state.points}
         doomed = [file for file in self._doomed if file.begin not in spoken_of]
         self._doomed = [file for file in self._doomed if file.begin in spoken_of]
         folders, self._unsynced_folders = list(self._unsynced_folders), {}
-        return Save(self.keeps, self._log, _STATE.encode(state), self._files(), folders, doomed)
+        unsynced = [file for file in self._files() if not file.is_synced] if self.keeps is Keeps.ALWAYS else []
+        return Save(self.keeps, self._log, _STATE.encode(state), unsynced, folders, doomed)
 
     def forget_state(self) -> None:
         """From now on a crash leaves nothing: of a Spool which a clean exit has kept, and nothing else does."""
         self._log.remove()
         if self._folder.exists():
             sync_folder(self._folder)
+        self._has_state = False
+        doomed, self._doomed = self._doomed, []
+        for file in doomed:
+            self._remove(file)
 
     def close(self) -> None:
         """Let go of all files; what is kept stays."""
@@ -250,7 +258,7 @@ class SpoolFiles:
 
     def _remove(self, file: SpoolFile) -> None:
         """Now, or when the durable state does not speak of it any more."""
-        if self.keeps is Keeps.NOTHING or file.fd is None:
+        if not self._has_state or file.fd is None:
             file.unlink()
             file.release()
         else:
@@ -276,6 +284,7 @@ class SpoolFiles:
                 return None
             opened.append(file)
         self._open, self._final = opened, final
+        self._has_state = True
         names = {file.path for file in self._files()}
         for path in self._folder.glob("open-*"):
             if path not in names:
