@@ -42,10 +42,9 @@ class Shelf:
         pieces = []
         for job in jobs:
             base = self._rows(parent, range(job.first, job.last))
-            encoded = [
-                encode_range(piece)
-                for piece in pieces_of(base, changes.slice(job.start, job.end - job.start), self._chunking)
-            ]
+            old_ends = parent.frame["max_key"].slice(job.first, job.last - job.first)
+            own = changes.slice(job.start, job.end - job.start)
+            encoded = [encode_range(piece) for piece in pieces_of(base, old_ends, own, self._chunking)]
             for piece in encoded:
                 if piece.id not in known:
                     self.files[range_key(location, piece.id)] = pl.DataFrame(piece.table)

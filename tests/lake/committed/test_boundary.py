@@ -71,6 +71,16 @@ def test_a_segment_is_cut_the_same_whatever_stands_around_it(tree: Tree) -> None
     assert set(segment_ends) <= set(ends)
 
 
+@settings(deadline=None, max_examples=40)
+@given(TREES, TREES)
+def test_looking_at_candidates_alone_cuts_the_same(tree: Tree, more: Tree) -> None:
+    entries = entries_from(tree.items())
+    boundaries = entries["path"].filter(pl.Series(is_boundary(entries["path"], SMALL), dtype=pl.Boolean))
+    candidates = pl.concat([boundaries, pl.Series(list(more), dtype=pl.String)])
+
+    assert cut(entries, SMALL, candidates=candidates) == cut(entries, SMALL)
+
+
 def test_bounds_hold_even_if_no_key_is_a_boundary() -> None:
     paths = [f"{number:04}" for number in range(400)]
     never = [path for path in paths if not is_boundary(pl.Series([path]), Chunking(rows_mean=8))[0]]

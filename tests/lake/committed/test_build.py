@@ -165,7 +165,7 @@ def never_joined(parent: MetaRange, chunking: Chunking) -> npt.NDArray[np.int64]
     return np.append(np.union1d(ends, [len(parent)]), len(parent)) if len(parent) else np.append(ends, 0)
 
 
-def cut_by_count(entries: pl.DataFrame, chunking: Chunking) -> list[int]:
+def cut_by_count(entries: pl.DataFrame, chunking: Chunking, *, candidates: pl.Series | None) -> list[int]:
     """The size rule counted from where writing began, as if that were part of the content."""
     ends = np.flatnonzero(is_boundary(entries["path"], chunking)) + 1
     every = range(chunking.rows_max, entries.height, chunking.rows_max)

@@ -94,14 +94,20 @@ def _absorb(state: Hashes, words: Hashes, left: npt.NDArray[np.int64]) -> Hashes
     return state ^ (state >> np.uint64(32))
 
 
-def cut(entries: pl.DataFrame, chunking: Chunking = CHUNKING) -> list[int]:
-    """Where ranges end in sorted entries which begin with a segment's first row: row numbers, exclusive."""
+def cut(entries: pl.DataFrame, chunking: Chunking = CHUNKING, *, candidates: pl.Series | None = None) -> list[int]:
+    """Where ranges end in sorted entries which begin with a segment's first row: row numbers, exclusive.
+
+    If `candidates` are given, no other key of the entries is a boundary key, so that no other is hashed.
+    """
     if entries.height == 0:
         return []
-    ends = np.flatnonzero(is_boundary(entries["path"], chunking)) + 1
+    paths = entries["path"]
+    ends = _boundaries(paths, chunking) if candidates is None else _boundaries_among(paths, candidates, chunking)
     if len(ends) == 0 or ends[-1] != entries.height:
         ends = np.append(ends, entries.height)
     starts = np.concatenate([[0], ends[:-1]])
+    if (ends - starts).max() <= chunking.rows_max and _bytes_of(entries) <= chunking.bytes_max:
+        return [int(end) for end in ends]  # as nearly always
     before = _bytes_before(entries)
     too_long = (ends - starts > chunking.rows_max) | (before[ends] - before[starts] > chunking.bytes_max)
     inner = [
@@ -111,11 +117,30 @@ def cut(entries: pl.DataFrame, chunking: Chunking = CHUNKING) -> list[int]:
     return [int(end) for end in np.unique(np.concatenate([ends, *inner]))]
 
 
+def _boundaries(paths: pl.Series, chunking: Chunking) -> npt.NDArray[np.int64]:
+    return np.flatnonzero(is_boundary(paths, chunking)) + 1
+
+
+def _boundaries_among(paths: pl.Series, candidates: pl.Series, chunking: Chunking) -> npt.NDArray[np.int64]:
+    keys = candidates.filter(pl.Series(is_boundary(candidates, chunking)))
+    at = np.minimum(paths.search_sorted(keys).to_numpy().astype(np.int64), len(paths) - 1)
+    return np.unique(at[(paths.gather(at) == keys).to_numpy()]) + 1
+
+
+def _text_columns(entries: pl.DataFrame) -> list[pl.Expr]:
+    text = [name for name, kind in entries.schema.items() if kind == pl.String]
+    return [pl.col(name).str.len_bytes().cast(pl.Int64) for name in text]
+
+
+def _bytes_of(entries: pl.DataFrame) -> int:
+    lengths = [length.sum() for length in _text_columns(entries)]
+    return int(entries.select(pl.sum_horizontal(lengths)).item()) + _FIXED_BYTES * entries.height
+
+
 def _bytes_before(entries: pl.DataFrame) -> npt.NDArray[np.int64]:
     """How many bytes stand before each row, and before the end."""
-    text = [name for name, kind in entries.schema.items() if kind == pl.String]
-    row_bytes = entries.select(pl.sum_horizontal(pl.col(text).str.len_bytes().cast(pl.Int64)) + _FIXED_BYTES)
-    return np.concatenate([[0], np.cumsum(row_bytes.to_series().to_numpy())])
+    row_bytes = entries.select(pl.sum_horizontal(_text_columns(entries)) + _FIXED_BYTES).to_series()
+    return np.concatenate([[0], np.cumsum(row_bytes.to_numpy())])
 
 
 def _cut_segment(before: npt.NDArray[np.int64], chunking: Chunking) -> npt.NDArray[np.int64]:

@@ -126,10 +126,17 @@ def _split_additions(
     return [Job(job.first, job.last, *spans[0]), *(Job(job.last, job.last, *span) for span in spans[1:])]
 
 
-def pieces_of(base: pl.DataFrame, changes: pl.DataFrame, chunking: Chunking = CHUNKING) -> list[pl.DataFrame]:
-    """The new ranges of one job, as entries: `base` are the rows of its ranges, `changes` its own changes."""
+def pieces_of(
+    base: pl.DataFrame, old_ends: pl.Series, changes: pl.DataFrame, chunking: Chunking = CHUNKING
+) -> list[pl.DataFrame]:
+    """The new ranges of one job, as entries.
+
+    `base` are the rows of its ranges, `old_ends` their greatest keys, `changes` its own changes. Inside the parent's
+    ranges there is no boundary key, so only their ends and what is put can be one.
+    """
     rows = overlay(base, changes)
-    ends = cut(rows, chunking)
+    new = changes["path"].filter(changes["is_live"])
+    ends = cut(rows, chunking, candidates=pl.concat([old_ends, new]) if base.height else None)
     return [rows.slice(start, end - start) for start, end in pairwise([0, *ends])]
 
 

@@ -135,8 +135,9 @@ class Trees:
     ) -> list[Range]:
         base = await self._rows(parent, range(job.first, job.last))
         own = changes.slice(job.start, job.end - job.start)
+        old_ends = parent.frame["max_key"].slice(job.first, job.last - job.first)
         chunking = self._options.chunking
-        pieces = await self.files.in_thread(lambda: pieces_of(base, own, chunking))
+        pieces = await self.files.in_thread(lambda: pieces_of(base, old_ends, own, chunking))
         batches = [pieces[at : at + _ENCODE_PIECES] for at in range(0, len(pieces), _ENCODE_PIECES)]
         write = partial(self._write_pieces, known, location)
         async with aclosing(in_order(batches, write, self._options.threads_max)) as written:
