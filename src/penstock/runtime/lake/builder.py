@@ -7,6 +7,7 @@ back to the core. Nothing of it is visible before its PERFORM is applied; what l
 """
 
 import secrets
+from collections.abc import Callable
 
 import msgspec
 import polars as pl
@@ -16,7 +17,7 @@ from penstock.base.errors import NotFound
 from penstock.lake.committed.metarange import Location, TreeAddress, location_of, metarange_key
 from penstock.lake.refs.commit import Commit, generation_of
 from penstock.lake.staging.port import Build, BuildMove, Built, LookedUp, LookUp, Rebuild
-from penstock.lake.staging.records import Basis, CommitId, Put, Row
+from penstock.lake.staging.records import Basis, CommitId, Instance, Put, Row
 from penstock.lake.staging.results import Status
 from penstock.runtime.lake.service import Progress
 from penstock.runtime.lake.shelves import Shelf
@@ -26,10 +27,10 @@ __all__ = ["LakeBuilder", "frame_of"]
 
 
 class LakeBuilder:
-    """Builds for one member. Which repository it is for, a wish or a record's instance says."""
+    """Builds for one member. Which repository it is for, a wish says, or a record's instance."""
 
     def __init__(self) -> None:
-        self.shelf_of_instance: dict[str, Shelf] = {}  # set by the service: where a branch's repository is
+        self.shelf_of: Callable[[Instance], Shelf | None] = lambda instance: None  # of a branch; set by the engine
 
     async def build(self, effect: Build | Rebuild | BuildMove) -> Built:
         match effect:
@@ -116,7 +117,7 @@ class LakeBuilder:
             raise NotFound(f"{effect.result.detail!r} has changed while it was copied", kind="source")
         if not isinstance(record, Put):
             return LookedUp(effect.waiting, None)
-        shelf = self.shelf_of_instance.get(record.instance)
+        shelf = self.shelf_of(record.instance)
         if shelf is None:
             return LookedUp(effect.waiting, None)
         head = effect.result.commit

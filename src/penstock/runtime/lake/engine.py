@@ -4,6 +4,7 @@ A read syncs first, then takes everything it needs from the state in one go. A w
 branch that was made again meanwhile did nothing, and is made again with a request of its own.
 """
 
+import asyncio
 import secrets
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from penstock.base.errors import (
     AlreadyExists,
+    DeadlineExceeded,
     DirtyBranch,
     Gone,
     Indeterminate,
@@ -36,6 +38,7 @@ from penstock.runtime.lake.view import View
 
 __all__ = ["Engine", "Host", "new_instance", "new_token"]
 
+QUEUE_S: Final = 30.0  # how long the queue may take
 AGAIN_MAX: Final = 5  # how often a write is made again on a newer view
 
 
@@ -71,18 +74,33 @@ class Engine:
     def __init__(self, host: Host, shelves: Shelves, builder: LakeBuilder) -> None:
         self.host = host
         self.shelves = shelves
-        self.builder = builder
+        builder.shelf_of = self.shelf_of
 
     @property
     def machine(self) -> StagingMachine:
         return self.host.machine
+
+    def shelf_of(self, instance: Instance) -> Shelf | None:
+        """Where the objects of a branch are."""
+        branch = self.machine.branches.get(instance)
+        return None if branch is None else self.shelves.of(self.machine.repositories[branch.repository])
+
+    async def sync(self) -> None:
+        """Until everything acknowledged before is in the state; `Unavailable` if the queue does not answer."""
+        try:
+            async with asyncio.timeout(QUEUE_S):
+                await self.host.sync()
+        except TimeoutError:
+            raise Unavailable(
+                f"the lake's queue did not answer within {QUEUE_S:g} s", next_step="penstock quorum status"
+            ) from None
 
     # names
 
     async def repository(self, name: str) -> Repository:
         """A repository, fresh."""
         check_repository(name)
-        await self.host.sync()
+        await self.sync()
         return self.known_repository(name)
 
     def known_repository(self, name: str) -> Repository:
@@ -101,7 +119,6 @@ class Engine:
         if branch is None:
             check_branch(name)
             raise NotFound(f"there is no branch {name!r} in {repository.name}", kind="branch")
-        self.builder.shelf_of_instance[branch.instance] = self.shelves.of(repository)
         return branch
 
     async def branch_to_write(self, repository: str, name: str) -> tuple[Repository, Branch]:
@@ -125,7 +142,6 @@ class Engine:
         if branch is not None and not wanted.committed_only:
             snapshot = self.machine.capture(branch.instance)
             assert snapshot is not None
-            self.builder.shelf_of_instance[branch.instance] = shelf
             return View(shelf, snapshot.head, (await shelf.history.get(snapshot.head)).tree, snapshot)
         commit = await self._resolve(found, shelf, wanted, ref)
         return View(shelf, commit, (await shelf.history.get(commit)).tree)
@@ -142,7 +158,7 @@ class Engine:
         is_commit = lookup_order(wanted.base)[0] is BaseKind.COMMIT
         if not is_commit or self.machine.repository_named(repository) is None:
             check_repository(repository)
-            await self.host.sync()
+            await self.sync()
 
     async def _resolve(self, repository: Repository, shelf: Shelf, wanted: Ref, text: str) -> str:
         base = await self._base(repository, shelf, wanted.base)
@@ -174,8 +190,15 @@ class Engine:
 
     async def write(self, record: Changing) -> Result:
         """Have a record applied; its final result."""
-        result: Result = await self.host.request(Write(record))
-        return result
+        try:
+            async with asyncio.timeout(QUEUE_S):
+                result: Result = await self.host.request(Write(record))
+                return result
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"the lake's queue did not answer within {QUEUE_S:g} s; the change may still be made",
+                next_step="look whether it was made, before asking again",
+            ) from None
 
     async def write_to_branch(
         self, repository: str, branch: str, make: Callable[[Repository, Branch], Changing]

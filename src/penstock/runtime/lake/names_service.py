@@ -42,7 +42,7 @@ class Names:
         check_branch(default_branch)
         shelves = self.engine.shelves
         storage = storage or f"{shelves.prefix}{name}"
-        await self.engine.host.sync()
+        await self.engine.sync()
         if self.engine.machine.repository_named(name) is not None:
             raise AlreadyExists(f"repository {name} already exists")
         if shelves.overlaps(storage, [each.storage for each in self.engine.machine.repositories.values()]):
@@ -63,7 +63,7 @@ class Names:
         return _repository(await self.engine.repository(name))
 
     async def repositories(self, *, prefix: str = "", after: str = "", limit: int = AMOUNT_MAX) -> Page[Repository]:
-        await self.engine.host.sync()
+        await self.engine.sync()
         found = {each.name: each for each in self.engine.machine.repositories.values()}
         return _page(found, prefix, after, limit, lambda name: _repository(found[name]))
 
