@@ -32,10 +32,19 @@ class Line:
         return FIXED.encode(f"{number}".encode().ljust(self.size, b"."), uuid)
 
 
+def wild_line(producer: int, clock: int, flags: int, size: int) -> Line:
+    """Clocks of ACKs are odd: no message shares its clock with one."""
+    return Line(producer, 2 * clock + (flags == ACK_TXN), flags, size)
+
+
 # Any producer, clock and flags in any order: every row of the table comes up, and most of what producers never do.
 WILD = st.lists(
     st.builds(
-        Line, st.integers(0, 2), st.integers(0, 12), st.sampled_from([0, 1, 1, 1, 2, 2, 3]), st.sampled_from([0, 0, 30])
+        wild_line,
+        st.integers(0, 2),
+        st.integers(0, 12),
+        st.sampled_from([0, 1, 1, 1, 2, 2, 3]),
+        st.sampled_from([0, 0, 30]),
     ),
     max_size=40,
 )

@@ -200,8 +200,8 @@ class CommittedReader:
 
     def next(self, limit: int = 1024) -> Committed | Skipped | Anomalous | Replay | None:
         """What was found next, or None: feed a chunk. A `Committed` ends when it holds so many messages, or more."""
-        if self._report is not None:
-            report, self._report = self._report, None
+        report, self._report = self._report, None
+        if report is not None:
             return report
         if self.sequencer.replay is not None:
             return self._deliver_again(self.sequencer.replay, limit)

@@ -14,7 +14,8 @@ What always holds:
 - A span is delivered in the journal's order, each clock once, up to the clock of its ACK; the ACK comes last.
 - `state()` is a function of the journal's bytes before its offset. Between push and the end of a delivery the offset
   stays before the committing message, and the producer's `last_ack` and `begin` follow what was delivered: who
-  restores such a state reads the ACK again and gets exactly the rest.
+  restores such a state reads the ACK again and gets exactly the rest. (An ACK has a clock of its own, as every message
+  has. If it shared that of its last message, the rest of it, the ACK alone, would pass for a roll-back.)
 - `last_clock > last_ack` only while a span is open; messages in the ring have rising clocks.
 """
 
