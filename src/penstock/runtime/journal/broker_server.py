@@ -28,6 +28,7 @@ from penstock.keyspace.transaction import Put
 from penstock.runtime.journal.catalog import Catalog
 from penstock.runtime.journal.config import BrokerConfig
 from penstock.runtime.journal.fragment_store import FragmentStores
+from penstock.runtime.journal.load_reporter import LoadReporter
 from penstock.runtime.journal.persister import Persister, PersisterOptions
 from penstock.runtime.journal.protocol import ResolveQuery
 from penstock.runtime.journal.replica_host import ReplicaHost
@@ -68,6 +69,7 @@ class BrokerServer:
         self._retained = f"{config.root}/retained/"
         self.stores = FragmentStores()
         self.persister = Persister(self.stores, PersisterOptions(late_ms=config.late_upload_ms))
+        self.loads = LoadReporter(keyspace, config.root, mirror.get, self._leads)
         self._hosts: dict[str, ReplicaHost] = {}
         self._is_exiting = False
         self._has_left = asyncio.Event()
@@ -84,11 +86,13 @@ class BrokerServer:
         self._stop_observing = self.mirror.observe(self._observe)
         for journal in self._assigned():
             self._touch(journal)
+        self.loads.start()
 
     async def close(self) -> None:
         """Stop every replica. What is kept stays on disk."""
         self._is_exiting = True
         self._stop_observing()
+        await self.loads.close()
         hosts, self._hosts = list(self._hosts.values()), {}
         await self.persister.close()
         await asyncio.gather(*(host.close(keeps=True) for host in hosts))
@@ -220,6 +224,10 @@ class BrokerServer:
         if host.is_stored:
             self._let_go(host)
 
+    def _leads(self, journal: str) -> bool:
+        host = self._hosts.get(journal)
+        return host is not None and host.is_primary
+
     def _assigned(self) -> list[str]:
         layout, mine = self.catalog.layout, str(self.me)
         places = (layout.parse_assignment(entry.key) for entry in self.mirror.range(layout.assignments))
@@ -246,6 +254,17 @@ class BrokerServer:
         if recovered is not None:
             host.on_topology(self.topology(journal))
         return host
+
+    def failed(self, host: ReplicaHost) -> None:
+        """It cannot go on: try again a little later, with what of its Spool can be read back."""
+        self.tasks.start(self._reopen(host), f"{host.journal}: opens again")
+
+    async def _reopen(self, host: ReplicaHost) -> None:
+        await asyncio.sleep(self._config.reopen_s)
+        await host.close(keeps=False)
+        if self._hosts.get(host.journal) is host:
+            del self._hosts[host.journal]
+            self._touch(host.journal)
 
     def retired(self, host: ReplicaHost) -> None:
         """It has left the journal's Route, and everything is decided: it goes when its uploads are done."""

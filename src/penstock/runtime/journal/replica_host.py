@@ -55,6 +55,7 @@ from penstock.journal.spool import SpoolState, length_of
 from penstock.keyspace.transaction import Transaction
 from penstock.runtime.journal.appends import Bucket, Content, FlowPolice, Place
 from penstock.runtime.journal.fragments import JournalFragments, Shelf
+from penstock.runtime.journal.load_reporter import LoadReporter
 from penstock.runtime.journal.protocol import AppendTerms
 from penstock.runtime.journal.replica_loop import ReplicaLoop
 from penstock.runtime.journal.replicate_links import ReplicateLinks
@@ -81,12 +82,15 @@ class Broker(Shelf, Protocol):
     keyspace: KeySpace
     mirror: KeySpaceMirror
     tasks: Tasks
+    loads: LoadReporter
 
     def topology(self, journal: str) -> Topology: ...
 
     def channel_of(self, broker: NodeId) -> Channel | None: ...
 
     def retired(self, host: "ReplicaHost") -> None: ...
+
+    def failed(self, host: "ReplicaHost") -> None: ...
 
 
 class ReplicaHost:
@@ -214,6 +218,7 @@ class ReplicaHost:
         length = length_of(content)
         self._police.took(length)
         self._bucket.take(length)
+        self._broker.loads.note(self.journal, length)
         if append.chunks or not append.is_ended:
             return ContentReceived(append.request, content)
         self._reading = None
@@ -446,6 +451,8 @@ class ReplicaHost:
             if not future.done():
                 future.set_exception(Unavailable(f"this replica has stopped: {reason}"))
         self.wake_readers()
+        if not self._is_closing:
+            self._broker.failed(self)
 
     async def close(self, *, keeps: bool) -> None:
         """Stop: its streams end, whoever waits is told. `keeps`: the Spool is to be found by the next run."""
