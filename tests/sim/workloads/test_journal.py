@@ -16,7 +16,7 @@ from penstock.sim.trace import Trace
 from penstock.sim.workloads import find
 from penstock.sim.workloads.journal import JournalWorkload
 
-ITEMS, SEEDS_PER_ITEM = 8, 8  # 64 fresh seeds
+ITEMS, SEEDS_PER_ITEM = 8, 6  # 48 fresh seeds
 DIRECTED = (  # in tests/journal/test_mutants.py: random seeds need thousands for these
     "largest-end",
     "largest-end-of-anybody",
@@ -25,6 +25,8 @@ DIRECTED = (  # in tests/journal/test_mutants.py: random seeds need thousands fo
     "certification-in-flight",
     "certifies-too-few",
 )
+GOOD_SEEDS = (60, 6, 34, 66, 83)  # they reach every probe today, and are tried first
+CATCHING_SEEDS = (0, 1, 2, 3, 6, 7, 32, 33)  # they catch every mutant today, and are tried first
 PROBES_ELSEWHERE = {
     "journal.superseded": "a primary hears of another one's epoch before it hears of its own demotion",
     "journal.proposal_mismatch": "no replica may; tests/journal/test_replicate.py sends one",
@@ -45,13 +47,14 @@ def test_fresh_seeds_are_clean(item: int, request: pytest.FixtureRequest) -> Non
 @pytest.mark.parametrize("mutant", [name for name in JournalWorkload.mutants if name not in DIRECTED])
 def test_the_mutant_is_caught(mutant: str) -> None:
     make = find("journal", mutant=mutant)
-    caught = next((seed for seed in range(100) if run_seed(make, seed).failure), None)
+    seeds = dict.fromkeys((*CATCHING_SEEDS, *range(100)))
+    caught = next((seed for seed in seeds if run_seed(make, seed).failure), None)
     assert caught is not None, f"{mutant} breaks {JournalWorkload.mutants[mutant]!r}, and no seed noticed"
 
 
 def test_every_probe_is_reached() -> None:
     missing = set(JournalWorkload.probes)
-    for seed in range(400):
+    for seed in dict.fromkeys((*GOOD_SEEDS, *range(400))):
         missing -= run_seed(JournalWorkload, seed).probes.keys()
         if not missing:
             break
