@@ -93,7 +93,8 @@ class LakeClient:
         self._url = url
         self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
         pair = base64.b64encode(f"{access_key_id}:{secret_access_key}".encode()).decode()
-        self._headers = {"authorization": f"Basic {pair}", "x-lakefs-client": "penstock"}
+        self.authorization = f"Basic {pair}"
+        self._headers = {"authorization": self.authorization, "x-lakefs-client": "penstock"}
 
     def __enter__(self) -> Self:
         return self
