@@ -198,7 +198,11 @@ class Journals:
         terms = msgspec.structs.replace(terms, timeout_ms=max(1, int(left_s * 1_000)))
         number = stream.begin()
         try:
-            await _send(stream, number, content, terms)
+            if isinstance(content, bytes) and len(content) <= PART_BYTES:
+                await stream.wait_for_room()
+                stream.send(number, content, PartKind.COMMIT, terms)
+            else:
+                await _send_unless_answered(stream, number, content, terms)
             answered = await stream.answer(number, left_s + 1.0)  # the broker keeps the deadline, and knows more
         except Lost as lost:
             self._primaries.pop(journal, None)
@@ -454,12 +458,20 @@ class Journals:
         raise last
 
 
+async def _send_unless_answered(stream: AppendStream, number: int, content: Source, terms: AppendTerms) -> None:
+    """Send it; but if it was refused before all was sent, no more of it."""
+    sending = asyncio.create_task(_send(stream, number, content, terms))
+    try:
+        either: list[asyncio.Future[Any]] = [sending, stream.answered(number)]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if sending.done():
+            sending.result()
+    finally:
+        sending.cancel()
+
+
 async def _send(stream: AppendStream, number: int, content: Source, terms: AppendTerms) -> None:
     """All of it, in parts, and the commit; nothing of it if the source fails."""
-    if isinstance(content, bytes | bytearray | memoryview) and len(content) <= PART_BYTES:
-        await stream.wait_for_room()
-        stream.send(number, content, PartKind.COMMIT, terms)
-        return
     first: AppendTerms | None = terms
     async for part in _parts(content):
         await stream.wait_for_room()

@@ -110,6 +110,10 @@ class AppendStream:
             self._room.append(room)
             await room
 
+    def answered(self, number: int) -> "asyncio.Future[Answered]":
+        """Done when the answer is there, or the stream is lost."""
+        return self._waiting[number].answer
+
     async def answer(self, number: int, timeout_s: float) -> Answered:
         """The answer to an append. Cancelled, or too late: what was not sent whole is taken back."""
         waiting = self._waiting[number]

@@ -14,6 +14,7 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     lease_ms: int = 10_000  # a broker which is silent for so long has left
     limit: int = 10_000  # journals it takes at most
     drain_s: float = 60.0  # how long a leaving broker waits to be relieved
+    reopen_s: float = 5.0  # before a replica which failed (a full disk, say) is tried again
     late_upload_ms: int = 120_000  # a replica stores a Fragment which its primary did not store by then
     default_store: str = ""  # of journals whose spec names none; empty: their fragments stay with the brokers
     core: JournalConfig = JournalConfig()

@@ -26,8 +26,11 @@ from penstock.base.effects import (
 from penstock.base.errors import InternalError, PenstockError
 from penstock.base.ids import Instant, NodeId
 from penstock.journal.replica import Replica
+from penstock.runtime.logs import get_logger
 
 __all__ = ["ReplicaLoop", "Shell"]
+
+log = get_logger()
 
 
 class Shell(Protocol):
@@ -82,10 +85,18 @@ class ReplicaLoop:
                     events.append(content)
                 else:
                     return
-        except PenstockError as error:  # the disk failed: nobody knows what is in the file
-            self.stop(str(error))
+        except Exception as error:
+            self._fail(error)
         finally:
             self._is_running = False
+
+    def _fail(self, error: Exception) -> None:
+        """The disk failed, and nobody knows what is in the file; or it is a defect of ours. Either way it ends."""
+        if isinstance(error, PenstockError):
+            self.stop(str(error))
+        else:
+            log.exception("a replica's defect", journal=self._replica.journal)
+            self.stop(f"a defect, {type(error).__name__}: {error}")
 
     def _run(self, effects: Sequence[Effect]) -> None:
         at_once, segments = in_segments(effects)
@@ -115,9 +126,12 @@ class ReplicaLoop:
         try:
             for effect in behind:
                 self._run_one(effect)
+        except Exception as error:
+            self._fail(error)
         finally:
             self._is_running = False
-        self.post(StateSaved())
+        if self.stop_reason is None:
+            self.post(StateSaved())
 
     def stop(self, reason: str) -> None:
         """End this replica: no timer, completion or event reaches it any more."""
