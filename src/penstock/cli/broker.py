@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +11,11 @@ from cyclopts import Parameter
 
 from penstock.base.errors import InvalidArgument
 from penstock.cli.noun import InSession, noun
-from penstock.cli.wiring import metrics_endpoint, wiring_of
+from penstock.cli.session import Session
+from penstock.cli.wiring import metrics_endpoint, parse_address, wiring_of
 from penstock.keyspace.allocator.layout import MemberId
 from penstock.runtime.journal.config import BrokerConfig
+from penstock.runtime.quorum.process import Wiring
 
 if TYPE_CHECKING:
     from penstock.runtime.journal.process import RunningBroker
@@ -50,6 +53,9 @@ async def run(
     listen: Annotated[
         str | None, Parameter(help="Where it listens. Default: wire.listen.", metavar="HOST:PORT")
     ] = None,
+    http: Annotated[
+        str | None, Parameter(help="Where it serves journals over plain HTTP. Default: nowhere.", metavar="HOST:PORT")
+    ] = None,
     store: Annotated[
         str, Parameter(help="The fragment store of journals whose spec names none. Empty: they have none.")
     ] = "",
@@ -74,10 +80,34 @@ async def run(
     async with (
         await open_keyspace(_url(where)) as space,
         running_broker(member, folder or data / id, space, wiring, config=config) as broker,
+        _http_gateway(session, http, broker, wiring),
         metrics_endpoint(session),
     ):
         session.say(f"broker {id} serves on {broker.address}, with the KeySpace in {where}")
         await _until_told(broker)
+
+
+@contextlib.asynccontextmanager
+async def _http_gateway(
+    session: Session, listen: str | None, broker: "RunningBroker", wiring: Wiring
+) -> AsyncIterator[None]:
+    """Journals over plain HTTP, if they are wanted."""
+    if listen is None:
+        yield
+        return
+    from penstock.web.journal import serving_journals
+
+    address = parse_address(listen, "--http")
+    async with serving_journals(
+        [broker.address],
+        address.host,
+        address.port,
+        token=wiring.token,
+        client_tls=wiring.client_tls,
+        server_tls=wiring.server_tls,
+    ) as server:
+        session.say(f"journals over HTTP on {server.url}")
+        yield
 
 
 async def _until_told(broker: "RunningBroker") -> None:

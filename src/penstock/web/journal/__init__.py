@@ -2,5 +2,6 @@
 
 from penstock.web.journal.gateway import JournalGateway
 from penstock.web.journal.port import JournalAccess
+from penstock.web.journal.serving import serving_journals
 
-__all__ = ["JournalAccess", "JournalGateway"]
+__all__ = ["JournalAccess", "JournalGateway", "serving_journals"]
