@@ -93,7 +93,7 @@ def test_appends_in_flight_are_bounded() -> None:
 def test_the_queue_is_bounded() -> None:
     world = synchronized()
     replica = world.sites[B0].replica
-    replica.config = msgspec.structs.replace(replica.config, queue_max=1)
+    replica.config = msgspec.structs.replace(replica.config, queue_max=2)
     world.append(B0, by_hand=True)
     world.append(B0)
     refused = world.append(B0)

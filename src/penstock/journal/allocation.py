@@ -23,7 +23,7 @@ from penstock.keyspace.mirror import Entry
 from penstock.keyspace.records import NO_REVISION
 from penstock.keyspace.transaction import Compare, is_at
 
-__all__ = ["BrokerSpec", "JournalPolicy", "encode_load"]
+__all__ = ["BrokerSpec", "JournalPolicy", "decode_load", "encode_load"]
 
 _RATE: Final = 1 << 20  # bytes per second which cost a broker as much as having the journal at all
 
@@ -51,6 +51,15 @@ def encode_load(bytes_per_s: float) -> bytes:
     return msgspec.msgpack.encode(float(bytes_per_s))
 
 
+def decode_load(value: bytes) -> float:
+    """What a load key says; nonsense is no load."""
+    try:
+        rate = msgspec.msgpack.decode(value, type=float)
+    except msgspec.MsgspecError:
+        return 0.0
+    return rate if 0 <= rate < 1e15 else 0.0
+
+
 class JournalPolicy:
     """Reads the values of one cluster's keys; `get` is its mirror's, which decodes specs and head records."""
 
@@ -67,13 +76,7 @@ class JournalPolicy:
 
     def _rate(self, journal: str) -> float:
         entry = self._get(self._loads + journal)
-        if entry is None:
-            return 0.0
-        try:
-            rate = msgspec.msgpack.decode(entry.stored.value, type=float)
-        except msgspec.MsgspecError:
-            return 0.0
-        return rate if 0 <= rate < 1e15 else 0.0
+        return 0.0 if entry is None else decode_load(entry.stored.value)
 
     def capacity(self, member: Entry) -> Capacity:
         broker = BrokerSpec.decode(member.stored.value)

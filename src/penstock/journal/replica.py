@@ -211,7 +211,7 @@ class Replica:
                 raise InvalidArgument(f"a replica does not know {type(body).__name__}")
 
     def _start(self, kind: Kind, request: RequestId, body: AppendRequest) -> None:
-        if len(self.turns.queue) >= self.config.queue_max:
+        if len(self.appends) >= self.config.queue_max:
             answer = AppendResponse(fate=Fate.ABORTED, status=Status.OVERLOADED, reason="too many appends wait")
             self.out.append(Reply(request, answer))
             return

@@ -28,7 +28,7 @@ DIRECTED = (  # in tests/journal/test_mutants.py: random seeds need thousands fo
 GOOD_SEEDS = (60, 6, 34, 66, 83)  # they reach every probe today, and are tried first
 CATCHING_SEEDS = (0, 1, 2, 3, 6, 7, 32, 33)  # they catch every mutant today, and are tried first
 PROBES_ELSEWHERE = {
-    "journal.superseded": "a primary hears of another one's epoch before it hears of its own demotion",
+    "journal.superseded": "tests/journal/test_replica.py",
     "journal.proposal_mismatch": "no replica may; tests/journal/test_replicate.py sends one",
     "journal.another_life": "tests/journal/schedules.py, s18",
     "journal.set_aside": "a table of 64 epochs; tests/journal/test_spool.py",
