@@ -9,7 +9,7 @@ from penstock.base.ids import Offset, Revision
 from penstock.journal.epoch import PipelineEpoch
 from penstock.journal.messages import ContentRequest, MarkRequest, ProposeRequest
 from penstock.journal.point import Point
-from penstock.runtime.journal.replicate_links import BATCH_BYTES, decode_messages, encode_messages
+from penstock.runtime.journal.replicate_links import ALONE_BYTES, BATCH_BYTES, decode_messages, encode_messages
 
 EPOCH = PipelineEpoch(Revision(7), 1)
 
@@ -32,9 +32,13 @@ def test_what_is_encoded_comes_back(parts: list[bytes | int]) -> None:
 
 
 def test_large_content_is_cut_into_messages_of_bounded_size() -> None:
-    messages = [content(b"x" * (BATCH_BYTES // 2), number) for number in range(5)]
-    encoded = encode_messages(messages)
-    assert [len(bulk) for _, bulk in encoded] == [BATCH_BYTES, BATCH_BYTES, BATCH_BYTES // 2]
+    small = ALONE_BYTES // 4
+    messages = [content(b"x" * small, number) for number in range(BATCH_BYTES // small + 1)]
+    sizes = [len(bulk) for _, bulk in encode_messages(messages)]
+    assert sum(sizes) == BATCH_BYTES + small
+    assert max(sizes) < BATCH_BYTES
+    large = [content(b"x" * ALONE_BYTES, number) for number in range(3)]
+    assert [bulk is each.content for (_, bulk), each in zip(encode_messages(large), large, strict=True)] == [True] * 3
 
 
 def test_proposals_stay_behind_the_content_they_cover() -> None:

@@ -57,6 +57,7 @@ Any_ = (
     | RefuseResponse
 )
 BATCH_BYTES: Final = 1 << 20  # content of one wire message, unless a single chunk is larger
+ALONE_BYTES: Final = 128 << 10  # from here on a copy costs more than a message of its own
 FULL_BYTES: Final = 4 << 20  # what may wait for a slow peer before content is fed no more
 _CODEC = Codec[list[Any_]](list[Any_])
 _HELLO = msgspec.msgpack.Encoder()
@@ -77,7 +78,7 @@ def encode_messages(messages: list[Any]) -> list[tuple[bytes, Any]]:
     for message in messages:
         if isinstance(message, ContentRequest):
             length = length_of(message.content)
-            if contents and size + length > BATCH_BYTES:
+            if contents and (size + length > BATCH_BYTES or max(size, length) >= ALONE_BYTES):
                 close()
                 records, contents, size = [], [], 0
             contents.append(message.content)
