@@ -71,8 +71,9 @@ def test_a_new_route_lets_appends_in_flight_finish_first() -> None:
     append = world.append(B0)
     world.add(B2)
     world.mirror(B0)
-    assert world.sites[B0].replica.pipeline is not None
-    assert world.sites[B0].replica.pipeline.in_flight, "the older pipeline still has its append"
+    pipeline = world.sites[B0].replica.pipeline
+    assert pipeline is not None
+    assert pipeline.in_flight, "the older pipeline still has its append"
     world.settle()
     assert world.fate(append) is Fate.COMMITTED
     assert world.keys.is_consistent
