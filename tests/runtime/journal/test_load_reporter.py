@@ -27,7 +27,7 @@ class Broker:
         self.reporter = self.new_reporter()
 
     def new_reporter(self) -> LoadReporter:
-        return LoadReporter(self.keyspace, ROOT, self.mirror.get, self.primary_of.__contains__, interval_s=1.0)
+        return LoadReporter(self.keyspace, ROOT, self.mirror.range, self.primary_of.__contains__, interval_s=1.0)
 
     async def appended(self, **sizes: int) -> int:
         """An interval passes; sizes are in MiB, journals named by their first letter."""
@@ -87,6 +87,13 @@ async def test_a_new_primary_corrects_what_the_old_one_told(broker: Broker) -> N
     assert broker.loads() == {"a": 2}
 
 
+async def test_a_new_primary_of_an_idle_journal_takes_back_what_the_old_one_told(broker: Broker) -> None:
+    await broker.appended(a=8)
+    broker.reporter = broker.new_reporter()
+    assert await broker.appended() == 1
+    assert broker.loads() == {}
+
+
 async def test_many_journals_are_told_in_several_transactions(broker: Broker) -> None:
     names = [f"{number}/journal" for number in range(300)]
     broker.primary_of.update(names)
@@ -97,7 +104,7 @@ async def test_many_journals_are_told_in_several_transactions(broker: Broker) ->
 
 
 async def test_it_reports_by_itself(broker: Broker) -> None:
-    reporter = LoadReporter(broker.keyspace, ROOT, broker.mirror.get, lambda _: True, interval_s=0.01)
+    reporter = LoadReporter(broker.keyspace, ROOT, broker.mirror.range, lambda _: True, interval_s=0.01)
     told = asyncio.Event()
     broker.mirror.observe(lambda _: told.set())
     async with reporter.start(), asyncio.timeout(WAIT_S):

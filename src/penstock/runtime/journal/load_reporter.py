@@ -14,7 +14,7 @@ from typing import Final, Self
 import structlog
 
 from penstock.base.errors import PenstockError
-from penstock.journal.allocation import encode_load
+from penstock.journal.allocation import decode_load, encode_load
 from penstock.keyspace.limits import OPERATIONS_MAX
 from penstock.keyspace.mirror import Entry
 from penstock.keyspace.transaction import Delete, Operation, Put
@@ -40,25 +40,27 @@ def rounded(rate: float) -> float:
 
 
 class LoadReporter:
-    """Counts for all journals of a broker. `get` is its mirror's; `is_primary` says which journals are its to tell."""
+    """Counts for all journals of a broker. `is_primary` says which journals are its to tell.
+
+    `find` is its mirror's `range`: what the allocator goes by now, whoever told it.
+    """
 
     def __init__(
         self,
         keyspace: KeySpace,
         root: str,
-        get: Callable[[str], Entry | None],
+        find: Callable[[str], list[Entry]],
         is_primary: Callable[[str], bool],
         *,
         interval_s: float = INTERVAL_S,
     ) -> None:
         self._keyspace = keyspace
         self._loads = f"{root}/loads/"
-        self._get = get
+        self._find = find
         self._is_primary = is_primary
         self._interval_s = interval_s
         self._bytes: dict[str, int] = {}  # appended since the last report
-        self._rates: dict[str, float] = {}
-        self._told: dict[str, float] = {}  # by us, while we are primary
+        self._rates: dict[str, float] = {}  # of journals which are not idle
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> Self:
@@ -73,38 +75,24 @@ class LoadReporter:
     async def report(self) -> int:
         """Write the rates which have changed; return how many. Called every `interval_s` by itself."""
         counted, self._bytes = self._bytes, {}
+        before, self._rates = self._rates, {}
+        told = {entry.key[len(self._loads) :]: decode_load(entry.stored.value) for entry in self._find(self._loads)}
         changed: dict[str, float] = {}
-        for journal in sorted({*counted, *self._rates}):
-            if not self._is_primary(journal):
-                self._rates.pop(journal, None)
-                self._told.pop(journal, None)
-                continue
+        for journal in filter(self._is_primary, sorted({*counted, *before, *told})):
             rate = counted.get(journal, 0) / self._interval_s
-            self._rates[journal] = _MEMORY * self._rates.get(journal, rate) + (1 - _MEMORY) * rate
-            known, load = self._known(journal), rounded(self._rates[journal])
-            if load != known and not known / _SLACK <= self._rates[journal] <= known * _SLACK:
+            rate = _MEMORY * before.get(journal, rate) + (1 - _MEMORY) * rate
+            if rate >= _LEAST:
+                self._rates[journal] = rate
+            known, load = told.get(journal, 0.0), rounded(rate)
+            if load != known and not known / _SLACK <= rate <= known * _SLACK:
                 changed[journal] = load
-            elif not load and journal not in self._told:
-                del self._rates[journal]  # idle, and nobody thinks otherwise
         await self._write(changed)
         return len(changed)
 
-    def _known(self, journal: str) -> float:
-        """What the allocator goes by, as far as we know."""
-        if journal not in self._told:
-            entry = self._get(self._loads + journal)
-            self._told[journal] = 0.0 if entry is None else -1.0  # what another primary told may be anything
-        return self._told[journal]
-
     async def _write(self, changed: dict[str, float]) -> None:
-        for first in range(0, len(changed), OPERATIONS_MAX):
-            part = dict(list(changed.items())[first : first + OPERATIONS_MAX])
-            await self._keyspace.transact(then=[self._operation(*each) for each in part.items()])
-            self._told.update(part)
-        for journal, load in changed.items():
-            if not load:
-                self._rates.pop(journal, None)
-                self._told.pop(journal, None)
+        operations = [self._operation(journal, load) for journal, load in changed.items()]
+        for first in range(0, len(operations), OPERATIONS_MAX):
+            await self._keyspace.transact(then=operations[first : first + OPERATIONS_MAX])
 
     def _operation(self, journal: str, load: float) -> Operation:
         key = self._loads + journal
