@@ -27,6 +27,7 @@ from penstock.keyspace.mirror import Applied
 from penstock.keyspace.transaction import Put
 from penstock.runtime.journal.catalog import Catalog
 from penstock.runtime.journal.config import BrokerConfig
+from penstock.runtime.journal.figures import TALLY, Figures
 from penstock.runtime.journal.fragment_store import FragmentStores
 from penstock.runtime.journal.load_reporter import LoadReporter
 from penstock.runtime.journal.persister import Persister, PersisterOptions
@@ -73,6 +74,7 @@ class BrokerServer:
         self._hosts: dict[str, ReplicaHost] = {}
         self._is_exiting = False
         self._has_left = asyncio.Event()
+        self._figures = Figures(self)
         self._stop_observing: Callable[[], None] = lambda: None
 
     def start(self) -> None:
@@ -84,6 +86,7 @@ class BrokerServer:
             if str(leftover.parent.relative_to(self._spools)) not in self._hosts:
                 shutil.rmtree(leftover)
         self._stop_observing = self.mirror.observe(self._observe)
+        TALLY.add(self._figures, self.me)
         for journal in self._assigned():
             self._touch(journal)
         self.loads.start()
@@ -91,6 +94,7 @@ class BrokerServer:
     async def close(self) -> None:
         """Stop every replica. What is kept stays on disk."""
         self._is_exiting = True
+        TALLY.remove(self._figures)
         self._stop_observing()
         await self.loads.close()
         hosts, self._hosts = list(self._hosts.values()), {}

@@ -1,0 +1,27 @@
+"""What Prometheus is told of a broker."""
+
+from pathlib import Path
+
+from tests.runtime.journal.cluster import running_cluster
+
+from penstock.journal.spec import JournalSpec
+from penstock.runtime.metrics import exposition
+
+
+def figures() -> dict[str, float]:
+    text, _ = exposition()
+    lines = [line.rsplit(" ", 1) for line in text.decode().splitlines() if line.startswith("penstock_journal_")]
+    return {name.removeprefix("penstock_journal_"): float(value) for name, value in lines}
+
+
+async def test_a_scrape_shows_what_each_broker_serves(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, 2) as cluster:
+        await cluster.create(JournalSpec(name="shop/orders", replication=2))
+        found = figures()
+        names = [f'{{broker="local#{name}"}}' for name in cluster.brokers]
+        assert [found["journals" + name] for name in names] == [1, 1]
+        assert sorted(found["primaries" + name] for name in names) == [0, 1]
+        assert {found["failed_replicas" + name] for name in names} == {0}
+        assert {found["appends_waiting" + name] for name in names} == {0}
+        assert {found["unstored_bytes" + name] for name in names} == {0}
+    assert not [name for name in figures() if name.startswith("primaries") and figures()[name]]
