@@ -8,7 +8,6 @@ from typing import Any
 from penstock.base.effects import CancelTimer, Effect, Reply, Requested, SetTimer, TimerFired
 from penstock.base.ids import MILLISECOND, Instant, RequestId
 from penstock.lake.staging import records as r
-from penstock.lake.staging.checkpoint import dump
 from penstock.lake.staging.entry import Entry
 from penstock.lake.staging.machine import StagingMachine
 from penstock.lake.staging.member import Member, MemberConfig
@@ -84,7 +83,7 @@ class Desk:
         return self.members[name or next(iter(self.members))].machine
 
     def checkpoint(self, name: str) -> bytes:
-        return dump(self.machine(name))
+        return self.parts.dump(self.machine(name), self.cursors[name])
 
     def step(self, name: str, event: Any) -> None:
         self._perform(name, self.members[name].step(event, self.now))

@@ -67,3 +67,15 @@ def test_the_newest_of_many_runs(batches: list[dict[str, Entry | None]]) -> None
     for batch in batches:
         model |= batch
     assert Run(newest([Run.of(batch.items()) for batch in batches])).changes() == sorted(model.items())
+
+
+def test_a_list_walks_over_nothing_that_is_not_shown() -> None:
+    """Neither over tombstones nor over what a newer run has overwritten, in whichever levels they are."""
+    index = Index()
+    index.add(Run.of((f"{row:05d}", Entry("1")) for row in range(4000)))
+    index.add(Run.of((f"{row:05d}", Entry("2")) for row in range(900)))
+    index.add(Run.of((f"{row:05d}", None) for row in range(100, 300)))
+    index.add(Run.of((f"{row:05d}", None) for row in range(3990, 4000)))
+    assert index.depth == 4
+    assert sum(len(level.live) for level in index._levels) == 4000 - 200 - 10
+    assert len(list(index.overlay({}).entries())) == 4000 - 200 - 10

@@ -17,23 +17,27 @@ from penstock.sim.trace import Trace
 from penstock.sim.workloads import find
 from penstock.sim.workloads.lake import LakeWorkload
 
-ITEMS, SEEDS_PER_ITEM = 10, 5  # 50 fresh seeds
+ITEMS, SEEDS_PER_ITEM = 20, 3  # 60 fresh seeds
 DIRECTED = (  # in tests/lake/staging/test_schedules.py: random seeds need dozens or hundreds for these
     "accepts-lower-attempt",
     "announces-twice",
     "attempt-unchecked",
     "basis-not-compared",
     "believes-issued",
+    "checkpoint-by-cursor",
     "condemns-old-run",
     "copy-unchecked",
     "differing-by-identity",
+    "joins-sent-sync",
     "keeps-old-attempt",
     "metadata-by-content",
     "old-parent-unnamed",
     "patch-without-gone",
+    "puts-by-name",
     "puts-by-token",
     "reparents-if-disjoint",
     "reparents-three-way",
+    "token-without-boot",
     "touched-ignored",
 )
 

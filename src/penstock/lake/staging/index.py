@@ -4,8 +4,9 @@ Without it a read would ask every sealed area in turn, and a list would walk ove
 from the areas: it is in no checkpoint and in no hash, and members may build it differently.
 
 Levels hold sorted paths with a locator each (which run, which row; negative for a tombstone). A level is at least
-`FANOUT` times as long as the next newer one, so there are few: a read asks each once. A level knows where its live
-rows are, so a list goes from live row to live row. The rows of the last area's memtable are on top of the levels.
+`FANOUT` times as long as the next newer one, so there are few: a read asks each once. A level knows which of its rows
+are shown: no tombstones, and nothing that a newer level has. So a list goes from shown row to shown row, however many
+others are between them. The rows of the last area's memtable are on top of the levels.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,19 +35,31 @@ Memtable = Mapping[str, Entry | None]
 
 
 class _Level:
-    """Sorted paths and where their changes are."""
+    """Sorted paths and where their changes are. Never changed: what hides some of its rows makes another one."""
 
-    def __init__(self, paths: pa.LargeStringArray, locators: npt.NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        paths: pa.LargeStringArray,
+        locators: npt.NDArray[np.int64],
+        live: npt.NDArray[np.int64] | None = None,
+    ) -> None:
         self.paths = paths
         self.locators = locators
+        self.live = np.flatnonzero(locators >= 0) if live is None else live  # the rows which are shown
 
     def __len__(self) -> int:
         return len(self.paths)
 
-    @cached_property
-    def live(self) -> npt.NDArray[np.int64]:
-        """The rows which are no tombstones."""
-        return np.flatnonzero(self.locators >= 0)
+    def hidden_by(self, newer: pa.LargeStringArray) -> "_Level":
+        """The same level under some newer paths."""
+        if not len(self.live):
+            return self
+        at = pc.search_sorted(self.paths, newer).to_numpy(zero_copy_only=False).astype(np.int64)
+        rows = np.minimum(at, len(self) - 1)
+        same: npt.NDArray[np.bool_] = np.array(pc.equal(self.paths.take(pa.array(rows)), newer))
+        if not same.any():
+            return self
+        return _Level(self.paths, self.locators, np.setdiff1d(self.live, rows[same], assume_unique=True))
 
     def merged(self, newer: "_Level") -> "_Level":
         order = merge_order(self.paths, newer.paths)
@@ -90,7 +103,8 @@ class Index:
         while len(levels) > 1 and len(levels[-2]) < FANOUT * len(levels[-1]):
             newer = levels.pop()
             levels[-1] = levels[-1].merged(newer)
-        self._levels = tuple(levels)
+        older = [level.hidden_by(run.paths) for level in levels[:-1]]
+        self._levels = (*older, levels[-1])
 
     def overlay(self, memtable: Memtable) -> "Overlay":
         """What is staged now. The memtable must not change afterwards."""
@@ -151,12 +165,14 @@ class Overlay:
             ends = [block[-1].as_py() for cursor, block in zip(cursors, blocks, strict=True) if cursor.has_more(count)]
             bound = min(ends, default=None)
             found: list[tuple[str, int]] = []
-            for number, cursor in enumerate(cursors):
-                paths, locators = cursor.take(blocks[number], bound)
-                hidden = np.zeros(len(paths), dtype=np.bool_)
-                for newer in levels[number + 1 :] if len(paths) else ():
-                    hidden |= newer.has(paths)
-                found += zip(paths.filter(pa.array(~hidden)).to_pylist(), locators[~hidden].tolist(), strict=True)
+            for cursor, block in zip(cursors, blocks, strict=True):
+                paths, locators = cursor.take(block, bound)
+                is_top = cursor is cursors[-1] and bool(self._memtable)
+                found += (
+                    (path, locator)
+                    for path, locator in zip(paths.to_pylist(), locators.tolist(), strict=True)
+                    if is_top or path not in self._memtable
+                )
             found.sort()
             yield [path for path, _ in found], [locator for _, locator in found]
             count = min(4 * count, BLOCK_ROWS_MAX)
