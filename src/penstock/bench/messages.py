@@ -36,12 +36,14 @@ QUESTION: Final = "How many messages a second are sequenced one by one and vecto
 JOURNAL: Final = "bench/messages"
 BARE: Final = "for line in file: json.loads(line)"
 ONE_BY_ONE: Final = "one by one, msgspec"
+SEQUENCING: Final = "one by one, not decoded"
 VECTOR: Final = "vectorised, Arrow JSON"
 VECTOR_ALONE: Final = "vectorised, Arrow JSON on one thread"
 ARROW: Final = "vectorised, Arrow framing"
 PRODUCERS: Final = 4
 TURN: Final = 25  # messages of one producer in a row
 TURNS: Final = 8  # of each producer to a transaction
+BATCH_ROWS: Final = 1_000  # to a message of Arrow
 CHUNK_BYTES: Final = 4 << 20
 SCHEMA: Final = pa.schema(
     [("account", pa.string()), ("amount", pa.float64()), ("kind", pa.string()), ("number", pa.int64())]
@@ -59,51 +61,46 @@ class Transfer(msgspec.Struct, gc=False):
 
 def run(recorder: Recorder, options: Options) -> None:
     """Measure; the bars are those of issue 5."""
-    count = 2_000 if options.quick else 200_000
+    count = 2_000 if options.quick else 80_000
     transfers = _transfers(count)
-    _publishing(recorder, transfers[: count // 4], options)
-    recorder.progress("journals are made")
+    _publishing(recorder, transfers[: count // 2], options)
+    _reading(recorder, transfers, options)
+    _by_batch(recorder, options)
+
+
+def _reading(recorder: Recorder, transfers: list[Transfer], options: Options) -> None:
+    """All sides in turn, in many short rounds: a stall of the machine spoils few of them."""
+    recorder.progress("committed messages, decoded rows out")
     lines = _journal(JsonLines(Transfer), transfers)
-    rates = _json(recorder, lines, count, options)
-    batch_rows = 100 if options.quick else 1_000
-    arrow = _arrow(recorder, count, batch_rows, options)
-    recorder.bar("vector_vs_scalar", rates[VECTOR] / rates[ONE_BY_ONE], at_least=3)
-    recorder.bar("arrow_vs_json", arrow / rates[VECTOR], at_least=20)
-
-
-def _json(recorder: Recorder, lines: bytes, count: int, options: Options) -> dict[str, float]:
-    recorder.progress("committed JSON, decoded rows out")
+    batches = _journal(ArrowBatches(SCHEMA), _batches(len(transfers) * 5, BATCH_ROWS))
     cases: dict[str, Callable[[], int]] = {
         BARE: partial(_bare_loop, lines),
         ONE_BY_ONE: partial(_one_by_one, lines),
+        SEQUENCING: partial(_one_by_one, lines, is_decoding=False),
         VECTOR: partial(_vectorised, lines, JsonRows(SCHEMA)),
         VECTOR_ALONE: partial(_vectorised, lines, JsonRows(SCHEMA, use_threads=False)),
+        ARROW: partial(_vectorised, batches, ArrowRows(SCHEMA)),
     }
-    rates = interleave({side: partial(_rate, case) for side, case in cases.items()}, options.repeats)
-    for side, rate in rates.items():
-        recorder.row("committed JSON, rows out", side, rate, "messages/s", message_bytes=len(lines) // count)
-    sequencing = interleave(
-        {ONE_BY_ONE: partial(_rate, partial(_one_by_one, lines, is_decoding=False))}, options.repeats
-    )
-    recorder.row("sequencing alone", ONE_BY_ONE, sequencing[ONE_BY_ONE], "messages/s")
-    return rates
+    rounds = options.repeats * (1 if options.quick else 3)
+    rates = interleave({side: partial(_rate, case) for side, case in cases.items()}, rounds)
+    message_bytes = len(lines) // len(transfers)
+    for side in (BARE, ONE_BY_ONE, SEQUENCING, VECTOR, VECTOR_ALONE):
+        recorder.row("committed JSON, rows out", side, rates[side], "messages/s", message_bytes=message_bytes)
+    recorder.bar("vector_vs_scalar", rates[VECTOR] / rates[ONE_BY_ONE], at_least=3)
+    recorder.bar("arrow_vs_json", rates[ARROW] / rates[VECTOR], at_least=20)
 
 
-def _arrow(recorder: Recorder, count: int, batch_rows: int, options: Options) -> float:
+def _by_batch(recorder: Recorder, options: Options) -> None:
     """Rows a second by rows to a message: what a message costs, shared by its rows."""
     curve: list[tuple[float, float]] = []
-    rate = 0.0
-    for rows in sorted({10, 100, batch_rows}):
+    for rows in (10, 100, BATCH_ROWS):
         recorder.progress(f"Arrow framing, {rows} rows to a message")
-        batches = _batches(min(count, 2_000 * rows), rows)
-        journal = _journal(ArrowBatches(SCHEMA), batches)
-        rate = interleave({ARROW: partial(_rate, partial(_vectorised, journal, ArrowRows(SCHEMA)))}, options.repeats)[
-            ARROW
-        ]
+        journal = _journal(ArrowBatches(SCHEMA), _batches(rows * (50 if options.quick else 500), rows))
+        case = partial(_rate, partial(_vectorised, journal, ArrowRows(SCHEMA)))
+        rate = interleave({ARROW: case}, options.repeats)[ARROW]
         recorder.row("committed Arrow, rows out", ARROW, rate, "rows/s", rows_per_message=rows)
         curve.append((rows, rate))
     recorder.grows("committed rows by rows to a message", "rows to a message", "rows/s", {ARROW: curve})
-    return rate
 
 
 def _publishing(recorder: Recorder, transfers: list[Transfer], options: Options) -> None:
