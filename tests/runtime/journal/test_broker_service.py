@@ -1,0 +1,73 @@
+"""The edge of a broker: whatever is sent, the answer is a typed error, and the broker goes on."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.runtime.journal.cluster import running_cluster
+
+from penstock.base.errors import InternalError, PenstockError
+from penstock.journal.spec import JournalSpec
+from penstock.runtime.journal import protocol
+from penstock.runtime.journal.process import BROKER_LIMITS
+from penstock.runtime.journal.protocol import AppendHello, AppendPart, AppendTerms, PartKind
+from penstock.runtime.wire.client import Channel
+
+UNARY = [protocol.APPLY, protocol.FRAGMENTS, protocol.RESOLVE, protocol.RESET_HEAD, protocol.PRUNE, protocol.EXPLAIN]
+STREAMS = [protocol.REPLICATE, protocol.APPEND, protocol.READ, protocol.LIST]
+RECORDS = st.recursive(
+    st.none() | st.integers(-(1 << 63), (1 << 63) - 1) | st.text(max_size=8) | st.binary(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(
+        ["journal", "offset", "end", "changes", "upsert", "delete", "epoch", "sender", "timeout_ms", "begin", "name"]
+    ), inner, max_size=4),
+    max_leaves=8,
+)  # fmt: skip
+
+
+async def ask(channel: Channel, method: str, body: bytes, message: bytes) -> None:
+    if method in UNARY:
+        await channel.call(method, body, deadline_s=20.0)
+        return
+    async with channel.stream(method, body, deadline_s=20.0) as stream:
+        if method in (protocol.REPLICATE, protocol.APPEND):
+            await stream.send(message, b"content")
+
+
+async def test_nothing_that_is_sent_harms_a_broker(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, 1) as cluster, cluster.client() as journals:
+        await cluster.create(JournalSpec(name="shop/orders", replication=1))
+        examples: list[tuple[str, bytes, bytes]] = []
+
+        @settings(max_examples=150, database=None, suppress_health_check=list(HealthCheck), deadline=None)
+        @given(st.sampled_from(UNARY + STREAMS), RECORDS | st.just({"journal": "shop/orders"}), RECORDS, st.booleans())
+        def collect(method: str, record: object, message: object, is_random: bool) -> None:
+            body = msgspec.msgpack.encode(record)
+            examples.append((method, body[::-1] if is_random else body, msgspec.msgpack.encode(message)))
+
+        collect()
+        defects: list[tuple[str, bytes, bytes]] = []
+        for method, body, message in examples:
+            async with Channel(cluster.addresses[0], limits=BROKER_LIMITS) as channel:
+                try:
+                    await ask(channel, method, body, message)
+                except InternalError:
+                    defects.append((method, body, message))
+                except PenstockError:
+                    pass  # as it should be
+        assert defects == []
+        assert (await journals.append("shop/orders", b"still here")).begin == 0
+
+
+@pytest.mark.parametrize("length", [-1, 3, 8])
+async def test_parts_which_claim_other_content_than_came_are_refused(tmp_path: Path, length: int) -> None:
+    async with running_cluster(tmp_path, 1) as cluster:
+        await cluster.create(JournalSpec(name="shop/orders", replication=1))
+        part = AppendPart(1, length, PartKind.COMMIT, AppendTerms(1_000))
+        async with Channel(cluster.addresses[0], limits=BROKER_LIMITS) as channel:
+            with pytest.raises(PenstockError, match="claim other content"):
+                async with channel.stream(
+                    protocol.APPEND, msgspec.msgpack.encode(AppendHello("shop/orders"))
+                ) as stream:
+                    await stream.send(msgspec.msgpack.encode([part]), b"content")
