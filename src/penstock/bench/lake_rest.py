@@ -42,13 +42,13 @@ TICKS: Final = os.sysconf("SC_CLK_TCK")
 def run(recorder: Recorder, options: Options) -> None:
     """Every figure, as rows of the recorder."""
     members = 1 if options.quick else 3
-    requests = 120 if options.quick else 6_000
+    requests = 120 if options.quick else 4_000
     with tempfile.TemporaryDirectory() as folder, _running(Path(folder), members) as site:
         best = {"read": 0.0, "write": 0.0}
         for in_flight in (1, 64, 256):
             for kind in best:
                 recorder.progress(f"{kind}s, {in_flight} in flight, {members} members")
-                count = max(in_flight, requests // 10 if in_flight == 1 else requests)
+                count = max(in_flight, requests // 20 if in_flight == 1 else requests)
                 rates = [_load(site, kind, in_flight, count) for _ in range(1 if options.quick else options.repeats)]
                 per_second, per_core, p50, p99 = sorted(rates)[len(rates) // 2]
                 parameters = {"in_flight": in_flight, "members": members}

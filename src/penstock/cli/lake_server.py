@@ -1,6 +1,5 @@
 """What `penstock lake serve` runs: one member of the lake, its queue, its store, its HTTP server."""
 
-import asyncio
 import json
 import os
 import secrets
@@ -8,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from penstock.base.errors import ConfigError
+from penstock.base.errors import ConfigError, Unavailable
 from penstock.cli.lake_targets import CREDENTIALS_FILE
 from penstock.cli.session import Session
 from penstock.cli.targets import quorum_log_of
@@ -53,7 +52,9 @@ async def serve_lake(
         session.say(f"the lake serves REST and S3 on {server.url}, with its objects in {url}")
         if made_in is not None:
             session.say(f"access key {credentials.access_key_id}; its secret is in {made_in}")
-        await asyncio.Event().wait()
+        # A member which cannot go on ends its process: started again it begins with the newest checkpoint.
+        reason = await lake.engine.host.ended()
+        raise Unavailable(f"the member has stopped: {reason}", next_step="start it again")
 
 
 @asynccontextmanager

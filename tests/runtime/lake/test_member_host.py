@@ -116,6 +116,7 @@ async def test_a_queue_which_has_forgotten_ends_the_member(tmp_path: Path) -> No
     queue.failure = Compacted("trimmed away")
     with pytest.raises(ShuttingDown, match="trimmed away"):
         await host.sync()
+    assert "trimmed away" in await host.ended()
     with pytest.raises(Unavailable, match="has stopped"):
         await host.sync()
     await host.close()

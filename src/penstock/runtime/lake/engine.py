@@ -52,6 +52,8 @@ class Host(Protocol):
 
     async def sync(self) -> None: ...
 
+    async def ended(self) -> str: ...
+
 
 def new_instance(kind: str) -> Instance:
     """A name for one life of something. It tells when it was made."""

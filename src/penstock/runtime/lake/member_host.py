@@ -84,6 +84,7 @@ class MemberHost:
         self._tasks = Tasks(self._fail)
         self._loop = MachineLoop(self.member, _NoStorage(), self)
         self._saving: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
 
     @classmethod
     async def start(
@@ -144,6 +145,11 @@ class MemberHost:
     async def sync(self) -> None:
         """Wait until the state holds everything that was acknowledged, anywhere, before this call (L6)."""
         await self.request(RefsRead(""))
+
+    async def ended(self) -> str:
+        """Wait until it cannot go on, or was closed; why."""
+        await self._ended.wait()
+        return self.failed
 
     async def close(self) -> None:
         """Take a last checkpoint, so that the next start is quick, and end."""
@@ -223,6 +229,7 @@ class MemberHost:
 
     def stopped(self, reason: str) -> None:
         self.failed = self.failed or reason
+        self._ended.set()
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(ShuttingDown(f"this member of the lake has stopped: {self.failed}"))
