@@ -15,8 +15,10 @@ from penstock.keyspace.allocator.layout import MemberId
 from penstock.runtime.journal.config import BrokerConfig
 from penstock.runtime.journal.process import BROKER_LIMITS, RunningBroker, running_broker
 from penstock.runtime.journal.replica_host import ReplicaHost
+from penstock.runtime.keyspace import open_keyspace
 from penstock.runtime.keyspace.embedded.options import EmbeddedOptions
 from penstock.runtime.keyspace.embedded.store import EmbeddedKeySpace
+from penstock.runtime.keyspace.port import KeySpace
 from penstock.runtime.quorum.process import Wiring
 
 WAIT_S = 60.0
@@ -26,8 +28,9 @@ CONFIG = BrokerConfig(late_upload_ms=100, core=JournalConfig(retry_ns=20 * MILLI
 class Cluster:
     """Brokers which can be stopped and started, each on its own port."""
 
-    def __init__(self, folder: Path, config: BrokerConfig) -> None:
+    def __init__(self, folder: Path, config: BrokerConfig, etcd: str | None = None) -> None:
         self.folder = folder
+        self.etcd = etcd  # the address of a server; None: the KeySpace is embedded
         self.config = config
         self.brokers: dict[str, RunningBroker] = {}
         self._ports: dict[str, int] = {}
@@ -35,9 +38,7 @@ class Cluster:
 
     async def start(self, name: str) -> RunningBroker:
         stack = self._stacks[name] = AsyncExitStack()
-        keyspace = await stack.enter_async_context(
-            await EmbeddedKeySpace.open(self.folder / "keyspace", EmbeddedOptions(poll_ms=10))
-        )
+        keyspace = await stack.enter_async_context(await self._open_keyspace())
         wiring = Wiring(port=self._ports.get(name, 0), limits=BROKER_LIMITS)
         broker = await stack.enter_async_context(
             running_broker(MemberId("local", name), self.folder / name, keyspace, wiring, config=self.config)
@@ -45,6 +46,11 @@ class Cluster:
         self._ports[name] = int(broker.address.rpartition(":")[2])
         self.brokers[name] = broker
         return broker
+
+    async def _open_keyspace(self) -> KeySpace:
+        if self.etcd is not None:
+            return await open_keyspace(f"etcd://{self.etcd}")
+        return await EmbeddedKeySpace.open(self.folder / "keyspace", EmbeddedOptions(poll_ms=10))
 
     async def stop(self, name: str, *, drains: bool = False) -> None:
         if drains:
@@ -80,11 +86,11 @@ class Cluster:
 
 @asynccontextmanager
 async def running_cluster(
-    folder: Path, brokers: int = 3, *, config: BrokerConfig = CONFIG, **changes: object
+    folder: Path, brokers: int = 3, *, config: BrokerConfig = CONFIG, etcd: str | None = None, **changes: object
 ) -> AsyncIterator[Cluster]:
     """Brokers b1, b2, …; `changes` are those of the configuration."""
     store = f"{(folder / 'objects').as_uri()}/"
-    cluster = Cluster(folder, msgspec.structs.replace(config, **{"default_store": store, **changes}))
+    cluster = Cluster(folder, msgspec.structs.replace(config, **{"default_store": store, **changes}), etcd)
     try:
         await asyncio.gather(*(cluster.start(f"b{number}") for number in range(1, brokers + 1)))
         yield cluster
