@@ -122,8 +122,7 @@ def _dump_branch(branch: Branch) -> _Branch:
 def _load_repository(machine: StagingMachine, saved: _Repository) -> None:
     repository = Repository(saved.instance, saved.name, saved.storage, saved.default_branch)
     repository.gce, repository.has_touched_too_many = saved.gce, saved.has_touched_too_many
-    machine.repositories[saved.instance] = repository
-    machine.total.add(*repository.item())
+    machine.add_repository(repository)
     for tag in saved.tags.values():
         repository.tags[tag.name] = tag
         machine.total.add("tag", repository.instance, tag)

@@ -30,9 +30,7 @@ class Refs(Commits):
             return Result(Status.EXISTS)
 
         def created() -> Result:
-            repository = Repository(create.instance, create.name, create.storage, create.branch)
-            self.repositories[create.instance] = repository
-            self.total.add(*repository.item())
+            self.add_repository(Repository(create.instance, create.name, create.storage, create.branch))
             area = StagingArea(create.branch_instance, create.token)
             self.add_branch(Branch(create.branch_instance, create.instance, create.branch, create.commit, [area]))
             return Result(Status.OK, create.commit)
@@ -45,15 +43,7 @@ class Refs(Commits):
             return Result(Status.NO_REPOSITORY)
 
         def deleted() -> Result:
-            for branch in list(repository.branches.values()):
-                self.drop_branch(branch)
-            for tag in repository.tags.values():
-                self.total.remove("tag", repository.instance, tag)
-            for kind, commits in (("expired", repository.expired), ("touched", repository.touched)):
-                for commit in commits:
-                    self.total.remove(kind, repository.instance, commit)
-            self.total.remove(*repository.item())
-            del self.repositories[delete.repository]
+            self.drop_repository(repository)
             return Result(Status.OK)
 
         return deleted

@@ -34,12 +34,14 @@ class Tables:
         self.requests = self.request_table(self.total)
         self.attempts: dict[str, Attempt] = {}  # by request id: at most one live each
         self.repositories: dict[Instance, Repository] = {}
+        self._names: dict[str, Instance] = {}  # derived: where a repository of that name is
         self.branches: dict[Instance, Branch] = {}  # those of all repositories
 
     # looking
 
     def repository_named(self, name: str) -> Repository | None:
-        return next((each for each in self.repositories.values() if each.name == name), None)
+        instance = self._names.get(name)
+        return None if instance is None else self.repositories[instance]
 
     def capture(self, instance: Instance) -> Snapshot | None:
         """Head and areas of a branch together, as they are now (L6)."""
@@ -96,6 +98,24 @@ class Tables:
         yield
         for thing in things:
             self.total.add(*thing.item())
+
+    def add_repository(self, repository: Repository) -> None:
+        self.repositories[repository.instance] = repository
+        self._names[repository.name] = repository.instance
+        self.total.add(*repository.item())
+
+    def drop_repository(self, repository: Repository) -> None:
+        """With its branches, its tags, and what its collector knows."""
+        for branch in list(repository.branches.values()):
+            self.drop_branch(branch)
+        for tag in repository.tags.values():
+            self.total.remove("tag", repository.instance, tag)
+        for commit in repository.expired:
+            self.total.remove("expired", repository.instance, commit)
+        self.clear_touched(repository)
+        self.total.remove(*repository.item())
+        del self.repositories[repository.instance]
+        del self._names[repository.name]
 
     def add_branch(self, branch: Branch) -> None:
         self.branches[branch.instance] = branch
