@@ -6,6 +6,7 @@ and one that is not ours is logged with its trace and shown as `internal`; no he
 """
 
 import asyncio
+import logging
 import re
 import secrets
 import time
@@ -94,10 +95,17 @@ class App:
             statistics.answers_4xx += 1
         if exchange.site.name in self._seconds:
             self._seconds[exchange.site.name].observe(seconds)
-        # Successes at debug: a line for each would cost more than many a request.
+        self._write_line(exchange, seconds)
+
+    def _write_line(self, exchange: "_Exchange", seconds: float) -> None:
+        """Successes at debug: a line for each would cost more than many a request."""
+        request, status = exchange.request, exchange.status
         is_failure = status >= 500 or (exchange.trouble and status < 400)
-        write = self._log.warning if is_failure else self._log.info if status >= 400 else self._log.debug
-        write(
+        level = logging.WARNING if is_failure else logging.INFO if status >= 400 else logging.DEBUG
+        if not self._log.is_enabled_for(level):
+            return
+        self._log.log(
+            level,
             "http request",
             id=request.id,
             site=exchange.site.name,

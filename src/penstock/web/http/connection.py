@@ -52,7 +52,8 @@ class Connection(HttpToolsProtocol):
         self._on_closed = on_closed
         self._in_head = True
         self._heads = 0  # how many were complete, and became requests
-        self._head_bytes = 0
+        self._head_bytes = 0  # received, of a head which has not ended
+        self._header_bytes = 0  # parsed, of the headers so far
         self._unread_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
@@ -107,7 +108,7 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_head = True
-        self._head_bytes = 0
+        self._head_bytes = self._header_bytes = 0
         self._await_head()
 
     def on_url(self, url: bytes) -> None:
@@ -119,14 +120,17 @@ class Connection(HttpToolsProtocol):
         if not self._in_head:
             return  # a trailer: nothing of ours listens to one, and it must not pass for a header
         super().on_header(name, value)
+        self._header_bytes += len(name) + len(value) + 4
         if len(self.headers) > self.limits.headers_max:
             self._refuse_head()
 
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._stop_head_timer()
-        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-        if size > self.limits.head_bytes_max or len(self.pipeline) >= self.limits.pipelined_max:
+        if (
+            len(self.url) + self._header_bytes > self.limits.head_bytes_max
+            or len(self.pipeline) >= self.limits.pipelined_max
+        ):
             self._refuse_head()
         if self.transport.is_closing():
             return

@@ -156,7 +156,9 @@ class Request:
     @property
     def awaits_continue(self) -> bool:
         """Whether the client waits for "100 Continue", which it is sent when the body is first read."""
-        return not self._body_taken and self.header("expect").lower() == "100-continue"
+        return not self._body_taken and any(
+            name == b"expect" and value.lower() == b"100-continue" for name, value in self.raw_headers
+        )
 
     async def body(self, bytes_max: int | None = None) -> AsyncIterator[bytes]:
         """The body, chunk by chunk, as the client sends it.
