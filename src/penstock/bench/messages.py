@@ -72,14 +72,15 @@ def _reading(recorder: Recorder, transfers: list[Transfer], options: Options) ->
     """All sides in turn, in many short rounds: a stall of the machine spoils few of them."""
     recorder.progress("committed messages, decoded rows out")
     lines = _journal(JsonLines(Transfer), transfers)
+    chunks = _chunks(lines)
     batches = _journal(ArrowBatches(SCHEMA), _batches(len(transfers) * 5, BATCH_ROWS))
     cases: dict[str, Callable[[], int]] = {
         BARE: partial(_bare_loop, lines),
-        ONE_BY_ONE: partial(_one_by_one, lines),
-        SEQUENCING: partial(_one_by_one, lines, is_decoding=False),
-        VECTOR: partial(_vectorised, lines, JsonRows(SCHEMA)),
-        VECTOR_ALONE: partial(_vectorised, lines, JsonRows(SCHEMA, use_threads=False)),
-        ARROW: partial(_vectorised, batches, ArrowRows(SCHEMA)),
+        ONE_BY_ONE: partial(_one_by_one, chunks),
+        SEQUENCING: partial(_one_by_one, chunks, is_decoding=False),
+        VECTOR: partial(_vectorised, chunks, JsonRows(SCHEMA)),
+        VECTOR_ALONE: partial(_vectorised, chunks, JsonRows(SCHEMA, use_threads=False)),
+        ARROW: partial(_vectorised, _chunks(batches), ArrowRows(SCHEMA)),
     }
     rounds = options.repeats * (1 if options.quick else 3)
     rates = interleave({side: partial(_rate, case) for side, case in cases.items()}, rounds)
@@ -96,7 +97,7 @@ def _by_batch(recorder: Recorder, options: Options) -> None:
     for rows in (10, 100, BATCH_ROWS):
         recorder.progress(f"Arrow framing, {rows} rows to a message")
         journal = _journal(ArrowBatches(SCHEMA), _batches(rows * (50 if options.quick else 500), rows))
-        case = partial(_rate, partial(_vectorised, journal, ArrowRows(SCHEMA)))
+        case = partial(_rate, partial(_vectorised, _chunks(journal), ArrowRows(SCHEMA)))
         rate = interleave({ARROW: case}, options.repeats)[ARROW]
         recorder.row("committed Arrow, rows out", ARROW, rate, "rows/s", rows_per_message=rows)
         curve.append((rows, rate))
@@ -140,13 +141,13 @@ def _bare_loop(journal: bytes) -> int:
     return count
 
 
-def _one_by_one(journal: bytes, *, is_decoding: bool = True) -> int:
+def _one_by_one(chunks: list[tuple[Offset, bytes]], *, is_decoding: bool = True) -> int:
     framing = JsonLines(Transfer)
     decode = framing.decode
     reader = CommittedReader(JOURNAL, framing)
     count = 0
-    for at in range(0, len(journal), CHUNK_BYTES):
-        reader.feed(Offset(at), journal[at : at + CHUNK_BYTES])
+    for offset, data in chunks:
+        reader.feed(offset, data)
         while (found := reader.next()) is not None:
             assert isinstance(found, Committed), found
             messages = [message for message in found.messages if not message.is_ack]
@@ -157,11 +158,11 @@ def _one_by_one(journal: bytes, *, is_decoding: bool = True) -> int:
     return count
 
 
-def _vectorised(journal: bytes, decoder: RowDecoder) -> int:
+def _vectorised(chunks: list[tuple[Offset, bytes]], decoder: RowDecoder) -> int:
     reader = RowsReader(JOURNAL, decoder)
     count = 0
-    for at in range(0, len(journal), CHUNK_BYTES):
-        reader.feed(Offset(at), journal[at : at + CHUNK_BYTES])
+    for offset, data in chunks:
+        reader.feed(offset, data)
         while (found := reader.next()) is not None:
             assert isinstance(found, Rows), found
             count += found.table.num_rows
@@ -169,6 +170,11 @@ def _vectorised(journal: bytes, decoder: RowDecoder) -> int:
 
 
 # What is read
+
+
+def _chunks(journal: bytes) -> list[tuple[Offset, bytes]]:
+    """As a client of the journal would get them. They end anywhere, mostly within a frame."""
+    return [(Offset(at), journal[at : at + CHUNK_BYTES]) for at in range(0, len(journal), CHUNK_BYTES)]
 
 
 def _transfers(count: int) -> list[Transfer]:
