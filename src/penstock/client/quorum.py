@@ -196,7 +196,8 @@ class QuorumLog:
         while last is None or at <= last:
             body = _encode(Subscribe(self.shard, at, is_gapless))
             try:
-                channel = self._channel(self._addresses[address % len(self._addresses)])
+                sources = self._sources()
+                channel = self._channel(sources[address % len(sources)])
                 async with channel.stream("quorum.subscribe", body, is_read_only=True) as stream:
                     async for message in stream:
                         committed = _COMMITTED.decode(message.body)
@@ -211,6 +212,11 @@ class QuorumLog:
             except PenstockError:
                 address += 1  # another node has the same log
                 await asyncio.sleep(RETRY_S)
+
+    def _sources(self) -> list[str]:
+        """Whom to subscribe to, best first: the leader hears of a commit before its followers do."""
+        leader = self._opened().leader
+        return [leader, *(each for each in self._addresses if each != leader)]
 
     async def take_snapshot(self) -> None:
         """Have the first node write its state down now, and trim its log."""

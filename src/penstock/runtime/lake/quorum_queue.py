@@ -61,6 +61,7 @@ class QuorumQueue:
         self._bytes = 0
         self._appending: set[asyncio.Task[None]] = set()
         self._is_scheduled = False
+        self._was_answered = asyncio.Event()
         self.appended = 0  # transactions
         self.records = 0
 
@@ -96,10 +97,13 @@ class QuorumQueue:
 
     def _appended(self, task: asyncio.Task[None]) -> None:
         self._appending.discard(task)
+        self._was_answered.set()
         if not task.cancelled():
             self._flush()
 
     async def read(self, cursor: int) -> AsyncIterator[QueueBatch]:
+        if self._gathered or self._appending:
+            await self._was_answered.wait()  # then it is known who leads: that node tells of a commit first
         async for offset, txn in self._log.subscribe(Offset(cursor + 1), is_gapless=True):
             try:
                 batch = _decode(txn.ops)
