@@ -14,7 +14,7 @@ that, and nothing else that "exists already".
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -27,7 +27,7 @@ from penstock.lake.committed.entry import is_ascending, row_of
 from penstock.lake.committed.metarange import Location, MetaRange, Range
 from penstock.lake.committed.range import EncodedRange
 
-__all__ = ["JOB_ROWS", "Job", "finish_build", "pieces_of", "plan_build", "to_range"]
+__all__ = ["JOB_ROWS", "Job", "Pieces", "finish_build", "pieces_of", "plan_build", "to_range"]
 
 JOB_ROWS: Final = 1 << 17  # adjacent segments share a job up to this many rows: fewer and larger calls
 
@@ -126,18 +126,31 @@ def _split_additions(
     return [Job(job.first, job.last, *spans[0]), *(Job(job.last, job.last, *span) for span in spans[1:])]
 
 
-def pieces_of(
-    base: pl.DataFrame, old_ends: pl.Series, changes: pl.DataFrame, chunking: Chunking = CHUNKING
-) -> list[pl.DataFrame]:
-    """The new ranges of one job, as entries.
+class Pieces(NamedTuple):
+    """The new ranges of one job: all its entries, and the rows at which ranges end."""
+
+    entries: pl.DataFrame
+    ends: list[int]
+
+    def batches(self, count: int) -> "list[Pieces]":
+        """The same in order, so many ranges in each."""
+        parts: list[Pieces] = []
+        for at in range(0, len(self.ends), count):
+            ends = self.ends[at : at + count]
+            start = self.ends[at - 1] if at else 0
+            parts.append(Pieces(self.entries.slice(start, ends[-1] - start), [end - start for end in ends]))
+        return parts
+
+
+def pieces_of(base: pl.DataFrame, old_ends: pl.Series, changes: pl.DataFrame, chunking: Chunking = CHUNKING) -> Pieces:
+    """The new ranges of one job.
 
     `base` are the rows of its ranges, `old_ends` their greatest keys, `changes` its own changes. Inside the parent's
     ranges there is no boundary key, so only their ends and what is put can be one.
     """
     rows = overlay(base, changes)
     new = changes["path"].filter(changes["is_live"])
-    ends = cut(rows, chunking, candidates=pl.concat([old_ends, new]) if base.height else None)
-    return [rows.slice(start, end - start) for start, end in pairwise([0, *ends])]
+    return Pieces(rows, cut(rows, chunking, candidates=pl.concat([old_ends, new]) if base.height else None))
 
 
 def to_range(piece: EncodedRange, known: Mapping[str, str], location: Location) -> Range:

@@ -47,13 +47,16 @@ def digest_table(tag: str, table: pa.Table, columns: Sequence[str]) -> str:
     """The hex digest of those columns, in that order."""
     digest = hashlib.sha256(f"{tag}\n{table.num_rows}\n".encode())
     for name in columns:
-        _feed(digest, table.column(name).combine_chunks())
+        _feed(digest, _one_array(table.column(name)))
     return digest.hexdigest()
 
 
+def _one_array(column: Any) -> Any:
+    """A column in one piece; `combine_chunks` would copy it even if it is."""
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.array([], column.type), *column.chunks])
+
+
 def _feed(digest: Any, array: Any) -> None:
-    if isinstance(array, pa.ChunkedArray):  # older Arrow gives a chunked array back where there is one chunk or none
-        array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
     if array.type == pa.large_string():
         buffers = text_buffers(array)
         digest.update(buffers.lengths.astype("<u4").data)

@@ -5,18 +5,30 @@ in the same order, and the bytes of the Parquet file do not matter. Reading chec
 its name says is never used. Plain Parquet without nested types: Spark, DuckDB and Polars read it as it is.
 """
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, NewType
 
 import msgspec
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.base.errors import ObjectStoreFailed
 from penstock.lake.committed.digest import digest_table
 from penstock.lake.committed.entry import ENTRY_SCHEMA
 
-__all__ = ["EncodedRange", "RangeId", "decode_range", "encode_range", "range_id", "read_parquet", "write_parquet"]
+__all__ = [
+    "EncodedRange",
+    "RangeId",
+    "decode_range",
+    "encode_range",
+    "encode_ranges",
+    "range_id",
+    "read_parquet",
+    "write_parquet",
+]
 
 RangeId = NewType("RangeId", str)  # 64 hexadecimal digits
 
@@ -42,14 +54,24 @@ class EncodedRange(msgspec.Struct, frozen=True):
 
 def encode_range(entries: pl.DataFrame) -> EncodedRange:
     """A range of these entries, of which there is at least one."""
-    assert entries.height > 0
+    return encode_ranges(entries, [entries.height])[0]
+
+
+def encode_ranges(entries: pl.DataFrame, ends: Sequence[int]) -> list[EncodedRange]:
+    """The entries as ranges which end at these rows. They become Arrow's once, and are sliced there without copying."""
     table = entries.rechunk().to_arrow()
+    return [_encode(table.slice(start, end - start)) for start, end in pairwise([0, *ends])]
+
+
+def _encode(table: pa.Table) -> EncodedRange:
+    assert table.num_rows > 0
+    paths = table.column("path")
     return EncodedRange(
         id=range_id(table),
-        min_key=entries["path"][0],
-        max_key=entries["path"][-1],
-        count=entries.height,
-        size=int(entries["size"].sum()),
+        min_key=paths[0].as_py(),
+        max_key=paths[-1].as_py(),
+        count=table.num_rows,
+        size=pc.sum(table.column("size")).as_py(),
         table=table,
     )
 

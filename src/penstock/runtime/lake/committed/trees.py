@@ -17,7 +17,7 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
-from penstock.lake.committed.build import Job, finish_build, pieces_of, plan_build, to_range
+from penstock.lake.committed.build import Job, Pieces, finish_build, pieces_of, plan_build, to_range
 from penstock.lake.committed.diff import Overlap, compare, empty_diff, plan_diff, visible
 from penstock.lake.committed.entry import empty_entries
 from penstock.lake.committed.importing import import_changes, imported_entries
@@ -25,7 +25,7 @@ from penstock.lake.committed.listing import Listing, ListPage
 from penstock.lake.committed.lookup import Lookup, entries_at, find_entry, plan_lookup
 from penstock.lake.committed.merge import Strategy, merge_changes
 from penstock.lake.committed.metarange import Location, MetaRange, Range, TreeAddress, range_key
-from penstock.lake.committed.range import encode_range
+from penstock.lake.committed.range import encode_ranges
 from penstock.lake.committed.reparent import patch_changes, paths_to_patch
 from penstock.lake.staging.entry import Entry
 from penstock.runtime.lake.committed.files import TreeFiles
@@ -138,14 +138,13 @@ class Trees:
         old_ends = parent.frame["max_key"].slice(job.first, job.last - job.first)
         chunking = self._options.chunking
         pieces = await self.files.in_thread(lambda: pieces_of(base, old_ends, own, chunking))
-        batches = [pieces[at : at + _ENCODE_PIECES] for at in range(0, len(pieces), _ENCODE_PIECES)]
         write = partial(self._write_pieces, known, location)
-        async with aclosing(in_order(batches, write, self._options.threads_max)) as written:
+        async with aclosing(in_order(pieces.batches(_ENCODE_PIECES), write, self._options.threads_max)) as written:
             return [each async for ranges in written for each in ranges]
 
-    async def _write_pieces(self, known: dict[str, str], location: Location, pieces: list[pl.DataFrame]) -> list[Range]:
+    async def _write_pieces(self, known: dict[str, str], location: Location, pieces: Pieces) -> list[Range]:
         def encode() -> list[tuple[Range, memoryview | None]]:
-            encoded = [encode_range(piece) for piece in pieces]
+            encoded = encode_ranges(pieces.entries, pieces.ends)
             return [
                 (to_range(each, known, location), None if each.id in known else each.to_parquet()) for each in encoded
             ]
