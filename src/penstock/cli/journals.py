@@ -2,7 +2,10 @@
 
 import asyncio
 import os
+import shlex
+import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -124,6 +127,47 @@ async def apply(
         revision = await journals.apply(changes)
     names = [change.upsert.name if change.upsert is not None else f"-{change.delete}" for change in changes]
     session.emit({"revision": revision, "journals": names}, f"applied at revision {revision}: {', '.join(names)}")
+
+
+@app.command(
+    help_epilogue=examples("penstock journals edit shop/orders", "EDITOR=nano penstock journals edit region=eu")
+)
+async def edit(
+    selector: Annotated[str, Parameter(help="A journal's name, or a selector.", metavar="NAME|SELECTOR")],
+    /,
+    *,
+    broker: AtBrokers = (),
+    cluster: AtFolder = CLUSTER_FOLDER,
+    session: InSession,
+) -> None:
+    """Open specs in $EDITOR, and apply what was saved: to the very versions which were shown, or not at all."""
+    chosen = selector if "=" in selector else f"name={selector}"
+    async with _journals(session, broker, cluster) as journals:
+        found = await journals.list(chosen)
+        if not found:
+            raise NotFound(f"no journal fits {selector!r}", next_step="penstock journals list")
+        before = msgspec.yaml.encode({"journals": [spec_text(each.spec, each.mod_revision) for each in found]})
+        after = await asyncio.to_thread(_edited, before)
+        if after == before:
+            session.emit({"revision": None, "journals": []}, "nothing was changed")
+            return
+        changes = changes_in(Path("edited.yaml"), after)
+        revision = await journals.apply(changes)
+    names = [change.upsert.name if change.upsert is not None else f"-{change.delete}" for change in changes]
+    session.emit({"revision": revision, "journals": names}, f"applied at revision {revision}: {', '.join(names)}")
+
+
+def _edited(text: bytes) -> bytes:
+    """What the user's editor makes of it."""
+    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
+        file.write(text)
+        file.flush()
+        try:
+            subprocess.run([*editor, file.name], check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise InvalidArgument(f"the editor {editor[0]!r} failed: {error}; nothing was changed") from None
+        return Path(file.name).read_bytes()
 
 
 def _read_file(path: Path) -> bytes:

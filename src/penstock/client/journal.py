@@ -255,7 +255,8 @@ class Journals:
         if primary:
             self._primaries[journal] = primary
         if primary != stream.address and self._streams.get(journal) is stream:
-            del self._streams[journal]  # appends on it still get their answers
+            del self._streams[journal]
+            stream.retire()  # appends on it still get their answers
 
     def _pause_s(self, attempt: int) -> float:
         least, most = RETRY_S

@@ -74,6 +74,7 @@ class AppendStream:
         self._queued_bytes = 0
         self._room: deque[asyncio.Future[None]] = deque()
         self._is_flush_due = False
+        self._is_retiring = False
 
     @classmethod
     async def open(cls, channel: Channel, journal: str, *, timeout_s: float) -> "AppendStream":
@@ -129,6 +130,18 @@ class AppendStream:
         waiting = self._waiting.pop(number, None)
         if waiting is not None and not waiting.was_sent and not waiting.answer.done():
             self.send(number, b"", PartKind.ABORT)
+        if self._is_retiring and not self._waiting:
+            self._loop.call_soon(self._end)
+
+    def retire(self) -> None:
+        """Take no more appends; end when the last one on its way is answered."""
+        self._is_retiring = True
+        if not self._waiting:
+            self._end()
+
+    def _end(self) -> None:
+        if not self.is_over:
+            self._stream.end()
 
     def close(self) -> None:
         if not self.is_over:

@@ -14,6 +14,7 @@ import secrets
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from penstock.base.errors import Unavailable
 from penstock.base.ids import Incarnation, NodeId, Offset
@@ -43,6 +44,7 @@ from penstock.runtime.wire.client import Channel
 
 __all__ = ["BrokerServer"]
 
+LISTINGS_MAX: Final = 16
 log = get_logger()
 
 
@@ -71,6 +73,7 @@ class BrokerServer:
         self.stores = FragmentStores()
         self.persister = Persister(self.stores, PersisterOptions(late_ms=config.late_upload_ms))
         self.loads = LoadReporter(keyspace, config.root, mirror.range, self._leads)
+        self.listing = asyncio.Semaphore(LISTINGS_MAX)
         self._hosts: dict[str, ReplicaHost] = {}
         self._is_exiting = False
         self._has_left = asyncio.Event()

@@ -41,6 +41,7 @@ class Shelf(Protocol):
 
     stores: FragmentStores
     persister: Persister
+    listing: asyncio.Semaphore  # how many stores are listed at a time: a broker may open thousands of journals at once
 
     def nested(self, journal: str) -> list[str]:
         """Journals whose names begin with this one's, and a slash."""
@@ -265,7 +266,8 @@ class JournalFragments:
         self._is_stale.clear()
         index, number = self._index, self._index.begin_listing()
         shelf = self._shelf
-        listed = await shelf.stores.list(self.journal, self._stores, nested=shelf.nested(self.journal))
+        async with shelf.listing:
+            listed = await shelf.stores.list(self.journal, self._stores, nested=shelf.nested(self.journal))
         if index is not self._index:
             return  # of a former life
         index.end_listing(number, listed)

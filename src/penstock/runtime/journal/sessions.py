@@ -46,6 +46,7 @@ class AppendSession:
         self._waiting_bytes = 0
         self._content_bytes = 0  # received, and not yet taken
         self._is_holding = False
+        self._is_ended = False
 
     def on_messages(self, messages: list[Message]) -> None:
         for message in messages:
@@ -155,6 +156,7 @@ class AppendSession:
         data = APPEND_ANSWERS.encode(answers)
         if not self._waiting and stream.can_send(len(data)):
             stream.send_nowait(data)
+            self._maybe_end()
         elif self._waiting_bytes + len(data) > ANSWER_BYTES_MAX:
             stream.fail(Overloaded("the client does not read its answers"))
         else:
@@ -167,9 +169,16 @@ class AppendSession:
             data = self._waiting.popleft()
             self._waiting_bytes -= len(data)
             stream.send_nowait(data)
+        self._maybe_end()
 
     def on_end(self) -> None:
-        pass  # it sends no more, and still waits for answers
+        """It sends no more; when it has all its answers, the stream is over."""
+        self._is_ended = True
+        self._maybe_end()
+
+    def _maybe_end(self) -> None:
+        if self._is_ended and self._stream is not None and not (self._open or self._answers or self._waiting):
+            self._stream.end()
 
     def on_closed(self, error: PenstockError | None) -> None:
         """What was not sent whole is aborted; what was goes on without its client."""
