@@ -175,7 +175,7 @@ class Member:
     def _on_requested(self, event: Requested, waiting: RequestId, body: Any, now: Instant) -> list[Effect]:
         match body:
             case Write(record):
-                return self.send(Waiting(waiting, record, now))
+                return self.send(waiting, record, now)
             case Read() | RefsRead():
                 return self._on_read(event, now)
             case Commit() | Move():
@@ -185,8 +185,11 @@ class Member:
             case _:
                 assert_never(body)
 
-    def send(self, write: Waiting) -> list[Effect]:
+    def send(self, waiting: RequestId, record: Changing, now: Instant) -> list[Effect]:
         """Put a record on the queue for someone."""
+        return self._send(Waiting(waiting, record, now))
+
+    def _send(self, write: Waiting) -> list[Effect]:
         token = self._next_token()
         self._writes[token.number] = write
         return [Enqueue(Envelope(token, write.record))]
@@ -217,7 +220,7 @@ class Member:
         """Only what CANCEL results in may be told as a failure."""
         reached("lake.cancelled")
         self.proposals.end(waiting)
-        return self.send(Waiting(waiting, Cancel(request), now, why=why))
+        return self._send(Waiting(waiting, Cancel(request), now, why=why))
 
     def _on_looked_up(self, event: LookedUp, now: Instant) -> list[Effect]:
         write = self._retrying.pop(event.waiting, None)
@@ -227,7 +230,7 @@ class Member:
             return self.cancel(event.waiting, write.record.request, "nothing to look up", now)
         assert event.record.request == write.record.request, "L2: a retry keeps its request"
         write.record, write.sent_at = event.record, now
-        return self.send(write)
+        return self._send(write)
 
     def _on_retry(self, waiting: RequestId, now: Instant) -> list[Effect]:
         if waiting in self.proposals:
@@ -236,7 +239,7 @@ class Member:
         if write is None:
             return []
         write.sent_at = now
-        return self.send(write)
+        return self._send(write)
 
     def _on_give_up(self, waiting: RequestId, now: Instant) -> list[Effect]:
         """Someone no longer wants to wait. A CANCEL on the queue decides whether it still happens."""

@@ -117,9 +117,7 @@ class Proposals:
         return self._send(proposal, record, now)
 
     def _send(self, proposal: Proposal, record: Changing, now: Instant) -> list[Effect]:
-        from penstock.lake.staging.member import Waiting
-
-        return self.member.send(Waiting(proposal.waiting, record, now))
+        return self.member.send(proposal.waiting, record, now)
 
     def on_synced(self, waiting: RequestId, now: Instant) -> list[Effect]:
         """A head move has a fresh view."""

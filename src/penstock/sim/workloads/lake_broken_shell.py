@@ -6,7 +6,7 @@ from penstock.base.effects import Effect, Reply, Requested
 from penstock.base.ids import Instant
 from penstock.lake.staging.checkpoint import _codec, dump
 from penstock.lake.staging.machine import StagingMachine
-from penstock.lake.staging.member import Member, Waiting
+from penstock.lake.staging.member import Member
 from penstock.lake.staging.port import Built, Delivered, Move, Rebuild
 from penstock.lake.staging.proposals import Proposal, Proposals
 from penstock.lake.staging.records import Announce, Changing, CommitId, StagingToken
@@ -60,7 +60,7 @@ class _StaleRange(Proposals):
         if isinstance(record, Announce) and branch is not None:
             token = StagingToken(f"{record.token}|{','.join(branch.tokens)}")
             record = msgspec.structs.replace(record, token=token)
-        return self.member.send(Waiting(proposal.waiting, record, now))
+        return super()._send(proposal, record, now)
 
 
 class AnnouncesWhatItKnows(Member):
