@@ -337,6 +337,30 @@ def h3_too_few(kind: type[Replica]) -> World:
     return w
 
 
+def h4_uncertified_reset(kind: type[Replica]) -> World:
+    """R = 1: a reset is adopted at a limit which the zombie has just raised, so it is not certified, and never was."""
+    w = world(kind, replication=1, size=2, limit_step=4)
+    for _ in range(3):
+        w.append(B0)
+    assert w.transactions, "the limit is being raised"
+    w.expire(B0)
+    w.add(B1)
+    w.mirror(B1)
+    reset = w.reset_head(B1)
+    w.transact()  # the limit is raised
+    w.transact()  # and the reset is lost; it is tried again
+    w.settle(B1)
+    w.pulse(B1)
+    w.settle(B1)
+    for _ in range(3):
+        w.append(B0)  # the zombie goes on, up to the new limit
+    b = w.append(B1)
+    w.settle(B1)
+    assert w.answers[reset].status is Status.OK
+    assert begin(w, b) == 8, "above all that the zombie may still write"
+    return w
+
+
 def txn_retries(kind: type[Replica]) -> World:
     """J12: a retry of the same transaction is answered with what the first one wrote."""
     w = world(kind)

@@ -30,6 +30,7 @@ KILLED_BY = {
     "certification-in-flight": "h1_certification_in_flight",
     "counts-below-start": "h2_uncertified_twice",
     "certifies-too-few": "h3_too_few",
+    "resets-count-early": "h4_uncertified_reset",
 }
 
 

@@ -74,6 +74,7 @@ class AdoptRequest(Message, frozen=True):
     point: Point
     head_epoch: PipelineEpoch = NO_EPOCH  # who has an older Spool is no participant, and drops what it has
     table: HeadTable = EMPTY_TABLE
+    is_reset: bool = False  # a reset-head, or the first sync of another life: it counts only once it is certified
 
 
 class AdoptResponse(Message, frozen=True):

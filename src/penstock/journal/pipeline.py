@@ -121,7 +121,8 @@ class Pipeline:
 
     def send_adopts(self) -> None:
         assert self.decision is not None
-        self._tell_peers(AdoptRequest(*self._stamp, self.decision.point, self.head_epoch, self.table))
+        decision = self.decision
+        self._tell_peers(AdoptRequest(*self._stamp, decision.point, self.head_epoch, self.table, decision.is_reset))
 
     @property
     def head_epoch(self) -> PipelineEpoch:

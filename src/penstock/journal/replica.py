@@ -314,6 +314,7 @@ class Replica:
                 self._is_serving = False
                 self.replicate.end()
                 self.spool.roll_back()
+            self.spool.undo_reset()
             self._retire()
 
     def _retire(self) -> None:
@@ -386,7 +387,11 @@ class Replica:
         assert pipeline is not None
         assert pipeline.decision is not None
         self.led = pipeline.epoch
-        self.spool.synchronize(pipeline.epoch, pipeline.decision.point, pipeline.table, pipeline.head_epoch)
+        point = pipeline.decision.point
+        if pipeline.decision.is_reset:
+            self.spool.reset(pipeline.epoch, point, pipeline.table)
+        else:
+            self.spool.synchronize(pipeline.epoch, point, pipeline.table, pipeline.head_epoch)
         self.first_append_ms = 0
         self._save_own(("adopted", pipeline.epoch, 0))
 

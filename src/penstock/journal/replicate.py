@@ -97,7 +97,10 @@ class Replicate:
         if is_late or not spool.fits(message.point, message.head_epoch):
             self._break(sender, message)
             return
-        spool.synchronize(message.epoch, message.point, message.table, message.head_epoch)
+        if message.is_reset:
+            spool.reset(message.epoch, message.point, message.table)
+        else:
+            spool.synchronize(message.epoch, message.point, message.table, message.head_epoch)
         replica.saves.gate()
         replica.out.append(Send(sender, AdoptResponse(message.create_revision, message.epoch)))
 
@@ -181,8 +184,10 @@ def report_of(replica: "Replica", epoch: PipelineEpoch) -> PromiseResponse:
     own. It never counts with less than where that epoch began, for below that everything may be acknowledged (302).
     """
     spool = replica.spool
-    points = tuple(spool.points)
-    if replica.led == spool.epoch:
+    counted_epoch, points = spool.counted()
+    if replica.led == counted_epoch:
         counted = max(spool.mark, spool.start)
         points = tuple(point for point in points if point.end <= counted)
-    return PromiseResponse(replica.topology.create_revision, epoch, spool.incarnation, spool.epoch, spool.mark, points)
+    return PromiseResponse(
+        replica.topology.create_revision, epoch, spool.incarnation, counted_epoch, spool.mark, points
+    )

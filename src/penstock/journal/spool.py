@@ -36,6 +36,7 @@ class SpoolState(msgspec.Struct, frozen=True):
     promised: PipelineEpoch
     mark: Offset  # may be older than what was shown: after a restart it is a lower bound
     points: tuple[Point, ...]
+    reset_from: PipelineEpoch | None = None  # the epoch before a reset which is not known to be certified
 
 
 def length_of(content: object) -> int:
@@ -57,6 +58,7 @@ class Spool:
         self.mark = Offset(0)  # every replica has acknowledged what is below
         self.points = [Point(Offset(0), Offset(0))]
         self.start = Offset(0)  # where the last adopted sync began, in this run of the process
+        self.reset_from: PipelineEpoch | None = None  # what it was in, before a reset which may not be certified
         self.pending = 0  # bytes of content above `end`, proposed by nobody yet
 
     @classmethod
@@ -64,7 +66,8 @@ class Spool:
         """A Spool as it comes up from what is durable."""
         spool = cls(journal, state.incarnation, out, is_kept=True)
         spool.create_revision, spool.epoch, spool.promised = state.create_revision, state.epoch, state.promised
-        spool.mark, spool.points = state.mark, list(state.points)
+        spool.mark, spool.points, spool.reset_from = state.mark, list(state.points), state.reset_from
+        spool.start = spool.end if state.reset_from is not None else spool.start
         return spool
 
     @property
@@ -142,6 +145,8 @@ class Spool:
             assert mark <= self.end, (mark, self.end)
             self.mark = mark
             self.out.append(ShowMark(mark))
+        if mark >= self.start:
+            self.reset_from = None  # its epoch is certified
         self._forget_below_mark()
 
     def _forget_below_mark(self) -> None:
@@ -178,6 +183,7 @@ class Spool:
     def synchronize(self, epoch: PipelineEpoch, point: Point, table: HeadTable, head_epoch: PipelineEpoch) -> None:
         """Adopt a sync: go on behind the point, or begin a new Fragment there; what is above is taken back."""
         self.roll_back()
+        self.undo_reset()
         if self._takes_part(point, head_epoch):
             self.trim(point.end)
             if self.head != point:
@@ -187,6 +193,31 @@ class Spool:
             self.points = [point.rolled()]
             self.out.append(RollSpool(self.head))
         self.epoch, self.start = epoch, point.end
+
+    def reset(self, epoch: PipelineEpoch, point: Point, table: HeadTable) -> None:
+        """Adopt a reset. Until it is certified it counts for nothing: what was here stays, to be gone back to (306)."""
+        self.roll_back()
+        self.undo_reset()
+        self.reset_from = self.epoch
+        if table.first_after(self.epoch) is not None:
+            self.settle(table)
+        self.points.append(point)
+        self.out.append(RollSpool(point))
+        self.epoch, self.start = epoch, point.end
+
+    def undo_reset(self) -> None:
+        """Go back to before a reset of which nobody knows whether it was certified."""
+        if self.reset_from is not None:
+            self.points.pop()
+            self.epoch, self.reset_from = self.reset_from, None
+            self.start = self.end
+            self.out.append(CutSpool(self.head))
+
+    def counted(self) -> tuple[PipelineEpoch, tuple[Point, ...]]:
+        """The epoch and the points which count in a sync."""
+        if self.reset_from is not None:
+            return self.reset_from, tuple(self.points[:-1])
+        return self.epoch, tuple(self.points)
 
     def _takes_part(self, point: Point, head_epoch: PipelineEpoch) -> bool:
         return self.epoch >= head_epoch and self.point_at(point.end) is not None
@@ -210,6 +241,7 @@ class Spool:
     def close(self, table: HeadTable) -> None:
         """This broker no longer serves the journal: hand over what is decided, and keep nothing."""
         self.roll_back()
+        self.undo_reset()
         self._hand_over(self.settle(table))
         self.start = self.end  # all of it is decided
         if not self.head.is_empty:
@@ -227,7 +259,7 @@ class Spool:
         """The journal was deleted, or has another life: what is here belongs to nobody (J15)."""
         self.incarnation, self.create_revision = incarnation, create_revision
         self.epoch = self.promised = NO_EPOCH
-        self.mark, self.start, self.pending = Offset(0), Offset(0), 0
+        self.mark, self.start, self.pending, self.reset_from = Offset(0), Offset(0), 0, None
         self.points = [Point(Offset(0), Offset(0), registers=NO_REGISTERS)]
         self.out.append(DropSpool())
 

@@ -17,6 +17,7 @@ DIRECTED = (  # by their schedules in tests/journal; walks need hundreds or thou
     "largest-end",
     "old-epochs-applied",
     "persists-by-last",
+    "resets-count-early",
     "resolves-by-last",
 )
 

@@ -21,6 +21,7 @@ DIRECTED = (  # in tests/journal/test_mutants.py: random seeds need thousands fo
     "largest-end",
     "largest-end-of-anybody",
     "persists-by-last",
+    "resets-count-early",
     "resolves-by-last",
     "certification-in-flight",
     "certifies-too-few",

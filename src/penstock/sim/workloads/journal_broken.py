@@ -62,6 +62,13 @@ class SettlesByLast(Spool):
         return super().settle(HeadTable(table.entries[-1:]))
 
 
+class ResetCounts(Spool):
+    """306: who adopted a reset takes part in the next sync, certified or not."""
+
+    def reset(self, epoch: PipelineEpoch, point: Point, table: HeadTable) -> None:
+        self.synchronize(epoch, point, table, head_epoch=epoch)
+
+
 # pipelines
 
 

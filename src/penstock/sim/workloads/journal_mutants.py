@@ -1,7 +1,7 @@
 """Mutants of the journal: each breaks one rule of journals.md in a few lines, and must be caught.
 
-The first eighteen are the ones the design names, the next is the compare it calls a safety rule; the last three break
-what the decisions 301 to 303 added. Their own `check` is not asked: the world's checkers must see what they do.
+The first eighteen are the ones the design names, the next is the compare it calls a safety rule; the last four break
+what the decisions 301 to 303 and 306 added. Their own `check` is not asked: the world's checkers must see what they do.
 """
 
 from dataclasses import dataclass
@@ -56,4 +56,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "counts-below-start": Mutant("302: a primary counts with no less than its epoch's start", broken.CountsBelowStart),
     "certifies-too-few": Mutant("303: no epoch of fewer members than R", replica_with(append_class=broken.AnyNumber)),
+    "resets-count-early": Mutant(
+        "306: a reset counts once it is certified", replica_with(spool_class=broken.ResetCounts)
+    ),
 }
