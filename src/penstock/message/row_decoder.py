@@ -15,9 +15,13 @@ from penstock.base.errors import InvalidArgument
 from penstock.base.ids import Offset
 from penstock.message.columns import I64, U64, Columns, fixed_columns, json_columns
 from penstock.message.framing.arrow import ArrowBatches
-from penstock.message.framing.json_lines import JsonLines
+from penstock.message.framing.json_lines import HEAD, UUID_AT, JsonLines
+from penstock.message.uuid import TEXT_BYTES
 
 __all__ = ["ArrowRows", "JsonRows", "Piece", "RowDecoder"]
+
+
+_META = UUID_AT + TEXT_BYTES + 3  # bytes of `_meta`, from the first of the line to the comma behind it
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -64,7 +68,7 @@ class JsonRows:
         runs = [run for piece in pieces for run in _runs(piece)]
         if not runs:
             return self.schema.empty_table()
-        lines = runs[0] if len(runs) == 1 else b"".join(runs)
+        lines = _without_meta(bytearray().join(runs), pieces)
         longest = max(int((piece.ends - piece.begins).max()) for piece in pieces if len(piece))
         options = pj.ReadOptions(use_threads=self._use_threads, block_size=max(1 << 18, longest + 1))
         try:
@@ -93,6 +97,19 @@ class ArrowRows:
             for begin, end in zip(piece.begins.tolist(), piece.ends.tolist(), strict=True):
                 batches.append(self._framing.decode_at(buffer, begin, end))
         return pa.Table.from_batches(batches, self.schema)
+
+
+def _without_meta(lines: bytearray, pieces: list[Piece]) -> bytearray:
+    """Blanks over `_meta`, where it stands as we write it: blanks cost Arrow less than an object which it must skip."""
+    lengths = np.concatenate([piece.ends - piece.begins for piece in pieces])
+    begins = np.concatenate([[0], np.cumsum(lengths[:-1])])[lengths > _META]
+    heads: Any = np.ndarray((max(0, len(lines) - _META + 1),), f"V{_META}", lines, strides=(1,))
+    found = heads[begins].view(np.uint8).reshape(-1, _META)
+    is_ours = np.ones(len(begins), np.bool_)
+    for at, byte in [*enumerate(HEAD), *enumerate(b'"},', start=_META - 3)]:
+        is_ours &= found[:, at] == byte
+    heads[begins[is_ours]] = np.void(b" " * (_META - 1) + b"{")
+    return lines
 
 
 def _runs(piece: Piece) -> list[memoryview]:
