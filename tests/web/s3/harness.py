@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
+import uvloop
+
 from penstock.runtime.config.secret import Secret
 from penstock.runtime.wire.tls import Tls
 from penstock.web.http import App, HttpServer
@@ -25,7 +27,7 @@ class GatewayThread:
         self._tls = tls
         self._domain = domain
         self._started = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="gateway")
+        self._thread = threading.Thread(target=self._run, name="gateway")
         self._url = ""
 
     def __enter__(self) -> str:
@@ -39,6 +41,10 @@ class GatewayThread:
     ) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # as servers do
+            runner.run(self._main())
 
     async def _main(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
