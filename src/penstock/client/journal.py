@@ -45,7 +45,7 @@ from penstock.runtime.journal.protocol import (
     READ,
     RESET_HEAD,
     RESOLVE,
-    AppendTerms,
+    AppendWish,
     Applied,
     Apply,
     Change,
@@ -163,19 +163,19 @@ class Journals:
             raise InvalidArgument(f"timeout {timeout}: expected a time above 0 s")
         if txn is not None:
             txn.validate()
-        terms = AppendTerms(1, offset, txn=txn)
+        wish = AppendWish(1, offset, txn=txn)
         if check or union or subtract:
             selector = LabelSelector.parse(check) if isinstance(check, str) else check
             change = RegisterChange(LabelSet.of(union), LabelSet.of(subtract))
             change.validate()
-            terms = AppendTerms(1, offset, selector, change, txn)
+            wish = AppendWish(1, offset, selector, change, txn)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         is_repeatable = isinstance(content, bytes | bytearray | memoryview)
         attempt = 0
         while True:
             left_s = deadline - loop.time()
-            error = await self._try(journal, content, terms, max(0.001, left_s))
+            error = await self._try(journal, content, wish, max(0.001, left_s))
             if isinstance(error, Appended):
                 return error
             attempt += 1
@@ -189,24 +189,24 @@ class Journals:
         if journal not in self._opening:  # which has only names that were checked
             check_journal_name(journal)
 
-    async def _try(self, journal: str, content: Source, terms: AppendTerms, left_s: float) -> Appended | PenstockError:
+    async def _try(self, journal: str, content: Source, wish: AppendWish, left_s: float) -> Appended | PenstockError:
         """Once: what came of it, or the error it is."""
         try:
             stream = await self._stream(journal, left_s)
         except PenstockError as error:
             return error
-        terms = msgspec.structs.replace(terms, timeout_ms=max(1, int(left_s * 1_000)))
+        wish = msgspec.structs.replace(wish, timeout_ms=max(1, int(left_s * 1_000)))
         number = stream.begin()
         try:
             if isinstance(content, bytes) and len(content) <= PART_BYTES:
                 await stream.wait_for_room()
-                stream.send(number, content, PartKind.COMMIT, terms)
+                stream.send(number, content, PartKind.COMMIT, wish)
             else:
-                await _send_unless_answered(stream, number, content, terms)
+                await _send_unless_answered(stream, number, content, wish)
             answered = await stream.answer(number, left_s + 1.0)  # the broker keeps the deadline, and knows more
         except Lost as lost:
             self._primaries.pop(journal, None)
-            return lost_error(journal, lost, terms.txn)
+            return lost_error(journal, lost, wish.txn)
         except BaseException:
             stream.forget(number)
             raise
@@ -215,7 +215,7 @@ class Journals:
             self._leave(journal, stream, answered.primary)
         if response.fate is Fate.COMMITTED:
             return Appended.of(journal, response)
-        return error_of(journal, response, terms.txn)
+        return error_of(journal, response, wish.txn)
 
     async def _stream(self, journal: str, left_s: float) -> AppendStream:
         """The stream to whoever is the journal's primary, as far as we know."""
@@ -459,9 +459,9 @@ class Journals:
         raise last
 
 
-async def _send_unless_answered(stream: AppendStream, number: int, content: Source, terms: AppendTerms) -> None:
+async def _send_unless_answered(stream: AppendStream, number: int, content: Source, wish: AppendWish) -> None:
     """Send it; but if it was refused before all was sent, no more of it."""
-    sending = asyncio.create_task(_send(stream, number, content, terms))
+    sending = asyncio.create_task(_send(stream, number, content, wish))
     try:
         either: list[asyncio.Future[Any]] = [sending, stream.answered(number)]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -471,9 +471,9 @@ async def _send_unless_answered(stream: AppendStream, number: int, content: Sour
         sending.cancel()
 
 
-async def _send(stream: AppendStream, number: int, content: Source, terms: AppendTerms) -> None:
+async def _send(stream: AppendStream, number: int, content: Source, wish: AppendWish) -> None:
     """All of it, in parts, and the commit; nothing of it if the source fails."""
-    first: AppendTerms | None = terms
+    first: AppendWish | None = wish
     async for part in _parts(content):
         await stream.wait_for_room()
         stream.send(number, part, PartKind.MORE, first)

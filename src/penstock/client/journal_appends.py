@@ -20,7 +20,7 @@ from penstock.runtime.journal.protocol import (
     AppendAnswer,
     AppendHello,
     AppendPart,
-    AppendTerms,
+    AppendWish,
     PartKind,
 )
 from penstock.runtime.wire.client import Channel
@@ -89,14 +89,14 @@ class AppendStream:
         self._waiting[self._numbers] = _Waiting(self._loop.create_future())
         return self._numbers
 
-    def send(self, number: int, content: Any, kind: PartKind, terms: AppendTerms | None = None) -> None:
+    def send(self, number: int, content: Any, kind: PartKind, wish: AppendWish | None = None) -> None:
         """Send a part at the end of this turn of the loop."""
         if self.is_over:
             return
         length = len(content)
         if self._contents and self._size + length > PART_BYTES:
             self._close_message()
-        self._parts.append(AppendPart(number, length, kind, terms))
+        self._parts.append(AppendPart(number, length, kind, wish))
         if length:
             self._contents.append(content)
             self._size += length

@@ -12,7 +12,7 @@ from penstock.base.errors import InternalError, PenstockError
 from penstock.journal.spec import JournalSpec
 from penstock.runtime.journal import protocol
 from penstock.runtime.journal.process import BROKER_LIMITS
-from penstock.runtime.journal.protocol import AppendHello, AppendPart, AppendTerms, PartKind
+from penstock.runtime.journal.protocol import AppendHello, AppendPart, AppendWish, PartKind
 from penstock.runtime.wire.client import Channel
 
 UNARY = [protocol.APPLY, protocol.FRAGMENTS, protocol.RESOLVE, protocol.RESET_HEAD, protocol.PRUNE, protocol.EXPLAIN]
@@ -64,7 +64,7 @@ async def test_nothing_that_is_sent_harms_a_broker(tmp_path: Path) -> None:
 async def test_parts_which_claim_other_content_than_came_are_refused(tmp_path: Path, length: int) -> None:
     async with running_cluster(tmp_path, 1) as cluster:
         await cluster.create(JournalSpec(name="shop/orders", replication=1))
-        part = AppendPart(1, length, PartKind.COMMIT, AppendTerms(1_000))
+        part = AppendPart(1, length, PartKind.COMMIT, AppendWish(1_000))
         async with Channel(cluster.addresses[0], limits=BROKER_LIMITS) as channel:
             with pytest.raises(PenstockError, match="claim other content"):
                 async with channel.stream(

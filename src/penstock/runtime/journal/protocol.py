@@ -37,7 +37,7 @@ __all__ = [
     "AppendAnswer",
     "AppendHello",
     "AppendPart",
-    "AppendTerms",
+    "AppendWish",
     "Applied",
     "Apply",
     "Change",
@@ -85,7 +85,7 @@ class AppendHello(msgspec.Struct, frozen=True):
     journal: str
 
 
-class AppendTerms(msgspec.Struct, frozen=True, omit_defaults=True):
+class AppendWish(msgspec.Struct, frozen=True, omit_defaults=True):
     """What an append asks for, beside its content."""
 
     timeout_ms: int
@@ -105,12 +105,12 @@ class PartKind(IntEnum):
 
 
 class AppendPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A part of one append: so many bytes of the message's bulk. The first one has the terms."""
+    """A part of one append: so many bytes of the message's bulk. The first one has the wish."""
 
     number: int
     length: int
     kind: PartKind
-    terms: AppendTerms | None = None
+    wish: AppendWish | None = None
 
 
 class AppendAnswer(msgspec.Struct, frozen=True, array_like=True):

@@ -56,7 +56,7 @@ from penstock.keyspace.transaction import Transaction
 from penstock.runtime.journal.appends import Bucket, Content, FlowPolice, Place
 from penstock.runtime.journal.fragments import JournalFragments, Shelf
 from penstock.runtime.journal.load_reporter import LoadReporter
-from penstock.runtime.journal.protocol import AppendTerms
+from penstock.runtime.journal.protocol import AppendWish
 from penstock.runtime.journal.replica_loop import ReplicaLoop
 from penstock.runtime.journal.replicate_links import ReplicateLinks
 from penstock.runtime.journal.sessions import AppendSession
@@ -170,18 +170,18 @@ class ReplicaHost:
 
     # appends
 
-    def begin(self, session: AppendSession, number: int, terms: AppendTerms, members: Sequence[Place] = ()) -> Content:
+    def begin(self, session: AppendSession, number: int, wish: AppendWish, members: Sequence[Place] = ()) -> Content:
         """A client wants to append, or several which are fed as one; the content comes by `offer`."""
         append = Content(self, self._next_request(), session, number, members)
         now = self._machine.now
-        timeout_ms = min(max(1, terms.timeout_ms), TIMEOUT_MS_MAX)
+        timeout_ms = min(max(1, wish.timeout_ms), TIMEOUT_MS_MAX)
         request = AppendRequest(
             deadline=Instant(now + timeout_ms * MILLISECOND),
-            offset=terms.offset,
-            check=terms.check,
-            change=terms.change,
-            txn=terms.txn,
-            min_revision=terms.min_revision,
+            offset=wish.offset,
+            check=wish.check,
+            change=wish.change,
+            txn=wish.txn,
+            min_revision=wish.min_revision,
             may_proxy=False,
             unix_ms=time.time_ns() // 1_000_000,
         )

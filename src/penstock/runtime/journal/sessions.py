@@ -17,7 +17,7 @@ from penstock.runtime.journal.protocol import (
     APPEND_PARTS,
     AppendAnswer,
     AppendPart,
-    AppendTerms,
+    AppendWish,
     PartKind,
 )
 from penstock.runtime.wire.message import Message
@@ -68,26 +68,26 @@ class AppendSession:
 
     def _last_of_group(self, parts: list[AppendPart], index: int) -> int:
         """Up to where parts can be one append of the core: whole appends, which ask for nothing but to be appended."""
-        first = parts[index].terms
+        first = parts[index].wish
         if first is None or not _is_plain(parts[index]):
             return index + 1
         last = index + 1
         while last < len(parts) and _is_plain(parts[last]):
-            terms = parts[last].terms
-            if terms is None or not first.timeout_ms // 2 <= terms.timeout_ms <= 2 * first.timeout_ms:
+            wish = parts[last].wish
+            if wish is None or not first.timeout_ms // 2 <= wish.timeout_ms <= 2 * first.timeout_ms:
                 break
             last += 1
         return last
 
     def _on_group(self, parts: list[AppendPart], content: memoryview) -> None:
         """Appends which came together go through the core together: they have one fate, and each its own answer."""
-        terms = min((part.terms for part in parts if part.terms is not None), key=lambda each: each.timeout_ms)
+        wish = min((part.wish for part in parts if part.wish is not None), key=lambda each: each.timeout_ms)
         members: list[Place] = []
         at = 0
         for part in parts:
             members.append((part.number, at, part.length, sum_of(content[at : at + part.length])))
             at += part.length
-        group = self._begin(parts[0].number, terms, members)
+        group = self._begin(parts[0].number, wish, members)
         if group is None:
             for part in parts[1:]:
                 self._refuse(part.number)
@@ -98,9 +98,9 @@ class AppendSession:
     def _on_part(self, part: AppendPart, content: memoryview) -> None:
         append = self._open.get(part.number)
         if append is None:
-            if part.terms is None:
+            if part.wish is None:
                 return  # it was answered before its client had sent all of it
-            append = self._begin(part.number, part.terms)
+            append = self._begin(part.number, part.wish)
             if append is None:
                 return
         if append.is_ended:
@@ -111,13 +111,13 @@ class AppendSession:
             self._content_bytes += len(content)
             append.host.offer(append, content, is_end=part.kind is PartKind.COMMIT)
 
-    def _begin(self, number: int, terms: AppendTerms, members: Sequence[Place] = ()) -> Content | None:
+    def _begin(self, number: int, wish: AppendWish, members: Sequence[Place] = ()) -> Content | None:
         """Let the core know; None if it was answered at once."""
         host = self._server.host(self.journal)
         if host is None:
             self._refuse(number)
             return None
-        return host.begin(self, number, terms, members)
+        return host.begin(self, number, wish, members)
 
     def _refuse(self, number: int) -> None:
         self._answers_soon()
@@ -198,14 +198,14 @@ class AppendSession:
 
 def _is_plain(part: AppendPart) -> bool:
     """A whole append, without conditions and changes of registers."""
-    terms = part.terms
+    wish = part.wish
     return (
-        terms is not None
+        wish is not None
         and part.kind is PartKind.COMMIT
         and part.length > 0
-        and terms.offset is None
-        and terms.txn is None
-        and terms.check.is_empty
-        and terms.change.is_empty
-        and not terms.min_revision
+        and wish.offset is None
+        and wish.txn is None
+        and wish.check.is_empty
+        and wish.change.is_empty
+        and not wish.min_revision
     )
