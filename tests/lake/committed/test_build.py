@@ -29,7 +29,7 @@ from penstock.lake.committed.entry import entries_from
 from penstock.lake.committed.metarange import EMPTY, MetaRange
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=40)
 @given(TREES, st.lists(EDITS, min_size=1, max_size=4), st.sampled_from([1, 7, 1000]))
 def test_any_history_of_the_same_content_gives_the_same_ranges(tree: Tree, edits: list[Edit], job_rows: int) -> None:
     shelf = Shelf(job_rows=job_rows)

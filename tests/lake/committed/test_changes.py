@@ -9,7 +9,7 @@ from penstock.lake.committed.changes import check_changes, deletes, empty_change
 from penstock.lake.committed.entry import check_entries, entries_from
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(TREES, st.lists(EDITS, max_size=4))
 def test_areas_laid_over_a_tree_are_the_edits_one_after_the_other(tree: Tree, edits: list[Edit]) -> None:
     changes = check_changes(lay_over([changes_of(edit) for edit in edits]))

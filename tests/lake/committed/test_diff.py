@@ -40,7 +40,7 @@ def as_dict(diff: pl.DataFrame) -> dict[str, Difference]:
     }
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(TREES, TREES)
 def test_the_diff_of_any_two_trees_is_the_oracles(left: Tree, right: Tree) -> None:
     shelf = Shelf()
@@ -51,7 +51,7 @@ def test_the_diff_of_any_two_trees_is_the_oracles(left: Tree, right: Tree) -> No
     assert as_dict(diff) == oracle(left, right)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(TREES, EDITS)
 def test_the_diff_of_a_tree_and_its_child_is_the_oracles(tree: Tree, edit: Edit) -> None:
     shelf = Shelf()
@@ -61,7 +61,7 @@ def test_the_diff_of_a_tree_and_its_child_is_the_oracles(tree: Tree, edit: Edit)
     assert as_dict(shelf.diff(parent, child)) == oracle(tree, edited(tree, edit))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(TREES, TREES)
 def test_a_prefix_shows_its_part_of_the_diff(left: Tree, right: Tree) -> None:
     shelf = Shelf()

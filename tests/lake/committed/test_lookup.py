@@ -8,7 +8,7 @@ from penstock.lake.committed.lookup import find_entry, plan_lookup
 from penstock.lake.committed.metarange import EMPTY
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(TREES, st.sets(PATHS))
 def test_many_paths_are_found_at_once(tree: Tree, paths: set[str]) -> None:
     shelf = Shelf()
@@ -19,7 +19,7 @@ def test_many_paths_are_found_at_once(tree: Tree, paths: set[str]) -> None:
     assert tree_of(found) == {path: each for path, each in tree.items() if path in paths}
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(TREES, PATHS)
 def test_one_path_is_found_where_it_may_be(tree: Tree, path: str) -> None:
     shelf = Shelf()

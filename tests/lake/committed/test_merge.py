@@ -59,7 +59,7 @@ def test_merges_of_two_branches_agree_with_the_oracle(tree: Tree, ours: Edit, th
     check_merge(tree, edited(tree, ours), edited(tree, theirs), strategy)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(TREES, TREES, TREES, st.sampled_from(Strategy))
 def test_merges_of_any_trees_agree_with_the_oracle(base: Tree, dest: Tree, source: Tree, strategy: Strategy) -> None:
     check_merge(base, dest, source, strategy)

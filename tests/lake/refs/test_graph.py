@@ -18,7 +18,7 @@ def log_of(history: History, head: CommitId, *, first_parent: bool = False) -> I
         yield line.id
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(histories())
 def test_no_common_ancestor_descends_from_the_merge_base(drawn: tuple[History, Sequence[CommitId]]) -> None:
     history, made = drawn
@@ -34,7 +34,7 @@ def test_no_common_ancestor_descends_from_the_merge_base(drawn: tuple[History, S
         assert not any(found in history.ancestors(other) for other in common - {found})
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(histories())
 def test_a_log_has_every_ancestor_once_and_none_before_all_its_children(
     drawn: tuple[History, Sequence[CommitId]],
