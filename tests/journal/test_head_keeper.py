@@ -99,3 +99,17 @@ def test_answers_to_nothing_are_ignored() -> None:
     made, _ = keeper()
     assert made.ended(Transacted(7, TransactionEnd.DONE, Revision(9))) is None
     assert not made.see(None, Revision(0))
+
+
+def test_a_mirror_which_lags_behind_our_own_certification_changes_nothing() -> None:
+    made, _ = keeper()
+    made.see(HEAD, Revision(11))
+    assert not made.see(None, Revision(0), as_of=Revision(10))
+    assert made.head == HEAD
+
+
+def test_a_tombstone_which_was_removed_is_gone() -> None:
+    made, _ = keeper()
+    made.see(HEAD, Revision(11))
+    assert made.see(None, Revision(0), as_of=Revision(20))
+    assert (made.head, made.head_revision) == (None, 0)

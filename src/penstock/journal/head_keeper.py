@@ -66,9 +66,13 @@ class HeadKeeper:
     def table(self) -> HeadTable:
         return self.head.table if self.head is not None else EMPTY_TABLE
 
-    def see(self, head: HeadRecord | None, revision: Revision) -> bool:
-        """Take a head record if it is newer than ours."""
-        if revision <= self.head_revision:
+    def see(self, head: HeadRecord | None, revision: Revision, as_of: Revision | None = None) -> bool:
+        """Take the head record as it was at `as_of`, unless we know a later one; whether it is another one.
+
+        It may be gone: an operator who removes the tombstone of a deleted journal lets its next life begin at 0.
+        """
+        is_older = (revision if as_of is None else as_of) < self.head_revision
+        if is_older or (head, revision) == (self.head, self.head_revision):
             return False
         self.head, self.head_revision = head, revision
         return True

@@ -252,7 +252,7 @@ class Replica:
         before, self.topology = self.topology, topology
         if topology.create_revision != self.spool.create_revision:
             self._on_another_life(topology)
-        if self.keeper.see(topology.head, topology.head_revision):
+        if self.keeper.see(topology.head, topology.head_revision, topology.revision):
             self._on_head()
         pipeline = self.pipeline
         if pipeline is not None and topology.route.primary != self.me:
