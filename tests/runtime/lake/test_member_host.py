@@ -106,7 +106,8 @@ async def test_who_gives_up_has_it_cancelled(tmp_path: Path) -> None:
     await asyncio.gather(waiting, return_exceptions=True)
     queue.flows.set()
     await host.sync()
-    assert isinstance(queue.seen[-2].record, Cancel) or any(isinstance(each.record, Cancel) for each in queue.seen)
+    assert any(isinstance(each.record, Cancel) for each in queue.seen)
+    assert host.machine.requests.get("r2") is not None  # it was made or it was cancelled: nobody has to guess
     await host.close()
 
 

@@ -167,7 +167,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
                 return  # it was killed, as planned: nobody knows what became of this one
             assert status == 201
             acknowledged.append(f"staged-{number}")
-            if len(acknowledged) == 20:
+            if number == 20:
                 server.kill()
 
         with ThreadPoolExecutor(4) as threads:
