@@ -45,20 +45,19 @@ class Load:
         self.written: dict[str, int] = {}  # by writers whose appends are transactions
         self._grew = asyncio.Event()
 
-    async def write(self, name: str) -> None:
+    async def write(self, journals: Journals, name: str) -> None:
         """Each record once, whatever becomes of it."""
         number = 0
-        async with Journals(self.cluster.addresses("broker")) as journals:
-            while not self.is_over:
-                number += 1
-                record = f"<{name}:{number:06d}:{'x' * (number % 700)}>".encode()
-                try:
-                    self.committed[record] = (await journals.append(JOURNAL, record, timeout=3.0)).begin
-                    self._grew.set()
-                except Indeterminate as error:
-                    self.unknown.append(_asked(record, error))
-                except PenstockError:
-                    self.aborted.append(record)
+        while not self.is_over:
+            number += 1
+            record = f"<{name}:{number:06d}:{'x' * (number % 700)}>".encode()
+            try:
+                self.committed[record] = (await journals.append(JOURNAL, record, timeout=3.0)).begin
+                self._grew.set()
+            except Indeterminate as error:
+                self.unknown.append(_asked(record, error))
+            except PenstockError:
+                self.aborted.append(record)
 
     async def write_exactly_once(self, name: str) -> None:
         """Each record again until it is acknowledged, as one transaction."""
@@ -194,7 +193,8 @@ async def test_acknowledged_appends_survive_kill_freeze_and_a_rolling_restart(cl
                 except Unavailable:
                     await asyncio.sleep(0.05)
         load = Load(cluster)
-        writers = [asyncio.create_task(load.write(f"w{number}")) for number in range(8)]
+        # They share a client, so that appends of theirs travel together, and go through the core as one.
+        writers = [asyncio.create_task(load.write(journals, f"w{number}")) for number in range(8)]
         writers += [asyncio.create_task(load.write_exactly_once(f"t{number}")) for number in range(2)]
         await load.more()
         for fault in (kill_the_primary, freeze_the_primary, restart_every_broker):

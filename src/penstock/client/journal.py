@@ -205,7 +205,7 @@ class Journals:
                 await _send_unless_answered(stream, number, content, wish)
             answered = await stream.answer(number, left_s + 1.0)  # the broker keeps the deadline, and knows more
         except Lost as lost:
-            self._primaries.pop(journal, None)
+            self._leave(journal, stream, "")  # it may be frozen: do not wait for its connection to be given up
             return lost_error(journal, lost, wish.txn)
         except BaseException:
             stream.forget(number)
