@@ -204,3 +204,18 @@ def test_after_a_reset_checks_and_transactions_fail_until_registers_are_written(
     again = world.append(B1, check="last=5")
     world.settle()
     assert world.fate(again) is Fate.COMMITTED
+
+
+def test_a_head_which_is_known_to_be_lost_is_told_at_once_and_an_operator_does_not_wait() -> None:
+    world = World(replication=1, size=2).start(synchronized=True)
+    world.append(B0)
+    world.crash(B0)
+    world.fail_over(B1, B1)
+    world.settle()
+    backoff = world.sites[B1].replica.backoff
+    backoff.until = Instant(SECOND)
+    refused = world.append(B1)
+    assert world.answers[refused].status is Status.HEAD_LOST
+    reset = world.reset_head(B1)
+    world.settle()
+    assert world.answers[reset].status is Status.OK

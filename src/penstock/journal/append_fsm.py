@@ -94,6 +94,7 @@ class Append:
         self.waits_for = ""  # in words, for `explain`
         self.is_reading = False  # the shell was asked for content
         self.is_barrier = kind is not Kind.APPEND  # no content: it only wants to know that all is well
+        self.has_built = False  # a pipeline
         self.has_proposed = False
         self.is_reset_done = False
         self.is_queued = False  # for the pipeline's send side
@@ -190,7 +191,10 @@ class Append:
         too_few = self._too_few()
         if too_few is not None:
             return too_few  # an epoch of fewer members would be lost with fewer faults (decision 303)
-        if replica.backoff.is_waiting(replica.now):
+        is_eager = self.kind is Kind.RESET and not self.has_built
+        if not is_eager and replica.backoff.is_waiting(replica.now):
+            if self.kind is Kind.APPEND and replica.is_head_lost():
+                return self._head_lost()  # the same members would say the same
             return self._wait("a while, before the pipeline is built again")
         if not replica.keeper.is_sure(replica.topology):
             return self._wait("the KeySpace's word on an earlier sync")
@@ -199,8 +203,12 @@ class Append:
         if promised.revision > replica.topology.revision:
             self.min_revision = promised.revision  # somebody knows a later Route
             return AppendState.RESOLVE
+        self.has_built = True
         replica.start_pipeline()
         return AppendState.SEND_PIPELINE_SYNC
+
+    def _head_lost(self) -> AppendState:
+        return self.fail(Status.HEAD_LOST, "no member has what the last epoch acknowledged")
 
     def state_send_pipeline_sync(self) -> AppendState:
         pipeline = self._pipeline()
@@ -245,7 +253,8 @@ class Append:
             decision = replica.decide_reset(pipeline.head)
         if decision is None:
             replica.drop_pipeline(self)
-            return self.fail(Status.HEAD_LOST, "no member has what the last epoch acknowledged")
+            replica.lost_head()
+            return self._head_lost()
         pipeline.decision, pipeline.phase = decision, Phase.ADOPTING
         return AppendState.SEND_PIPELINE_SYNC
 

@@ -102,6 +102,7 @@ class Replica:
         self.pulse = Pulse(self)
         self.first_append_ms = 0  # of the current Fragment
         self._built = NO_EPOCH  # the last epoch of our own
+        self._lost_at: tuple[object, ...] = ()  # assignments and head record of the last sync without participants
         self._rerun: list[Append] = []  # barriers whose pipeline broke
         self._deadlines = Deadlines()
         self.backoff = Backoff(self.config.retry_ns, self.config.retry_ns_max, self.out)
@@ -374,6 +375,13 @@ class Replica:
         self.spool.roll_back()
         self.spool.promised = epoch
         return report_of(self, epoch)
+
+    def lost_head(self) -> None:
+        """A sync found nobody who could know where the journal ends: so it is, until members or the head change."""
+        self._lost_at = (self.topology.lives, self.keeper.head_revision)
+
+    def is_head_lost(self) -> bool:
+        return self._lost_at == (self.topology.lives, self.keeper.head_revision)
 
     def decide(self, pipeline: Pipeline) -> Decision | None:
         return decide(pipeline.head, self.topology.create_revision, pipeline.promises, self.codec)
