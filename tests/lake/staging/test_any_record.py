@@ -62,7 +62,7 @@ class Made:
         return field.required or self.rng.random() < 0.5
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_every_record_has_a_result(seed: int) -> None:
     made, lake = Made(seed), Lake()
     seen: set[tuple[str, str]] = set()
