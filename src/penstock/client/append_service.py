@@ -25,7 +25,8 @@ from typing import IO, Final
 
 from penstock.base.errors import AlreadyClosed, Indeterminate, InvalidArgument, PenstockError, Unavailable
 from penstock.base.ids import Offset
-from penstock.client.journal import Buffer, Journals
+from penstock.client.journal import Journals
+from penstock.client.journal_content import Buffer
 from penstock.client.journal_outcomes import Appended
 from penstock.journal.names import check_journal_name
 from penstock.journal.registers import Txn

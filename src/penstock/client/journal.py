@@ -11,10 +11,10 @@ or one with a transaction id, which takes effect once. Every error says whether 
 """
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from random import Random
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -28,6 +28,7 @@ from penstock.base.errors import (
 )
 from penstock.base.ids import Offset, Revision
 from penstock.client.journal_appends import PART_BYTES, AppendStream, Lost
+from penstock.client.journal_content import Buffer, Source, send_unless_answered
 from penstock.client.journal_outcomes import RETRYABLE, Appended, error_of, lost_error
 from penstock.journal.api import AppendResponse, Fate, Resolution, Status
 from penstock.journal.epoch import PipelineEpoch
@@ -71,8 +72,6 @@ __all__ = ["Appended", "Change", "Chunk", "Journals"]
 RETRY_S: Final = (0.02, 0.5)
 LIMITS: Final = Limits(frame_bytes_max=8 << 20, stream_window_bytes=8 << 20, keepalive_ms=2_000, pong_ms=3_000)
 START: Final = Offset(0)
-Buffer = bytes | bytearray | memoryview
-Source = Buffer | Iterable[Buffer] | AsyncIterable[Buffer]
 Infos = list[JournalInfo]  # under another name, since `Journals.list` is a method
 Explanations = list[Explained | PenstockError]
 _encode = msgspec.msgpack.Encoder().encode
@@ -202,7 +201,7 @@ class Journals:
                 await stream.wait_for_room()
                 stream.send(number, content, PartKind.COMMIT, wish)
             else:
-                await _send_unless_answered(stream, number, content, wish)
+                await send_unless_answered(stream, number, content, wish)
             answered = await stream.answer(number, left_s + 1.0)  # the broker keeps the deadline, and knows more
         except Lost as lost:
             self._leave(journal, stream, "")  # it may be frozen: do not wait for its connection to be given up
@@ -457,46 +456,6 @@ class Journals:
             except Unavailable as error:
                 last = error
         raise last
-
-
-async def _send_unless_answered(stream: AppendStream, number: int, content: Source, wish: AppendWish) -> None:
-    """Send it; but if it was refused before all was sent, no more of it."""
-    sending = asyncio.create_task(_send(stream, number, content, wish))
-    try:
-        either: list[asyncio.Future[Any]] = [sending, stream.answered(number)]
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if sending.done():
-            sending.result()
-    finally:
-        sending.cancel()
-
-
-async def _send(stream: AppendStream, number: int, content: Source, wish: AppendWish) -> None:
-    """All of it, in parts, and the commit; nothing of it if the source fails."""
-    first: AppendWish | None = wish
-    async for part in _parts(content):
-        await stream.wait_for_room()
-        stream.send(number, part, PartKind.MORE, first)
-        first = None
-    stream.send(number, b"", PartKind.COMMIT, first)
-
-
-async def _parts(content: Any) -> AsyncIterator[memoryview]:
-    if isinstance(content, bytes | bytearray | memoryview):
-        content = (content,)
-    if isinstance(content, AsyncIterable):
-        async for each in content:
-            for part in _cut(each):
-                yield part
-    else:
-        for each in content:
-            for part in _cut(each):
-                yield part
-
-
-def _cut(content: Buffer) -> list[memoryview]:
-    view = memoryview(content).cast("B")
-    return [view[at : at + PART_BYTES] for at in range(0, len(view), PART_BYTES)]
 
 
 def _check_span(offset: int, end: int) -> None:

@@ -16,7 +16,8 @@ from typing import Any
 from penstock.base.ids import Offset, Revision
 from penstock.client.append_service import AppendService
 from penstock.client.blocking import LoopThread
-from penstock.client.journal import START, Buffer, Change, Chunk, Explanations, Infos, Journals, Source
+from penstock.client.journal import START, Change, Chunk, Explanations, Infos, Journals
+from penstock.client.journal_content import Buffer, Source
 from penstock.client.journal_outcomes import Appended
 from penstock.journal.api import Resolution
 from penstock.journal.epoch import PipelineEpoch
