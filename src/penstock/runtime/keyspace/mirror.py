@@ -186,7 +186,8 @@ class KeySpaceMirror:
                 pause_s = min(2 * pause_s, _PATIENCE_S_MAX)
                 self._waiting = sorted(waiting for waiting in self._waiting if not waiting[2].done())
                 with contextlib.suppress(Unavailable, Indeterminate):
-                    if self._waiting and (await self._keyspace.status()).revision >= self._waiting[0][0]:
+                    there = (await self._keyspace.status()).revision
+                    if self._waiting and there >= self._waiting[0][0]:  # nobody may wait any more by now
                         snapshot = await self._keyspace.range(self._mirror.prefix)
                         if snapshot.revision > self.revision:  # else the watch was faster
                             self._applied(self._mirror.load(snapshot))
