@@ -43,15 +43,16 @@ class View(msgspec.Struct, frozen=True):
 
 def view_of(replica: Replica, run: int) -> View:
     spool, pipeline = replica.spool, replica.pipeline
+    epoch, points = spool.counted()  # a reset which is not certified is not there
     leads = pipeline.epoch if pipeline is not None and pipeline.phase.value == "ready" else None
     return View(
         replica.me,
         run,
         spool.incarnation,
-        spool.epoch,
+        epoch,
         spool.promised,
         spool.mark,
-        tuple(spool.points),
+        points,
         leads,
     )
 
