@@ -42,6 +42,9 @@ from penstock.lake.staging.results import Result, Status
 __all__ = ["Member", "MemberConfig"]
 
 
+RESEND_DOUBLINGS_MAX = 6
+
+
 class MemberConfig(msgspec.Struct, frozen=True):
     """How patient a member is. All in nanoseconds of its own clock."""
 
@@ -61,6 +64,7 @@ class Waiting:
     record: Changing
     sent_at: Instant
     retries: int = 0
+    resends: int = 0
     why: str = ""  # of a CANCEL: why it was given up
 
 
@@ -70,6 +74,7 @@ class SyncWait:
 
     reads: list[Requested]
     sent_at: Instant
+    resends: int = 0
 
 
 class Member:
@@ -266,10 +271,10 @@ class Member:
         self._reads.append(event)
         return self._send_sync(now) if len(self._syncs) < self.config.syncs_max else []
 
-    def _send_sync(self, now: Instant) -> list[Effect]:
+    def _send_sync(self, now: Instant, resends: int = 0) -> list[Effect]:
         """One SYNC for all who wait; whoever comes now waits for the next."""
         token = self._next_token()
-        self._syncs[token.number] = SyncWait(self._reads, now)
+        self._syncs[token.number] = SyncWait(self._reads, now, resends)
         self._reads = []
         return [Enqueue(Envelope(token, Sync()))]
 
@@ -320,18 +325,22 @@ class Member:
         return [Enqueue(Envelope(None, record))]
 
     def _resend(self, now: Instant) -> list[Effect]:
+        """More and more rarely: a queue which is slow must not be buried under copies."""
         effects: list[Effect] = []
-        late = Instant(now - self.config.resend_ns)
         for number, write in self._writes.items():
-            if write.sent_at <= late:
+            if self._is_late(write, now):
                 reached("lake.resent")
-                write.sent_at = now
+                write.sent_at, write.resends = now, write.resends + 1
                 token = ContinuationToken(self.name, self.boot, number)
                 effects.append(Enqueue(Envelope(token, write.record)))
-        for number in [number for number, sync in self._syncs.items() if sync.sent_at <= late]:
-            self._reads = self._syncs.pop(number).reads + self._reads
-            effects += self._send_sync(now)
+        for number in [number for number, sync in self._syncs.items() if self._is_late(sync, now)]:
+            sync = self._syncs.pop(number)
+            self._reads = sync.reads + self._reads
+            effects += self._send_sync(now, sync.resends + 1)
         return effects
+
+    def _is_late(self, sent: Waiting | SyncWait, now: Instant) -> bool:
+        return now - sent.sent_at >= self.config.resend_ns << min(sent.resends, RESEND_DOUBLINGS_MAX)
 
     def check(self) -> None:
         """Of the waiting alone; the machine has a check of its own, which looks at the whole state."""

@@ -287,7 +287,9 @@ class Proposals:
         effects: list[Effect] = []
         for proposal in self._proposals.values():
             wish = proposal.wish
-            if isinstance(wish, Commit) and now - proposal.extended_at >= wish.ttl_ns // 3:
+            live = self.member.machine.attempts.get(wish.request.id)
+            is_live = live is not None and live.number == proposal.attempt
+            if isinstance(wish, Commit) and is_live and now - proposal.extended_at >= wish.ttl_ns // 3:
                 proposal.extended_at = now
                 effects += self.member.enqueue(Extend(wish.request, proposal.attempt, wish.ttl_ns))
         return effects
