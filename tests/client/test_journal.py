@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.runtime.journal.cluster import WAIT_S, Cluster, read_all, running_cluster
 
@@ -310,3 +311,15 @@ async def test_a_cluster_which_was_stopped_in_order_goes_on_where_it_was(tmp_pat
             done = await journals.append("shop/orders", b"after", timeout=WAIT_S)
             assert done.begin == 7
             await see(cluster, journals, b"before after")
+
+
+async def test_appends_which_travel_together_are_refused_together_and_each_is_told(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, 1) as cluster, cluster.client() as journals:
+        await cluster.create(JournalSpec(name="shop/orders", replication=1))
+        [info] = await journals.list()
+        read_only = msgspec.structs.replace(info.spec, flags=Flags.READ_ONLY)
+        await journals.apply([Change(upsert=read_only, expect_mod_revision=info.mod_revision)])
+        appends = [journals.append("shop/orders", b"x" * size) for size in range(1, 9)]
+        refused = await asyncio.gather(*appends, return_exceptions=True)
+        assert [type(each) for each in refused] == [Forbidden] * 8
+        assert await read_all(journals, "shop/orders") == b""

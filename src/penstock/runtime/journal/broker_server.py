@@ -268,7 +268,7 @@ class BrokerServer:
 
     async def _reopen(self, host: ReplicaHost) -> None:
         await asyncio.sleep(self._config.reopen_s)
-        await host.close(keeps=False)
+        await host.close(keeps=True)
         if self._hosts.get(host.journal) is host:
             del self._hosts[host.journal]
             self._touch(host.journal)

@@ -466,9 +466,10 @@ class ReplicaHost:
         self._links.close_all()
         await self.fragments.close()
         await self._saver.quiet()
-        if not keeps and not self.replica.spool.is_kept:
+        is_kept = self.replica.spool.is_kept
+        if not keeps and not (is_kept and self.files.fragments()):  # what no store has is not thrown away
             self.files.drop()
-        elif was_well and not self.replica.spool.is_kept:
+        elif was_well and keeps and not is_kept:
             # Nothing is acknowledged any more: who can read back all it ever acknowledged comes back as who it was.
             save = self.files.prepare_save(self.replica.spool.state)
             try:
