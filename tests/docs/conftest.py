@@ -1,0 +1,20 @@
+"""What the tests of pages with commands share."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+
+@pytest.fixture
+def empty_folder(tmp_path: Path) -> Iterator[Path]:
+    """Where commands may start a cluster and leave it running; whatever became of the test, it does not outlive it."""
+    yield tmp_path
+    for plan in tmp_path.glob("*/cluster.json"):
+        for pid in msgspec.json.decode(plan.read_bytes())["pids"].values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
