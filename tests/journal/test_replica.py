@@ -94,3 +94,17 @@ def test_what_a_replica_does_not_know_is_a_fault_of_its_shell(event: Event) -> N
     world = World(size=2).start(synchronized=True)
     with pytest.raises(InvalidArgument):
         world.sites[B0].replica.step(event, NOW)
+
+
+def test_a_sync_which_waits_for_a_member_that_is_gone_is_begun_anew() -> None:
+    """I15: b2 never promises, and is no longer in the Route."""
+    world = World().start(synchronized=True)
+    world.add(B2)
+    world.mirror(B0)
+    world.expire(B2)
+    world.links.clear()
+    world.mirror(B0)
+    world.settle(B0, B1)
+    append = world.append(B0)
+    world.settle(B0, B1)
+    assert world.fate(append) is Fate.COMMITTED

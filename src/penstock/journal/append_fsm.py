@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.base.effects import Reply
 from penstock.base.ids import NodeId, Offset, RequestId, Revision
 from penstock.journal.api import AppendRequest, AppendResponse, Fate, Status
-from penstock.journal.effects import ContentEnded, Proxy, ReadContent
+from penstock.journal.effects import AwaitRevision, ContentEnded, Proxy, ReadContent
 from penstock.journal.fragment import Fragment
 from penstock.journal.messages import Refusal
 from penstock.journal.pipeline import Phase, Pipeline
@@ -143,7 +143,7 @@ class Append:
         replica = self.replica
         topology = replica.topology
         if topology.revision < self.min_revision:
-            replica.await_revision(self.min_revision)
+            replica.out.append(AwaitRevision(self.min_revision))
             return self._wait(f"revision {self.min_revision} of the KeySpace")
         self.resolved = topology
         if topology.spec is None:

@@ -18,7 +18,6 @@ from penstock.journal.config import JournalConfig
 from penstock.journal.deadlines import Deadlines
 from penstock.journal.effects import (
     AppendAborted,
-    AwaitRevision,
     ContentEnded,
     ContentReceived,
     IndexRefreshed,
@@ -262,6 +261,8 @@ class Replica:
         elif pipeline is not None and self.head is not None and self.head.epoch > pipeline.epoch:
             reached("journal.superseded")
             self.drop_pipeline(None)
+        elif pipeline is not None and pipeline.phase is not Phase.READY and not pipeline.is_current(topology):
+            self.drop_pipeline(None)  # a sync which waits for somebody who is gone would wait for ever
         self._on_membership(topology)
         self.replicate.on_topology()
         if topology.route != before.route or topology.lives != before.lives:
@@ -334,9 +335,6 @@ class Replica:
     @property
     def table(self) -> HeadTable:
         return self.keeper.table
-
-    def await_revision(self, revision: Revision) -> None:
-        self.out.append(AwaitRevision(revision))
 
     @property
     def codec(self) -> CompressionCodec:

@@ -18,6 +18,7 @@ from penstock.sim.workloads.journal import JournalWorkload
 
 ITEMS, SEEDS_PER_ITEM = 8, 6  # 48 fresh seeds
 DIRECTED = (  # in tests/journal/test_mutants.py: random seeds need thousands for these
+    "certifies-early",
     "largest-end",
     "largest-end-of-anybody",
     "persists-by-last",
