@@ -15,6 +15,7 @@ DIRECTED = (  # by their schedules in tests/journal; walks need hundreds or thou
     "counts-late-acks",
     "forgets-assignments",
     "largest-end",
+    "largest-end-of-anybody",
     "old-epochs-applied",
     "persists-by-last",
     "resets-count-early",
