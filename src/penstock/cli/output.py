@@ -38,12 +38,13 @@ def make_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, 
 
 
 def write_text(console: Console, *renderables: RenderableType) -> None:
-    """Each on a line of its own; on a pipe without the blanks a table puts behind its last column."""
+    """Each on a line of its own; on a pipe lines are not broken, and have no blanks behind a table's last column."""
     if console.is_terminal:
         console.print(*renderables, sep="\n", markup=False)
         return
     with console.capture() as captured:
-        console.print(*renderables, sep="\n", markup=False)
+        for each in renderables:
+            console.print(each, markup=False, soft_wrap=isinstance(each, str))
     console.file.write("\n".join(line.rstrip() for line in captured.get().split("\n")))
 
 
