@@ -12,7 +12,7 @@ BIN := .venv/bin
 PYTEST ?= $(BIN)/pytest
 WORKERS ?= 2
 SEEDS ?= 0..2000
-BENCH ?= wire wal quorum keyspace objectstore allocator messages
+BENCH ?= wire wal quorum keyspace objectstore allocator journal messages lake_staging lake_committed lake_rest
 
 .PHONY: help
 help: ## Show this list
