@@ -9,7 +9,7 @@ stands between the log and the machine. It runs the `Apply` effects of a node an
   something else than its leader says so, at the offset where it shows.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Any, Protocol
 from zlib import crc32
 
@@ -83,7 +83,8 @@ class Applier:
         self.fact = Offset(0)
         self.checksum = 0
         self._dedup_window = dedup_window
-        self._seen: dict[tuple[ClientId, int], _Seen] = {}  # in the order they were applied
+        # In the order they were applied. (To find a plain dict's first key, every deleted one before it is passed.)
+        self._seen: OrderedDict[tuple[ClientId, int], _Seen] = OrderedDict()
         self._sums: deque[int] = deque(maxlen=checksum_window)  # the checksum at each of the last offsets
 
     def apply(self, effect: Apply) -> Applied:
@@ -130,7 +131,7 @@ class Applier:
                 self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        del self._seen[next(iter(self._seen))]
+        self._seen.popitem(last=False)
 
     def _compare(self, confirm: Confirm, applied: Offset) -> Divergence | None:
         """The leader wrote down its checksum at an offset it had applied; here is ours, if we still know it."""
@@ -155,7 +156,7 @@ class Applier:
         snapshot = _decode_snapshot(data) if data else _Snapshot(Offset(0), Offset(0), 0, [], b"")
         self.machine.restore(snapshot.machine)
         self.applied, self.fact, self.checksum = snapshot.applied, snapshot.fact, snapshot.checksum
-        self._seen = {(seen.client, seen.seq): seen for seen in snapshot.seen}
+        self._seen = OrderedDict(((seen.client, seen.seq), seen) for seen in snapshot.seen)
         self._sums.clear()
 
     def check(self) -> None:
