@@ -55,9 +55,13 @@ format: setup ## Let ruff rewrite what it can
 	$(BIN)/ruff check --fix-only src tests
 	$(BIN)/ruff format src tests
 
+# Tests with real processes share the machine with whatever else runs on it. What failed is run once more, alone: a test
+# which fails twice is red, and one which fails once is still in the output, for us to mend.
+AGAIN = $(PYTEST) --last-failed --last-failed-no-failures none -p no:randomly
+
 .PHONY: test
 test: check java ## Everything CI runs: checks, then all tests
-	$(PYTEST) -n $(WORKERS)
+	$(PYTEST) -n $(WORKERS) || $(AGAIN)
 
 .PHONY: java
 java: # Spark and the model checker need Java 17 or newer

@@ -257,7 +257,7 @@ async def swap_while_the_operator_dies(cluster: LocalCluster) -> None:
 
 async def test_killed_and_frozen_leaders_lose_nothing(cluster: LocalCluster) -> None:
     load = await under_load(cluster, kill_leader, kill_follower, freeze_leader_until_replaced)
-    assert sum(load.acknowledged.values()) > 50
+    assert min(load.acknowledged.values()) > 0
 
 
 async def test_operators_killed_in_the_middle_of_their_work_lose_nothing(cluster: LocalCluster) -> None:
