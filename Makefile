@@ -55,13 +55,9 @@ format: setup ## Let ruff rewrite what it can
 	$(BIN)/ruff check --fix-only src tests
 	$(BIN)/ruff format src tests
 
-# Tests with real processes share the machine with whatever else runs on it. What failed is run once more, alone: a test
-# which fails twice is red, and one which fails once is still in the output, for us to mend.
-AGAIN = $(PYTEST) --last-failed --last-failed-no-failures none -p no:randomly
-
 .PHONY: test
 test: check java ## Everything CI runs: checks, then all tests
-	$(PYTEST) -n $(WORKERS) || $(AGAIN)
+	$(PYTEST) -n $(WORKERS)
 
 .PHONY: java
 java: # Spark and the model checker need Java 17 or newer
@@ -79,11 +75,11 @@ sim: setup ## Every workload of the simulator over SEEDS (default 0..2000)
 
 .PHONY: explore
 explore: setup ## Every state of every small world of the quorum log, up to STATES each (default 1000000)
-	.venv/bin/penstock sim explore --all --states $(or $(STATES),1000000)
+	$(BIN)/penstock sim explore --all --states $(or $(STATES),1000000)
 
 .PHONY: soak-quorum
 soak-quorum: setup ## Ten minutes (MINUTES) of faults on real processes; the report goes to docs/reports
-	.venv/bin/python -m tests.integration.soak_quorum --minutes $(or $(MINUTES),10) --report docs/reports/faults-quorum.md
+	$(BIN)/python -m tests.integration.soak_quorum --minutes $(or $(MINUTES),10) --report docs/reports/faults-quorum.md
 
 .PHONY: bench
 bench: setup ## Every benchmark next to its peers (or one: make bench BENCH=wire)

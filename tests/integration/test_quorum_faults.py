@@ -24,6 +24,7 @@ from penstock.runtime.quorum.machines import AppendTo, CompareAndSet, Get, Put, 
 
 pytestmark = pytest.mark.timeout(180)
 READY_S = 60.0
+APPENDS_MIN = 50  # acknowledged in every drill before it ends: fewer would prove little
 
 
 @pytest.fixture
@@ -174,7 +175,7 @@ async def under_load(cluster: LocalCluster, *faults: Callable[[LocalCluster], Aw
             await until(lambda before=before: load.answers > before + 20)  # type: ignore[misc]
             await fault(cluster)
         before = load.answers
-        await until(lambda: load.answers > before + 20)
+        await until(lambda: load.answers > before + 20 and sum(load.acknowledged.values()) > APPENDS_MIN)
         load.is_over = True
         await asyncio.wait_for(asyncio.gather(*tasks), 60)
     finally:
@@ -257,7 +258,7 @@ async def swap_while_the_operator_dies(cluster: LocalCluster) -> None:
 
 async def test_killed_and_frozen_leaders_lose_nothing(cluster: LocalCluster) -> None:
     load = await under_load(cluster, kill_leader, kill_follower, freeze_leader_until_replaced)
-    assert min(load.acknowledged.values()) > 0
+    assert sum(load.acknowledged.values()) > APPENDS_MIN
 
 
 async def test_operators_killed_in_the_middle_of_their_work_lose_nothing(cluster: LocalCluster) -> None:

@@ -208,7 +208,7 @@ class _ZstandardDecompressor:
 _HEADER = Struct("<I")  # type in the lowest byte, length above
 _SUM = Struct("<I")
 _STREAM_IDENTIFIER: Final = b"\xff\x06\x00\x00sNaPpY"
-_COMPRESSED, _UNCOMPRESSED, _PADDING, _IDENTIFIER, _SKIPPABLE = 0x00, 0x01, 0xFE, 0xFF, 0x80
+_COMPRESSED, _UNCOMPRESSED, _IDENTIFIER = 0x00, 0x01, 0xFF
 _BLOCK_BYTES: Final = 1 << 16
 _CHUNK_BYTES_MAX: Final = 4 + 76_490  # a sum, and the most that 64 KiB become when they do not compress
 
@@ -278,9 +278,9 @@ class _SnappyDecompressor:
             raise _damaged("framed snappy", "it has no identifier")
         if kind in (_COMPRESSED, _UNCOMPRESSED):
             return _block(kind, body)
-        if kind < _SKIPPABLE:
-            raise _damaged("framed snappy", f"a chunk of the unknown type {kind}")
-        return b""
+        # Also of the types which a reader may skip: nobody who writes fragments makes them, and skipped, a changed byte
+        # of a header would make content vanish.
+        raise _damaged("framed snappy", f"a chunk of the unknown type {kind}")
 
     def finish(self) -> None:
         if self._rest:
