@@ -38,7 +38,7 @@ $(UV):
 lock: | $(UV) ## Resolve the dependencies again into the lock files
 	$(UV) pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
 	  --custom-compile-command "make lock" --python-version 3.11 \
-	  --extra bench --extra etcd --group dev pyproject.toml --output-file requirements.lock
+	  --extra bench --extra etcd --extra postgresql --group dev pyproject.toml --output-file requirements.lock
 	$(UV) pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
 	  --custom-compile-command "make lock" --python-version 3.11 \
 	  --group docs --output-file requirements-docs.lock
