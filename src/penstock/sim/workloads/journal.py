@@ -31,7 +31,7 @@ from penstock.sim.disk import Disk
 from penstock.sim.faults import Atlas, Swarm
 from penstock.sim.keyspace import KeySpaceFaults, SimulatedKeySpace
 from penstock.sim.node import Node
-from penstock.sim.workloads.journal_allocator import Allocator, read_topology
+from penstock.sim.workloads.journal_allocator import Allocator
 from penstock.sim.workloads.journal_clients import APPENDS_MAX, Clients, Crowd
 from penstock.sim.workloads.journal_host import BrokerProgram
 from penstock.sim.workloads.journal_mutants import MUTANTS
@@ -242,7 +242,7 @@ class JournalWorkload:
         return {name: program.lease for name, program in self.programs.items() if program.lease != NO_LEASE}
 
     def topology(self) -> Topology:
-        return read_topology(self.keyspace, ROOT, JOURNAL)
+        return self.allocator.topology()
 
     def primary(self) -> NodeId | None:
         return self.topology().route.primary

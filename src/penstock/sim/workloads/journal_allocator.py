@@ -24,10 +24,10 @@ from penstock.sim.disk import Found
 from penstock.sim.keyspace import SimulatedKeySpace
 from penstock.sim.node import Node
 
-__all__ = ["Allocator", "read_topology"]
+__all__ = ["Allocator"]
 
 
-def read_topology(keyspace: SimulatedKeySpace, root: str, journal: str) -> Topology:
+def _read_topology(keyspace: SimulatedKeySpace, root: str, journal: str) -> Topology:
     """A journal as the KeySpace itself has it."""
     store = keyspace.store
     item, head = store.get(f"{root}/items/{journal}"), store.get(head_key(root, journal))
@@ -68,6 +68,7 @@ class Allocator:
         self.every_ns = 3 * MILLISECOND
         self.restless = 0.0  # the chance to move the journal for no reason, each time it looks
         self._is_busy = False
+        self._topology: Topology | None = None
 
     def boot(self, node: Node, found: Found) -> tuple[Machine, Sequence[Effect]]:
         self.node = node
@@ -78,7 +79,10 @@ class Allocator:
         raise AssertionError(effect)
 
     def topology(self) -> Topology:
-        return read_topology(self.keyspace, self.root, self.journal)
+        """As the KeySpace has it now; read only if something was changed."""
+        if self._topology is None or self._topology.revision != self.keyspace.store.revision:
+            self._topology = _read_topology(self.keyspace, self.root, self.journal)
+        return self._topology
 
     def _look(self) -> None:
         if not self._is_busy:

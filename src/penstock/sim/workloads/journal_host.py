@@ -91,6 +91,7 @@ class Watched:
             event = ProposalReceived(event.sender, event.message, program.contents.sum_of(program.running))
         before = program.view
         effects = program.replica.step(event, now)
+        program.look()
         uploads = [effect.fragment for effect in effects if isinstance(effect, Upload)]
         program.neighbours.stepped(program.name, before, program.view, uploads)
         return [StreamSend(effect.to, effect.message) if isinstance(effect, Send) else effect for effect in effects]
@@ -129,9 +130,9 @@ class BrokerProgram:
         self.lease = NO_LEASE
         self.upload_ns = 2 * MILLISECOND
 
-    @property
-    def view(self) -> View:
-        return view_of(self.replica, self.node.run)
+    def look(self) -> None:
+        """The replica may be another one now. All its neighbours look at one picture between two steps."""
+        self.view = view_of(self.replica, self.node.run)
 
     # life
 
@@ -142,6 +143,7 @@ class BrokerProgram:
         self.replica = self.replica_class(
             self.name, self.journal, incarnation, self.config, is_kept=self.is_kept, state=state
         )
+        self.look()
         self.running = self.contents[state.points[-1].sum] if state is not None else b""
         if state is None:
             self.uploads.clear()
