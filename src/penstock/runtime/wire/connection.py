@@ -93,18 +93,19 @@ class Connection(asyncio.BufferedProtocol):
         if self.is_closing:
             return
         frames = self._parser.received(nbytes)
+        count = len(frames)
         self._heard_at = self._loop.time()
-        self._frames += len(frames)
+        self._frames += count
         statistics = self._statistics
         statistics.reads += 1
         statistics.bytes_received += nbytes
-        statistics.frames_received += len(frames)
+        statistics.frames_received += count
         # What these frames lead to is sent together: first what is answered here, then what the tasks they wake send.
         # Those run in the order in which they were made ready, so a flush called behind them sends it all at once.
         was_flush_due, self._is_flush_due = self._is_flush_due, True
         self._take(frames)
-        self._flush()
-        self._is_flush_due = True
+        if self._out:
+            self._flush_now()
         if not was_flush_due:
             self._loop.call_soon(self._flush)
 

@@ -54,13 +54,18 @@ class Workers:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_pump_due = False
         self._burst = 1  # how many workers the next pump wakes
+        self._woken = 0  # workers which were woken, and have not looked at the jobs yet
 
     def submit(self, job: Job) -> None:
         """Run the job in the coming turn of the loop."""
         self._jobs.append(job)
-        if not self._is_pump_due:
+        if self._is_pump_due:
+            return
+        if self._woken:  # it takes this one too, unless it has to wait before
             self._is_pump_due = True
-            self._pump()
+            self._loop.call_soon(self._pump)
+        else:
+            self._wake()
 
     def stop(self, job: Job, reason: PenstockError) -> None:
         """Cancel a job. Its owner is told when the handler has ended; at once if it had not begun."""
@@ -89,7 +94,7 @@ class Workers:
                 log.error("handler ignores its cancellation", task=repr(task))
 
     def _pump(self) -> None:
-        """Wake a worker, and look again behind its step: jobs are left only if it has to wait; then wake two, four …"""
+        """The worker woken before had its step, and jobs are left: it has to wait. Wake one more, then two, four …"""
         for _ in range(min(self._burst, len(self._jobs))):
             self._wake()
         if self._jobs:
@@ -100,6 +105,7 @@ class Workers:
             self._is_pump_due = False
 
     def _wake(self) -> None:
+        self._woken += 1
         while self._idle:
             waiter = self._idle.pop()
             if not waiter.done():
@@ -112,6 +118,7 @@ class Workers:
         task: asyncio.Task[None] | None = asyncio.current_task()
         clean = copy_context()
         while True:
+            self._woken -= 1
             while jobs:
                 job = jobs.popleft()
                 job.task = task

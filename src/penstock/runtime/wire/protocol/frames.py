@@ -107,15 +107,18 @@ class FrameParser:
         """The frames completed by `count` more bytes. Look at `failure` afterwards."""
         frames: list[Frame] = []
         if self.failure is None:
-            if self._block is None:
-                self._cut(self._end + count, frames)
-            else:
+            if self._block is not None:
                 self._fill(self._block, count, frames)
+            elif self._end or count > SLAB_BYTES or count == len(self._buffer):
+                self._cut(0, self._end + count, frames)
+            else:  # nearly always: one read brought whole small frames, and nothing else
+                cut = self._cut_small(bytes(self._buffer[:count]), frames)
+                if cut != count and self.failure is None:
+                    self._cut(cut, count, frames)
         return frames
 
-    def _cut(self, end: int, frames: list[Frame]) -> None:
-        """Cut the buffer, up to `end`, into frames."""
-        position = 0
+    def _cut(self, position: int, end: int, frames: list[Frame]) -> None:
+        """Cut the buffer, from `position` up to `end`, into frames."""
         while end - position >= HEADER_BYTES:
             if _LENGTH.unpack_from(self._buffer, position)[0] >= LARGE_BYTES:
                 position = self._begin_large(position, end, frames)
@@ -186,7 +189,7 @@ class FrameParser:
         self._block = None
         if beyond > 0:
             self._buffer[:beyond] = block[length : length + beyond]
-            self._cut(beyond, frames)
+            self._cut(0, beyond, frames)
 
 
 def _failure(length: int, kind: int, body_length: int, limit: int) -> RemoteError:
