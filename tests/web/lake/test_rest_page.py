@@ -10,6 +10,7 @@ from penstock.web.http import Request, Response
 from penstock.web.lake.rest_commits import CommitHandlers
 from penstock.web.lake.rest_objects import ObjectHandlers
 from penstock.web.lake.rest_refs import RefHandlers
+from penstock.web.lake.rest_sinks import SinkHandlers
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "lake-rest.md"
 NO_LAKE = cast("Lake", None)  # no handler is called
@@ -23,7 +24,8 @@ def test_the_page_and_the_routes_agree() -> None:
     ) -> None:
         routes.add(f"{method} {template}")
 
-    for part in (RefHandlers(NO_LAKE), ObjectHandlers(NO_LAKE, can_sign=False), CommitHandlers(NO_LAKE)):
+    objects = ObjectHandlers(NO_LAKE, can_sign=False)
+    for part in (RefHandlers(NO_LAKE), objects, CommitHandlers(NO_LAKE), SinkHandlers(NO_LAKE)):
         part.add_to(add)
     named = set(re.findall(r"^\| `([A-Z]+ /\S+)` \|", PAGE.read_text(), re.MULTILINE))
     assert {each for each in named if "/repositories" in each} == routes

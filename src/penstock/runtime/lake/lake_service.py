@@ -24,6 +24,7 @@ from penstock.runtime.lake.quorum_queue import Log, QuorumQueue
 from penstock.runtime.lake.samples import sample_objects
 from penstock.runtime.lake.service import Repository
 from penstock.runtime.lake.shelves import Shelves
+from penstock.runtime.lake.sinks_service import Sinks
 from penstock.runtime.lake.uploads import LinkSigner
 from penstock.runtime.objectstore import ObjectStore
 
@@ -32,12 +33,13 @@ __all__ = ["LakeService", "serving_lake"]
 TREE_CACHE_BYTES: Final = 64 << 20  # of each repository
 
 
-class LakeService(Names, Objects, Imports, GarbageSearch):
+class LakeService(Names, Objects, Imports, Sinks, GarbageSearch):
     """Everything `service.Lake` promises, through one member."""
 
-    def __init__(self, host: Host, shelves: Shelves, builder: LakeBuilder, *, secret: str) -> None:
+    def __init__(self, host: Host, shelves: Shelves, builder: LakeBuilder, *, secret: str, store_url: str) -> None:
         self.engine = Engine(host, shelves, builder)
         self.signer = LinkSigner(secret)
+        self.store_url = store_url.partition("?")[0] if store_url.startswith("file:") else store_url
         self._imports = OrderedDict()
 
     async def create_repository(
@@ -80,7 +82,7 @@ async def serving_lake(
         config=config,
         checkpoint_batches=checkpoint_batches,
     )
-    service = LakeService(host, shelves, builder, secret=secret)
+    service = LakeService(host, shelves, builder, secret=secret, store_url=store_url)
     try:
         yield service
     finally:

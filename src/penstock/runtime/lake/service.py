@@ -26,6 +26,7 @@ import msgspec
 
 from penstock.lake.staging.entry import Entry
 from penstock.lake.staging.records import Precondition
+from penstock.runtime.lake.sink_batch import BatchBody, BatchOutcome, SinkBody, SinkPlace, TreePlace
 from penstock.runtime.objectstore.port import Buffer, ObjectStore
 
 __all__ = [
@@ -350,6 +351,22 @@ class Lake(Protocol):
     async def cherry_pick(
         self, repository: str, branch: str, ref: str, *, parent: int = 0, committer: str = ""
     ) -> Commit: ...
+
+    # sinks: what Spark writes, and how it finds what to read
+
+    async def sink_place(self, repository: str, branch: str) -> SinkPlace: ...
+
+    async def sinks(self, repository: str, branch: str) -> Sequence[SinkBody]: ...
+
+    async def commit_batch(self, repository: str, branch: str, body: BatchBody) -> BatchOutcome:
+        """Commit a batch of a sink once; `PreconditionFailed` if it is neither the next nor the last."""
+        ...
+
+    async def adopt_sink(self, repository: str, branch: str, body: SinkBody) -> None: ...
+
+    async def forget_sink(self, repository: str, branch: str, sink: str) -> None: ...
+
+    async def tree_place(self, repository: str, ref: str) -> TreePlace: ...
 
     # imports and garbage
 

@@ -15,6 +15,7 @@ from penstock.web.lake.rest_commits import CommitHandlers
 from penstock.web.lake.rest_models import LoginBody
 from penstock.web.lake.rest_objects import ObjectHandlers
 from penstock.web.lake.rest_refs import RefHandlers
+from penstock.web.lake.rest_sinks import SinkHandlers
 
 __all__ = ["BASE", "rest_site"]
 
@@ -51,7 +52,7 @@ def rest_site(lake: Lake, credentials: Credentials, *, namespace_prefix: str, ca
     add("GET", "/config", general.config)
     add("GET", "/config/version", general.version)
     add("GET", "/user", general.user)
-    for part in (RefHandlers(lake), ObjectHandlers(lake, can_sign=can_sign), CommitHandlers(lake)):
+    for part in (RefHandlers(lake), ObjectHandlers(lake, can_sign=can_sign), CommitHandlers(lake), SinkHandlers(lake)):
         part.add_to(add)
     return Site("lake-rest", router, _render, lambda request: request.raw_path.startswith(BASE + "/"))
 
