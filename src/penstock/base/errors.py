@@ -19,6 +19,7 @@
     │   ├── LeaseExpired
     │   ├── AlreadyExists
     │   ├── DirtyBranch
+    │   ├── Fenced
     │   ├── Forbidden
     │   ├── Gone
     │   ├── MergeConflict
@@ -61,6 +62,7 @@ __all__ = [
     "DiskFull",
     "ErrorRecord",
     "Fault",
+    "Fenced",
     "Forbidden",
     "FrameTooLarge",
     "Gone",
@@ -327,6 +329,13 @@ class DirtyBranch(Refused):
     """The branch has uncommitted changes, and the request needs it without."""
 
     code = "dirty-branch"
+
+
+class Fenced(Refused):
+    """Another process has taken over: this one must not go on."""
+
+    code = "fenced"
+    fault = Fault.ENVIRONMENT
 
 
 class Forbidden(Refused):

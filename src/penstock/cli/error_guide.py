@@ -116,6 +116,10 @@ _GUIDE: Final = {
         "The branch has changes which are staged and not committed; a merge into it would mix them up with its own.",
         "Commit them or drop them (reset), then ask again.",
     ),
+    "fenced": Guide(
+        "Another process has taken the shard over while this one still worked on it: it was slow, or cut off.",
+        "Nothing: what this process had not committed is done again by the other.",
+    ),
     "forbidden": Guide(
         "The request is one nobody may make, such as deleting a repository's default branch.",
         "Read the message: it says what is protected, and why.",
