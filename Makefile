@@ -57,7 +57,7 @@ format: setup ## Let ruff rewrite what it can
 
 .PHONY: test
 test: check java ## Everything CI runs: checks, then all tests
-	$(PYTEST) -n $(WORKERS)
+	$(PYTEST) -n $(WORKERS) --dist loadgroup
 
 .PHONY: java
 java: # Spark and the model checker need Java 17 or newer
@@ -74,7 +74,7 @@ sim: setup ## Every workload of the simulator over SEEDS (default 0..2000)
 	done
 
 .PHONY: explore
-explore: setup ## Every state of every small world of the quorum log, up to STATES each (default 1000000)
+explore: setup ## Every state of every small world of the cores, up to STATES each (default 1000000)
 	$(BIN)/penstock sim explore --all --states $(or $(STATES),1000000)
 
 .PHONY: soak-quorum

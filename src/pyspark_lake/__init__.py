@@ -1,0 +1,1 @@
+"""Where PySpark finds the format `lake` by itself. One such module which fails to import hides all of them."""

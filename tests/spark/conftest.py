@@ -1,0 +1,133 @@
+"""One small Spark and one broker for all tests of this folder: whoever asks first waits for them.
+
+Mark every file which uses them with `pytestmark = pytest.mark.xdist_group("spark")`, so that one worker has them.
+Journals are shared: name yours after your test.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from tests.runtime.journal.cluster import WAIT_S, running_cluster
+
+import penstock.spark
+from penstock.client.journal_blocking import BlockingJournals
+
+# What makes a small Spark quick: the first compiler only, a simple collector, no web pages, log files renamed plainly.
+SETTINGS = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "OFF",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def builder(folder: Path, master: str = "local[2,4]") -> SparkSession.Builder:
+    """A session as the tests have it; four attempts for each task, so that retries happen."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    found = SparkSession.Builder().master(master).appName("penstock-tests")
+    found = found.config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+    found = found.config("spark.local.dir", str(folder / "local"))
+    for key, value in SETTINGS.items():
+        found = found.config(key, value)
+    return found
+
+
+def end_jvm() -> None:
+    """`stop` leaves the JVM there for a next session: nobody needs one."""
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    process = getattr(gateway, "proc", None)
+    gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    if process is not None:
+        process.stdin.close()  # which is how the JVM learns that it is over
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The Spark of all tests, with the formats of Penstock."""
+    session = builder(tmp_path_factory.mktemp("spark")).getOrCreate()
+    penstock.spark.register(session)
+    try:
+        yield session
+    finally:
+        session.stop()
+        end_jvm()
+
+
+class Brokers:
+    """A broker in a thread of its own, since Spark's Python workers come from other processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.addresses: list[str] = []
+        self._is_up = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="brokers of the tests", daemon=True)
+        self._thread.start()
+        assert self._is_up.wait(WAIT_S), "no broker came up"
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def address(self) -> str:
+        return ",".join(self.addresses)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            self._failure = error
+            self._is_up.set()
+
+    async def _serve(self) -> None:
+        self._loop, self._is_over = asyncio.get_running_loop(), asyncio.Event()
+        async with running_cluster(self.folder, 1) as cluster:
+            self.addresses = cluster.addresses
+            self._is_up.set()
+            await self._is_over.wait()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._is_over.set)
+        self._thread.join(WAIT_S)
+
+
+@pytest.fixture(scope="session")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    """The broker of all tests."""
+    running = Brokers(tmp_path_factory.mktemp("brokers"))
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture
+def journals(brokers: Brokers) -> Iterator[BlockingJournals]:
+    """A client of it."""
+    with BlockingJournals(brokers.addresses) as client:
+        yield client
