@@ -1,7 +1,8 @@
 """`penstock sim explore`: every interleaving of a small world, on the cores the server runs."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -11,10 +12,14 @@ from penstock.base.errors import InvalidArgument, NotFound
 from penstock.cli.noun import InSession, examples
 from penstock.cli.output import make_table
 from penstock.cli.session import Session
+from penstock.journal.replica import Replica
 from penstock.sim.explorer.configurations import CONFIGURATIONS
 from penstock.sim.explorer.schedule import schedule_text
-from penstock.sim.explorer.search import Outcome, search
+from penstock.sim.explorer.search import Model, Outcome, search
 from penstock.sim.explorer.world import World
+from penstock.sim.explorer_journal.configurations import CONFIGURATIONS as JOURNAL_CONFIGURATIONS
+from penstock.sim.explorer_journal.model import JournalModel
+from penstock.sim.workloads.journal_mutants import MUTANTS as JOURNAL_MUTANTS
 from penstock.sim.workloads.quorum_mutants import MUTANTS, Parts
 
 __all__ = ["EPILOGUE", "Explored", "explore"]
@@ -23,8 +28,10 @@ EPILOGUE = examples(
     "penstock sim explore",
     "penstock sim explore election rollback",
     "penstock sim explore leader-crash --mutant votes-early",
+    "penstock sim explore journal-break --mutant keeps-tail",
     "penstock sim explore --all --states 3000000 --output json > explored.json",
 )
+JOURNAL = "journal-"  # what the names of a journal's worlds begin with
 COLUMNS = ["configuration", "states", "transitions", "depth", "core steps", "states/s", "CPU s", "result"]
 
 
@@ -56,8 +63,41 @@ class Explored(msgspec.Struct, frozen=True):
         return "all states" if self.is_exhausted else "bounded"
 
 
+@dataclass(frozen=True)
+class _Small:
+    """A small world to be searched: of the quorum log, or (their names say so) of a journal."""
+
+    model: Model[Any]
+    core_steps: Callable[[], int]
+    schedule: Callable[[Outcome[Any]], list[str]]
+
+
 def _names(_context: Any) -> dict[str, str]:
-    return {name: setup.about for name, setup in CONFIGURATIONS.items()}
+    quorum = {name: setup.about for name, setup in CONFIGURATIONS.items()}
+    return quorum | {f"{JOURNAL}{name}": setup.about for name, setup in JOURNAL_CONFIGURATIONS.items()}
+
+
+def _mutants(name: str) -> Any:
+    return JOURNAL_MUTANTS if name.startswith(JOURNAL) else MUTANTS
+
+
+def _quorum(name: str, mutant: str | None) -> _Small:
+    parts = Parts()
+    if mutant is not None:
+        MUTANTS[mutant].apply(parts)
+    world = World(CONFIGURATIONS[name], node_class=parts.node, operator_class=parts.operator, is_checked=mutant is None)
+    return _Small(world, lambda: world.sites.steps_taken, lambda outcome: schedule_text(world, outcome))
+
+
+def _journal(name: str, mutant: str | None) -> _Small:
+    replica_class = Replica if mutant is None else JOURNAL_MUTANTS[mutant].replica
+    model = JournalModel(JOURNAL_CONFIGURATIONS[name.removeprefix(JOURNAL)], replica_class=replica_class)
+    return _Small(model, lambda: model.steps_taken, _journal_schedule)
+
+
+def _journal_schedule(outcome: Outcome[Any]) -> list[str]:
+    lines = [f"{number:3}. {' '.join(map(str, action))}" for number, (action, _) in enumerate(outcome.schedule, 1)]
+    return [*lines, f"     {outcome.violation}"] if outcome.violation is not None else lines
 
 
 def explore(
@@ -72,16 +112,16 @@ def explore(
     session: InSession,
 ) -> int:
     """Visit every state of small worlds, check every invariant in each, print the shortest schedule to a violation."""
-    names = list(CONFIGURATIONS) if all_ else list(configurations)
+    rows = _names(None)
+    names = list(rows) if all_ else list(configurations)
     if states < 1:
         raise InvalidArgument(f"--states {states}: expected 1 or more")
-    unknown = [name for name in names if name not in CONFIGURATIONS]
+    unknown = [name for name in names if name not in rows]
     if unknown:
         raise NotFound(f"there is no configuration {unknown[0]!r}", next_step="penstock sim explore")
-    if mutant is not None and mutant not in MUTANTS:
-        raise NotFound(f"there is no mutant {mutant!r} of the quorum log", next_step="penstock sim list")
+    if mutant is not None and any(mutant not in _mutants(name) for name in names):
+        raise NotFound(f"there is no mutant {mutant!r} of these worlds", next_step="penstock sim list")
     if not names:
-        rows = _names(None)
         session.emit(
             [{"name": name, "about": about} for name, about in rows.items()],
             make_table(["name", "about"], rows.items()),
@@ -94,25 +134,22 @@ def explore(
 
 def run(name: str, states: int, mutant: str | None, session: Session) -> Explored:
     """Search one configuration, telling now and then how far it is."""
-    setup, parts = CONFIGURATIONS[name], Parts()
-    if mutant is not None:
-        MUTANTS[mutant].apply(parts)
-    world = World(setup, node_class=parts.node, operator_class=parts.operator, is_checked=mutant is None)
+    small = (_journal if name.startswith(JOURNAL) else _quorum)(name, mutant)
     started = time.process_time()
     last_told = time.monotonic()
 
-    def goes_on(outcome: Outcome[int]) -> bool:
+    def goes_on(outcome: Outcome[Any]) -> bool:
         nonlocal last_told
         if time.monotonic() - last_told > 10:
             last_told = time.monotonic()
             session.say(f"{name}: {outcome.states:,} states, depth {outcome.depth}")
         return True
 
-    outcome = search(world, states_max=states, goes_on=goes_on)
+    outcome = search(small.model, states_max=states, goes_on=goes_on)
     seconds = time.process_time() - started
     return Explored(
-        name, setup.about, mutant, outcome.states, outcome.transitions, outcome.depth, world.sites.steps_taken,
-        round(seconds, 2), outcome.is_exhausted, outcome.violation, schedule_text(world, outcome),
+        name, _names(None)[name], mutant, outcome.states, outcome.transitions, outcome.depth, small.core_steps(),
+        round(seconds, 2), outcome.is_exhausted, outcome.violation, small.schedule(outcome),
     )  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 from penstock.sim.explorer.search import search
-from penstock.sim.explorer_journal.__main__ import main
 from penstock.sim.explorer_journal.configurations import CONFIGURATIONS
 from penstock.sim.explorer_journal.model import JournalModel
 from penstock.sim.workloads.journal_mutants import MUTANTS
@@ -39,11 +38,3 @@ def test_the_search_finds_the_mutant(mutant: str, name: str, says: str) -> None:
     outcome = search(model, states_max=4_000)
     assert outcome.violation is not None
     assert outcome.violation.startswith(says)
-
-
-def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sync"]) == 0
-    assert capsys.readouterr().out == "sync: 52 states, 91 transitions, depth 18: no violation, all states\n"
-    assert main(["nothing"]) == 2
-    assert main(["fail-over", "--states", "20"]) == 0
-    assert "bounded" in capsys.readouterr().out

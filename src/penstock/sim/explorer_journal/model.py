@@ -34,14 +34,23 @@ class Setup:
     fragment_length: int = 1_000
 
 
+@dataclass
+class Tally:
+    """Counted over all copies of a world."""
+
+    steps: int = 0  # of a core
+
+
 class Shared(World):
     """A world which owns only the sites it has stepped itself."""
 
     owned: frozenset[NodeId] = frozenset()
     ids: Interned[Any]
+    tally: "Tally"
 
     def step(self, name: NodeId, event: Event) -> None:
         self._own(name)
+        self.tally.steps += 1
         super().step(name, event)
 
     def persist(self, name: NodeId, index: int = 0) -> Fragment:
@@ -111,6 +120,12 @@ class JournalModel:
     def __init__(self, setup: Setup, *, replica_class: type[Replica] = Replica) -> None:
         self.setup = setup
         self.replica_class = replica_class
+        self._tally = Tally()
+
+    @property
+    def steps_taken(self) -> int:
+        """How often the core of a broker was run."""
+        return self._tally.steps
 
     def starts(self) -> Iterable[State]:
         try:
@@ -129,6 +144,7 @@ class JournalModel:
             fragment_length=setup.fragment_length,
         )
         world.ids = Interned()
+        world.tally = self._tally
         world.start(synchronized=setup.is_synchronized)
         primary = world.keys.now.route.primary
         assert primary is not None
