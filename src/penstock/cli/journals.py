@@ -52,7 +52,7 @@ PIECE_BYTES: Final = 512 << 10
 async def _journals(session: Session, brokers: tuple[str, ...], folder: Path) -> AsyncIterator[Journals]:
     session.start_logs(quiet=True)
     wiring = wiring_of(session)
-    addresses = addresses_of(brokers, folder, "broker", "--broker")
+    addresses = addresses_of(session, brokers, folder, "broker", "--broker")
     async with Journals(addresses, token=wiring.token, tls=wiring.client_tls) as journals:
         yield journals
 

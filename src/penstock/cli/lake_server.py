@@ -6,6 +6,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from penstock.base.errors import ConfigError, Unavailable
 from penstock.cli.lake_targets import CREDENTIALS_FILE
@@ -14,6 +15,7 @@ from penstock.cli.targets import quorum_log_of
 from penstock.cli.wiring import metrics_endpoint, parse_address
 from penstock.client.quorum import QuorumLog
 from penstock.runtime.config.options import object_store_url, store_options, wal_options, wire_tls
+from penstock.runtime.keyspace import open_keyspace
 from penstock.runtime.lake.lake_service import serving_lake
 from penstock.runtime.objectstore import open_store
 from penstock.runtime.quorum.alone import quorum_alone
@@ -21,7 +23,7 @@ from penstock.web.http import HttpServer
 from penstock.web.lake.credentials import Credentials
 from penstock.web.lake.server import lake_app
 
-__all__ = ["serve_lake"]
+__all__ = ["lake_credentials", "serve_lake"]
 
 
 async def serve_lake(
@@ -37,7 +39,7 @@ async def serve_lake(
     """Serve until cancelled."""
     config = session.effective.config
     address = parse_address(listen, "--listen") if listen is not None else config.lake.listen
-    credentials, made_in = _credentials(session)
+    credentials, made_in = lake_credentials(session)
     url = object_store_url(config)
     secret = credentials.secret_access_key
     async with (
@@ -66,12 +68,16 @@ async def _queue_of(
             yield log
         return
     config = session.effective.config
-    folder = config.data.folder / "quorum"
-    async with quorum_alone(folder, shard, wal=wal_options(config.wal)) as address, QuorumLog([address], shard) as log:
+    folder = config.data.folder.absolute()
+    async with (
+        await open_keyspace(f"embedded://{quote(str(folder))}/keyspace") as keyspace,
+        quorum_alone(folder, keyspace, shard, wal=wal_options(config.wal)) as alone,
+        QuorumLog([alone.node], shard) as log,
+    ):
         yield log
 
 
-def _credentials(session: Session) -> tuple[Credentials, Path | None]:
+def lake_credentials(session: Session) -> tuple[Credentials, Path | None]:
     """As configured; else those of the data folder, which are made when there are none, and the file they are in."""
     config = session.effective.config.lake
     if config.access_key_id and config.secret_access_key:

@@ -10,6 +10,8 @@ from cyclopts import Parameter
 from penstock.base.errors import NotFound
 from penstock.cli.session import Session
 from penstock.client.lake import LakeClient
+from penstock.runtime.config import Source
+from penstock.runtime.running import running_in
 
 __all__ = ["CREDENTIALS_FILE", "AtLake", "LakeTarget", "lake_of"]
 
@@ -25,11 +27,19 @@ LakeTarget = Annotated[str, Parameter(help="lake://REPOSITORY@REF/PATH", metavar
 @contextmanager
 def lake_of(session: Session, url: str | None) -> Iterator[LakeClient]:
     session.start_logs(quiet=True)
-    config = session.effective.config
     key, secret = _keys(session)
-    scheme = "https" if config.tls.enabled else "http"
-    with LakeClient(url or f"{scheme}://{config.lake.listen}", key, secret) as lake:
+    with LakeClient(url or _local(session), key, secret) as lake:
         yield lake
+
+
+def _local(session: Session) -> str:
+    """Where `penstock up` serves, unless somebody has said where the lake is."""
+    effective = session.effective
+    up = running_in(effective.config.data.folder)
+    if up is not None and effective.origins["lake.listen"].source is Source.DEFAULT:
+        return up.lake
+    scheme = "https" if effective.config.tls.enabled else "http"
+    return f"{scheme}://{effective.config.lake.listen}"
 
 
 def _keys(session: Session) -> tuple[str, str]:
@@ -42,6 +52,6 @@ def _keys(session: Session) -> tuple[str, str]:
     except FileNotFoundError:
         raise NotFound(
             f"there are no keys of a lake: neither lake.access_key_id is set nor is there {path}",
-            next_step="penstock lake serve --alone makes them; or set lake.access_key_id and lake.secret_access_key",
+            next_step="penstock up makes them; or set lake.access_key_id and lake.secret_access_key",
         ) from None
     return found["access_key_id"], found["secret_access_key"]

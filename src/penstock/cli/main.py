@@ -23,6 +23,8 @@ __all__ = ["NOUNS", "command_tree", "main", "run"]
 
 # noun → where it is, and its line in `penstock --help`
 NOUNS: Final = {
+    "up": ("penstock.cli.up:app", "Every role in one process: broker, quorum node, operator, lake."),
+    "down": ("penstock.cli.down:app", "End what penstock up runs in the data folder."),
     "demo": ("penstock.cli.demo:app", "See it work: real processes, real faults, an audit."),
     "cluster": ("penstock.cli.cluster:app", "A real multi-process cluster on this machine, for trying and for drills."),
     "quorum": ("penstock.cli.quorum:app", "The quorum log: its shards, their leaders and their ensembles."),
@@ -53,6 +55,7 @@ def build() -> App:
         "A replicated, transactional log that fills a versioned data lake, exactly once.",
         version=__version__,
         try_this=(
+            "penstock up                           every role in one process",
             "penstock bench list                   which questions the benchmarks answer",
             "penstock config show                  what is in force, and who said so",
             "penstock errors explain wal-corrupt   what an error means, and what to do",

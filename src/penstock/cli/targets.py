@@ -13,6 +13,7 @@ from penstock.cli.wiring import parse_address, wiring_of
 from penstock.client.operator import Operators
 from penstock.client.quorum import QuorumLog
 from penstock.runtime.cluster.local import LocalCluster, Role
+from penstock.runtime.running import running_in
 
 __all__ = [
     "CLUSTER_FOLDER",
@@ -41,16 +42,19 @@ AtOperators = Annotated[
 Shard = Annotated[str, Parameter(help="The shard.", metavar="NAME")]
 
 
-def addresses_of(given: tuple[str, ...], folder: Path, role: Role, flag: str) -> list[str]:
-    """Whom to ask: those given, or all of that role in the local cluster."""
+def addresses_of(session: Session, given: tuple[str, ...], folder: Path, role: Role, flag: str) -> list[str]:
+    """Whom to ask: those given; or what `penstock up` runs here; or all of that role in the local cluster."""
     if given:
         return [str(parse_address(address, flag)) for address in given]
+    up = running_in(session.effective.config.data.folder) if folder == CLUSTER_FOLDER else None
+    if up is not None:
+        return [{"node": up.node, "operator": up.operator, "broker": up.broker}[role]]
     try:
         return LocalCluster.load(folder).addresses(role)
     except NotFound:
         raise NotFound(
             f"there is no cluster in {folder}, and no {flag} was given",
-            next_step=f"penstock cluster up, or say where with {flag} HOST:PORT",
+            next_step=f"penstock up, penstock cluster up, or say where with {flag} HOST:PORT",
         ) from None
 
 
@@ -58,7 +62,7 @@ def addresses_of(given: tuple[str, ...], folder: Path, role: Role, flag: str) ->
 async def quorum_log_of(session: Session, shard: str, nodes: tuple[str, ...], folder: Path) -> AsyncIterator[QuorumLog]:
     session.start_logs(quiet=True)
     wiring = wiring_of(session)
-    addresses = addresses_of(nodes, folder, "node", "--node-address")
+    addresses = addresses_of(session, nodes, folder, "node", "--node-address")
     async with QuorumLog(addresses, shard, token=wiring.token, tls=wiring.client_tls) as log:
         yield log
 
@@ -67,6 +71,6 @@ async def quorum_log_of(session: Session, shard: str, nodes: tuple[str, ...], fo
 async def operators_of(session: Session, given: tuple[str, ...], folder: Path) -> AsyncIterator[Operators]:
     session.start_logs(quiet=True)
     wiring = wiring_of(session)
-    addresses = addresses_of(given, folder, "operator", "--operator")
+    addresses = addresses_of(session, given, folder, "operator", "--operator")
     async with Operators(addresses, token=wiring.token, tls=wiring.client_tls) as operators:
         yield operators

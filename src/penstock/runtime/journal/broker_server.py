@@ -65,7 +65,7 @@ class BrokerServer:
         self.keyspace = keyspace
         self.mirror = mirror
         self.tasks = tasks
-        self.catalog = Catalog(keyspace, mirror, Layout(config.root), config.default_store)
+        self.catalog = Catalog(keyspace, mirror, Layout(config.root), config)
         self._spools = folder / "spools"
         self._channels = channels
         self._config = config

@@ -22,6 +22,7 @@ from penstock.keyspace.allocator.layout import Layout
 from penstock.keyspace.mirror import Entry, Mirror
 from penstock.keyspace.records import NO_REVISION
 from penstock.keyspace.transaction import Compare, Delete, Operation, Put, is_at, is_present
+from penstock.runtime.journal.config import BrokerConfig
 from penstock.runtime.journal.protocol import Apply, Change, JournalInfo, Listing, ListQuery, Serving
 from penstock.runtime.keyspace.mirror import KeySpaceMirror
 from penstock.runtime.keyspace.port import KeySpace
@@ -36,11 +37,12 @@ _encode = msgspec.msgpack.Encoder().encode
 class Catalog:
     """Journals and brokers as the mirror has them."""
 
-    def __init__(self, keyspace: KeySpace, mirror: KeySpaceMirror, layout: Layout, default_store: str = "") -> None:
+    def __init__(self, keyspace: KeySpace, mirror: KeySpaceMirror, layout: Layout, config: BrokerConfig) -> None:
         self.layout = layout
         self._keyspace = keyspace
         self._mirror = mirror
-        self._default_store = default_store
+        self._default_store = config.default_store
+        self._replication_max = config.replication_max
 
     # asking
 
@@ -134,7 +136,12 @@ class Catalog:
         return outcome.revision
 
     def _completed(self, spec: JournalSpec) -> JournalSpec:
-        """With this cluster's store, if the spec names none."""
+        """With this cluster's store, if the spec names none; on no more brokers than it may have.
+
+        Fewer copies than were wanted must at least be on disk.
+        """
+        if 0 < self._replication_max < spec.replication:
+            spec = msgspec.structs.replace(spec, replication=self._replication_max, fsync=True)
         if spec.fragment.stores or not self._default_store:
             return spec
         fragment = msgspec.structs.replace(spec.fragment, stores=(self._default_store,))

@@ -1,0 +1,45 @@
+"""`penstock down`: end what `penstock up` runs in a data folder."""
+
+import os
+import signal
+import time
+from typing import Annotated, Final
+
+from cyclopts import Parameter
+
+from penstock.base.errors import DeadlineExceeded, NotFound
+from penstock.cli.noun import InSession, noun
+
+__all__ = ["app"]
+
+app = noun(
+    "down",
+    "End what penstock up runs in the data folder. The data stays.",
+    try_this=("penstock down", "penstock down --set data.folder=/srv/penstock"),
+)
+LOOK_S: Final = 0.05
+
+
+@app.default
+def run(
+    *,
+    timeout: Annotated[float, Parameter(help="How long it may take to end.", metavar="SECONDS")] = 60.0,
+    session: InSession,
+) -> None:
+    """Tell it to end, and wait until it has: then everything is stored, and its ports are free."""
+    from penstock.runtime.running import is_held, running_in
+
+    folder = session.effective.config.data.folder
+    found = running_in(folder)
+    if found is None:
+        raise NotFound(f"nothing runs in {folder}", next_step="penstock up")
+    os.kill(found.pid, signal.SIGTERM)
+    deadline = time.monotonic() + timeout
+    while is_held(folder):
+        if time.monotonic() > deadline:
+            raise DeadlineExceeded(
+                f"process {found.pid} still runs after {timeout:g} s",
+                next_step=f"kill -9 {found.pid} ends it at once, and loses nothing which was acknowledged",
+            )
+        time.sleep(LOOK_S)
+    session.say(f"stopped; the data stays in {folder}")

@@ -1,0 +1,78 @@
+"""`penstock up`: every role in one process, on one data folder."""
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from penstock.cli.noun import InSession, noun
+from penstock.cli.session import Session
+
+if TYPE_CHECKING:
+    from penstock.runtime.running import Running
+
+__all__ = ["app"]
+
+app = noun(
+    "up",
+    "Every role in one process: broker, quorum node, operator, lake. Data in ./penstock-data.",
+    try_this=(
+        "penstock up                                   until Ctrl-C, or penstock down",
+        "penstock up --set data.folder=/srv/penstock   with its data elsewhere",
+        "penstock up --set lake.listen=127.0.0.1:8080  with the lake on another port",
+    ),
+)
+
+TRY: Final = (
+    "penstock journals apply examples/shop.yaml",
+    "echo hello | penstock journals append shop/orders",
+    "penstock lake repo create shop",
+    "penstock lake put README.md lake://shop@main/",
+    "penstock lake commit lake://shop@main --message 'first'",
+)
+
+
+@app.default
+async def run(*, session: InSession) -> None:
+    """Run until SIGTERM, Ctrl-C or `penstock down`. What was acknowledged survives kill -9: start it again."""
+    from penstock.runtime.running import hold
+
+    session.start_logs(quiet=True)
+    with hold(session.effective.config.data.folder) as place:
+        from penstock.cli.up_roles import running_roles  # what only a server needs
+
+        async with running_roles(session) as roles:
+            place.tell(roles.running)
+            _tell(session, roles.running)
+            try:
+                await roles.ended()
+            except asyncio.CancelledError:
+                session.say("stopping …")
+                current = asyncio.current_task()
+                assert current is not None
+                current.uncancel()
+                await roles.drain()
+                raise
+
+
+def _tell(session: Session, running: "Running") -> None:
+    """Where to look, and what to try."""
+    from penstock.cli.lake_targets import CREDENTIALS_FILE
+    from penstock.cli.output import make_table
+
+    folder = session.effective.config.data.folder
+    if session.wants_json:
+        session.emit(msgspec.to_builtins(running))
+        return
+    keys = "as configured" if session.effective.config.lake.access_key_id else str(folder / CREDENTIALS_FILE)
+    rows = [
+        ["journals", running.broker, f"over HTTP: {running.lake}/journals"],
+        ["quorum log", running.node, f"operator: {running.operator}"],
+        ["lake, REST and S3", running.lake, f"keys: {keys}"],
+        ["data", str(folder), "all of it; survives kill -9"],
+    ]
+    session.stderr.print(make_table(["up", "where", ""], rows))
+    session.say("\ntry, in another terminal:")
+    for line in TRY:
+        session.say(f"  {line}")
+    session.say("\nstop with Ctrl-C, or: penstock down")

@@ -1,0 +1,59 @@
+"""`penstock up` and `down`: every role in one process, found without flags, and nothing lost by kill -9."""
+
+import signal
+import urllib.request
+from pathlib import Path
+
+import lakefs
+import pytest
+from lakefs.client import Client
+from tests.cli.ups import UpProcess
+from tests.web.lake.servers import KEY, SECRET
+
+from penstock.cli.main import run
+
+SHOP = Path(__file__).parents[2] / "examples" / "shop.yaml"
+
+
+def client_of(process: UpProcess) -> Client:
+    return Client(host=process.running.lake, username=KEY, password=SECRET)
+
+
+def test_every_role_serves_and_what_was_acknowledged_survives_kill_9(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "hello").write_text("hello")
+    monkeypatch.chdir(tmp_path)  # where the command line finds it by itself, in ./penstock-data
+    monkeypatch.setenv("PENSTOCK_LAKE_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("PENSTOCK_LAKE_SECRET_ACCESS_KEY", SECRET)
+    with UpProcess(tmp_path / "penstock-data") as process:
+        assert "penstock lake repo create shop" in process.said  # what to try next
+        assert run(["journals", "apply", str(SHOP)]) == 0  # they ask for 3 replicas, and get what there is
+        request = urllib.request.Request(f"{process.running.lake}/journal/shop/orders", b"hello", method="PUT")
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            assert answer.status == 204
+        assert run(["quorum", "status"]) == 0
+        assert run(["lake", "repo", "create", "shop"]) == 0
+        main = lakefs.Repository("shop", client=client_of(process)).branch("main")
+        with main.transact(commit_message="from lakeFS's own package") as changes:
+            changes.object("prices.csv").upload(data=b"kettle,36.90\n")
+        assert run(["lake", "put", "hello", "lake://shop@main/"]) == 0
+        assert run(["lake", "commit", "lake://shop@main", "-m", "hello"]) == 0
+        process.signal(signal.SIGKILL)
+
+        process.start()
+        with urllib.request.urlopen(f"{process.running.lake}/journal/shop/orders", timeout=30) as answer:
+            assert answer.read() == b"hello"
+        main = lakefs.Repository("shop", client=client_of(process)).branch("main")
+        assert next(iter(main.log(max_amount=1))).message == "hello"
+        assert main.object("prices.csv").reader().read() == b"kettle,36.90\n"
+        capsys.readouterr()
+        assert run(["lake", "cat", "lake://shop@main/hello"]) == 0
+        assert run(["up"]) == 1
+        assert "another process runs in" in capsys.readouterr().err
+        assert run(["down"]) == 0
+        assert "stopped" in capsys.readouterr().err
+        process.ended()
+        assert process.said.endswith("stopping …\n")
+        assert run(["down"]) == 1
+        assert "nothing runs in" in capsys.readouterr().err
