@@ -1,6 +1,7 @@
 """The client's side of a connection by itself: what was handed to the transport, and what was not."""
 
 import asyncio
+import socket
 from typing import cast
 
 import pytest
@@ -25,14 +26,15 @@ class Paper(asyncio.Transport):
         pass
 
 
-def connected() -> tuple[ClientConnection, Paper]:
+def unconnected() -> ClientConnection:
     def ignore(connection: ClientConnection) -> None:
         pass
 
-    connection = ClientConnection(
-        Limits(), Statistics(), token=None, on_made=ignore, on_unusable=ignore, on_lost=ignore
-    )
-    paper = Paper()
+    return ClientConnection(Limits(), Statistics(), token=None, on_made=ignore, on_unusable=ignore, on_lost=ignore)
+
+
+def connected() -> tuple[ClientConnection, Paper]:
+    connection, paper = unconnected(), Paper()
     connection.connection_made(paper)
     data = welcome_frame(["echo"])
     connection.get_buffer(-1)[: len(data)] = data
@@ -68,3 +70,16 @@ async def test_what_one_turn_of_the_loop_sends_is_one_write_in_order(stage: Stag
     calls = [channel.call("echo", body) for body in (small, large, small, small)]
     assert [reply.body for reply in await asyncio.gather(*calls)] == [small, large, small, small]
     assert channel.statistics().writes - before <= 2
+
+
+async def test_a_connection_which_came_back_to_its_caller_is_none() -> None:
+    """On loopback the system may choose the port which is called as the one to call from."""
+    here = socket.socket()
+    here.bind(("127.0.0.1", 0))
+    here.connect(here.getsockname())
+    here.setblocking(False)
+    connection = unconnected()
+    await asyncio.get_running_loop().create_connection(lambda: connection, sock=here)
+    with pytest.raises(ConnectionLost, match="nobody listens there"):
+        await connection.ready
+    await connection.lost

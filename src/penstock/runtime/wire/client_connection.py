@@ -99,6 +99,12 @@ class ClientConnection(Connection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._tell_made(self)
+        here = transport.get_extra_info("sockname")
+        if here is not None and here == transport.get_extra_info("peername"):
+            # Nobody listens there, and the system gave us that very port to call from: we would talk to ourselves, and
+            # keep the port from who should listen.
+            self.abort_for(ConnectionLost("nobody listens there: the connection came back to its caller"))
+            return
         self.queue(encode_frame(Kind.HELLO, body=HELLO_CODEC.encode(Hello.of(self.limits, self._token))))
 
     def _on_welcome(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
