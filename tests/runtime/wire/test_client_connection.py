@@ -1,7 +1,6 @@
 """The client's side of a connection by itself: what was handed to the transport, and what was not."""
 
 import asyncio
-import socket
 from typing import cast
 
 import pytest
@@ -15,12 +14,16 @@ from penstock.runtime.wire.client_connection import ClientConnection
 class Paper(asyncio.Transport):
     """A transport which writes everything down."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, extra: dict[str, object] | None = None) -> None:
+        super().__init__(extra)
         self.written = b""
+        self.is_aborted = False
 
     def write(self, data: object) -> None:
         self.written += cast("bytes", data)
+
+    def abort(self) -> None:
+        self.is_aborted = True
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
@@ -74,12 +77,11 @@ async def test_what_one_turn_of_the_loop_sends_is_one_write_in_order(stage: Stag
 
 async def test_a_connection_which_came_back_to_its_caller_is_none() -> None:
     """On loopback the system may choose the port which is called as the one to call from."""
-    here = socket.socket()
-    here.bind(("127.0.0.1", 0))
-    here.connect(here.getsockname())
-    here.setblocking(False)
     connection = unconnected()
-    await asyncio.get_running_loop().create_connection(lambda: connection, sock=here)
+    paper = Paper({"sockname": ("127.0.0.1", 7201), "peername": ("127.0.0.1", 7201)})
+    connection.connection_made(paper)
+    assert paper.is_aborted
+    connection.connection_lost(None)
     with pytest.raises(ConnectionLost, match="nobody listens there"):
         await connection.ready
-    await connection.lost
+    assert paper.written == b""
