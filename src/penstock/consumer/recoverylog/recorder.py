@@ -58,6 +58,10 @@ class Recorder:
         """The number of the last operation, to be named in `acknowledged`."""
         return self._fsm.next.seq_no - 1
 
+    def log_bytes(self, path: str) -> int:
+        """How much the log has grown since the file was made: what a playback has to read for its sake, at most."""
+        return self._head - self._fsm.fnodes[self._fnode(path)].segments[0].first_offset
+
     def acknowledged(self, seq_no: int, end: Offset) -> None:
         """Every operation up to a number is in the log, which ends at `end`, or did then."""
         self._head = max(self._head, end)
