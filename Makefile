@@ -56,12 +56,16 @@ format: setup ## Let ruff rewrite what it can
 	$(BIN)/ruff format src tests
 
 .PHONY: test
-test: check java ## Everything CI runs: checks, then all tests
+test: check java postgresql ## Everything CI runs: checks, then all tests
 	$(PYTEST) -n $(WORKERS) --dist loadgroup
 
 .PHONY: java
 java: # Spark and the model checker need Java 17 or newer
 	@scripts/ensure-java
+
+.PHONY: postgresql
+postgresql: # a store of consumers
+	@scripts/ensure-postgresql
 
 .PHONY: demo
 demo: setup ## See it work: real processes, real faults, an audit

@@ -167,11 +167,15 @@ class AppendService:
 
     async def append(self, journal: str, content: Buffer) -> Appended:
         """Append; return when it is on every replica. Waits for room first, if too much is on its way."""
+        await self.wait_for_room()
+        return await self.put(journal, content)
+
+    async def wait_for_room(self) -> None:
+        """Wait until `put` would take something."""
         while self.is_full:
             room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._room.append(room)
             await room
-        return await self.put(journal, content)
 
     def put(self, journal: str, content: Buffer) -> "asyncio.Future[Appended]":
         """Append, and tell later. Refuses when too much is on its way: see `is_full`."""

@@ -1,0 +1,33 @@
+"""Consumers: applications, the shards which run them exactly once, and their stores.
+
+class Count(Application[Connection]):
+    def open_store(self, context):
+        return SqlStore("sqlite:///count.db", context.shard, setup=make_tables)
+
+    def consume(self, message, store, publish):
+        store.execute(text("UPDATE counts SET n = n + 1"))
+        publish("shop/counts", {"sku": message.value["sku"]})
+
+async with Journals(["127.0.0.1:7201"]) as journals:
+    spec = ShardSpec("count", {"shop/orders": JsonLines()})
+    async with ShardHost(spec, Count(), journals) as shard:
+        await shard.stat(Stat({"shop/orders": offset}))     # everything before it has taken its full effect
+"""
+
+from penstock.client.consumer.application import Application, Publish, ShardContext, StoreFactory, application_of
+from penstock.client.consumer.shard_host import ShardHost
+from penstock.client.consumer.sql_store import SqlStore, sql_store
+from penstock.client.consumer.status import ShardCode, ShardStatus
+
+__all__ = [
+    "Application",
+    "Publish",
+    "ShardCode",
+    "ShardContext",
+    "ShardHost",
+    "ShardStatus",
+    "SqlStore",
+    "StoreFactory",
+    "application_of",
+    "sql_store",
+]

@@ -1,0 +1,166 @@
+"""A shard of this process: lives again after each failure, later each time, and says why it failed.
+
+A life (`shard_run.py`) ends by a failure of the application, the store or a journal. The next one begins with a store
+opened anew, whose fence ends whatever is left of others. One which was fenced itself waits longer: whoever fenced it
+serves now, and the KeySpace is about to say so.
+"""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from penstock.base.errors import Fenced, PenstockError, Unavailable
+from penstock.client.consumer.application import Application, ShardContext
+from penstock.client.consumer.shard_run import ShardRun, reason_of
+from penstock.client.consumer.status import ShardCode, ShardStatus
+from penstock.client.journal import Journals
+from penstock.consumer.shard import ShardSpec
+from penstock.consumer.stat import Stat, StatResult
+from penstock.message.uuid import producer_id
+from penstock.runtime.logs import get_logger
+
+__all__ = ["ShardHost"]
+
+PAUSE_S: Final = (0.1, 30.0)  # before the second life; doubles up to the next figure
+FENCED_PAUSE_S: Final = 2.0
+DRAIN_S: Final = 5.0
+
+log = get_logger()
+
+
+class ShardHost:
+    """Runs a shard until it is closed. Use it as an async context manager.
+
+    `on_status` is called with each new status, on the event loop.
+    """
+
+    def __init__(
+        self,
+        spec: ShardSpec,
+        application: Application[Any],
+        journals: Journals,
+        *,
+        context: ShardContext | None = None,
+        on_status: Callable[[ShardStatus], None] = lambda _: None,
+        random: Random | None = None,
+    ) -> None:
+        self.spec = spec
+        self.status = ShardStatus()
+        self.transactions = 0  # committed by all lives
+        self._application = application
+        self._journals = journals
+        self._context = context or ShardContext(spec.shard, journals)
+        self._on_status = on_status
+        self._random = random or Random()
+        self._run: ShardRun | None = None
+        self._changed = asyncio.Event()  # another one after each change
+        self._restart = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "ShardHost":
+        self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._live(), name=f"shard {self.spec.shard}")
+
+    async def close(self, *, drain_s: float = DRAIN_S) -> None:
+        """Finish the transaction which is under way, if that is soon done; then end."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        if self._run is not None:
+            await self._run.drain(drain_s)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        self._say(ShardStatus())
+
+    def restart(self) -> None:
+        """Begin a new life now, whether this one runs or waits after a failure."""
+        self._restart.set()
+        if self._run is not None:
+            self._run.end(Unavailable("a restart was asked for"))
+
+    async def stat(self, stat: Stat, *, timeout: float = 30.0) -> StatResult:
+        """Wait until everything before these offsets has taken its full effect, through failures if there are any."""
+        result = None
+        try:
+            async with asyncio.timeout(timeout):
+                while result is None or not result.is_running:
+                    result = await (await self._running()).stat(stat)
+        except TimeoutError:
+            why = f": {self.status.reason}" if self.status.reason else ""
+            raise Unavailable(
+                f"shard {self.spec.shard} has not come so far within {timeout:g} s{why}",
+                next_step=f"penstock shards stat {self.spec.shard}",
+            ) from None
+        return result
+
+    async def wait_for_status(self, *codes: ShardCode) -> ShardStatus:
+        """Wait until the status is one of these."""
+        while self.status.code not in codes:
+            await self._changed.wait()
+        return self.status
+
+    async def _running(self) -> ShardRun:
+        while self.status.code is not ShardCode.PRIMARY or self._run is None or self._run.has_ended:
+            await self._changed.wait()
+        return self._run
+
+    # Lives
+
+    async def _live(self) -> None:
+        failures = 0
+        while True:
+            self._restart.clear()
+            before = self.transactions
+            error = await self._live_once()
+            if error is None:
+                return
+            failures = 1 if self.transactions > before else failures + 1
+            pause_s = self._pause_s(failures, error)
+            reason = reason_of(error)
+            self._say(ShardStatus(ShardCode.FAILED, reason, failures))
+            is_ours = isinstance(error, PenstockError)
+            log.warning(
+                "shard failed", shard=self.spec.shard, reason=reason, again_s=round(pause_s, 2),
+                exc_info=None if is_ours else error,
+            )  # fmt: skip
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._restart.wait()
+            except TimeoutError:
+                pass
+
+    async def _live_once(self) -> Exception | None:
+        """None: it was told to end."""
+        producer = producer_id(self._random.getrandbits(48))
+        try:
+            store = self._application.open_store(self._context)
+            self._run = ShardRun(
+                self.spec, self._application, store, self._journals, producer,
+                on_restored=lambda: self._say(ShardStatus(ShardCode.PRIMARY)),
+            )  # fmt: skip
+            await self._run.run()
+        except Exception as error:
+            return error
+        finally:
+            if self._run is not None:
+                self.transactions += self._run.transactions
+            self._run = None
+        return None
+
+    def _pause_s(self, failures: int, error: Exception) -> float:
+        least, most = PAUSE_S
+        pause_s = min(most, least * float(1 << min(failures - 1, 16))) * self._random.uniform(0.5, 1.0)
+        return max(FENCED_PAUSE_S, pause_s) if isinstance(error, Fenced) else pause_s
+
+    def _say(self, status: ShardStatus) -> None:
+        self.status = status
+        self._on_status(status)
+        self._changed.set()
+        self._changed = asyncio.Event()
