@@ -95,6 +95,11 @@ class RecoveryFsm:
     def _apply(self, recorded: RecordedOp, begin: Offset, end: Offset) -> bool:
         """Change what there is. False: it is about a file which is not alive in the end."""
         op = recorded.op
+        if isinstance(op, Write):  # nearly all are
+            written = self.fnodes.get(op.fnode)
+            if written is not None:
+                self._touch(written, recorded, begin, end)
+            return written is not None
         if isinstance(op, Handoff):
             return True
         fnode = recorded.seq_no if isinstance(op, Create) else op.fnode
@@ -107,8 +112,6 @@ class RecoveryFsm:
                 self._link(fnode, path)
             case Unlink(_, path):
                 self._unlink(fnode, path)
-            case Write():
-                pass
         if fnode in self.fnodes:
             self._touch(self.fnodes[fnode], recorded, begin, end)
         return True

@@ -16,7 +16,7 @@ from penstock.consumer.recoverylog.recorded_op import Author
 __all__ = ["FnodeHints", "Hints", "Point", "Segment", "joined"]
 
 
-class Segment(msgspec.Struct, frozen=True, array_like=True):
+class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Operations first_seq_no to last_seq_no of one author, within [first_offset, last_offset) of the log."""
 
     author: Author
@@ -31,7 +31,7 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
         return Point(self.first_seq_no, self.first_checksum, self.first_offset)
 
 
-class Point(msgspec.Struct, frozen=True, array_like=True):
+class Point(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A place in the chain: the next operation's number, what its checksum must be, and from where to look for it."""
 
     seq_no: int

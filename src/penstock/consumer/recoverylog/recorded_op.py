@@ -26,27 +26,27 @@ CONTENT_BYTES_MAX = 256 << 20
 Author = int  # 32 bits, drawn anew for each process which records
 
 
-class Create(msgspec.Struct, frozen=True, tag="c", array_like=True):
+class Create(msgspec.Struct, frozen=True, tag="c", array_like=True, gc=False):
     """A new empty file, linked at a path. Its fnode is the operation's sequence number."""
 
     path: str
 
 
-class Link(msgspec.Struct, frozen=True, tag="l", array_like=True):
+class Link(msgspec.Struct, frozen=True, tag="l", array_like=True, gc=False):
     """One more path of a file."""
 
     fnode: int
     path: str
 
 
-class Unlink(msgspec.Struct, frozen=True, tag="u", array_like=True):
+class Unlink(msgspec.Struct, frozen=True, tag="u", array_like=True, gc=False):
     """One path of a file less. Without any it is gone."""
 
     fnode: int
     path: str
 
 
-class Write(msgspec.Struct, frozen=True, tag="w", array_like=True):
+class Write(msgspec.Struct, frozen=True, tag="w", array_like=True, gc=False):
     """Bytes at an offset of a file; they follow the frame."""
 
     fnode: int
@@ -54,14 +54,14 @@ class Write(msgspec.Struct, frozen=True, tag="w", array_like=True):
     length: int
 
 
-class Handoff(msgspec.Struct, frozen=True, tag="h", array_like=True):
+class Handoff(msgspec.Struct, frozen=True, tag="h", array_like=True, gc=False):
     """Nothing; its author takes the log over."""
 
 
 Op = Create | Link | Unlink | Write | Handoff
 
 
-class RecordedOp(msgspec.Struct, frozen=True, array_like=True):
+class RecordedOp(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One link of the chain."""
 
     seq_no: int
@@ -70,7 +70,7 @@ class RecordedOp(msgspec.Struct, frozen=True, array_like=True):
     op: Op
 
 
-class ReadOp(msgspec.Struct, frozen=True):
+class ReadOp(msgspec.Struct, frozen=True, gc=False):
     """An operation as it stands in the log, with its content."""
 
     recorded: RecordedOp
@@ -95,45 +95,62 @@ def _extend(checksum: int, body: bytes, content: bytes) -> int:
 
 
 class OpReader:
-    """Cuts chunks of a log into operations. A chunk may end anywhere."""
+    """Cuts chunks of a log into operations. A chunk may end anywhere.
+
+    However many chunks an operation is spread over, its bytes are joined once.
+    """
 
     def __init__(self, offset: Offset) -> None:
-        self._rest = bytearray()
-        self._rest_at = offset
+        self._pieces: list[bytes] = []  # which make no whole operation yet
+        self._at = offset  # where they begin
+        self._size = 0
+        self._wanted = _HEAD.size  # so many bytes there must be before it is worth looking
 
     @property
     def fed_upto(self) -> Offset:
-        return Offset(self._rest_at + len(self._rest))
+        return Offset(self._at + self._size)
 
     def feed(self, offset: Offset, data: bytes) -> list[ReadOp]:
         """The operations which are now complete. MalformedFrame for what is none."""
         assert offset == self.fed_upto, f"a chunk at {offset}; expected one at {self.fed_upto}"
-        self._rest += data
-        found, at = [], 0
-        while (one := self._cut(self._rest, at)) is not None:
-            found.append(one)
-            at = one.end - self._rest_at
-        del self._rest[:at]
-        self._rest_at = Offset(self._rest_at + at)
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size < self._wanted:
+            return []
+        data = b"".join(self._pieces) if len(self._pieces) > 1 else data
+        found: list[ReadOp] = []
+        at = self._cut(data, found)
+        self._pieces = [data[at:]] if at < len(data) else []
+        self._at = Offset(self._at + at)
+        self._size = len(data) - at
         return found
 
-    def _cut(self, data: bytearray, at: int) -> ReadOp | None:
-        if len(data) - at < _HEAD.size:
-            return None
-        magic, length = _HEAD.unpack_from(data, at)
-        if magic != MAGIC or length > OP_BYTES_MAX:
-            raise MalformedFrame(f"no recorded operation begins at {self._rest_at + at}", begin=self._rest_at + at)
-        body_at, content_at = at + _HEAD.size, at + _HEAD.size + length
-        if content_at > len(data):
-            return None
-        body = bytes(data[body_at:content_at])
-        recorded = _codec.decode(body)
-        size = recorded.op.length if isinstance(recorded.op, Write) else 0
-        if not 0 <= size <= CONTENT_BYTES_MAX:
-            raise MalformedFrame(f"a write of {size} bytes at {self._rest_at + at}", begin=self._rest_at + at)
-        end = content_at + size
-        if end > len(data):
-            return None
-        content = bytes(data[content_at:end])
-        begin, behind = Offset(self._rest_at + at), Offset(self._rest_at + end)
-        return ReadOp(recorded, begin, behind, content, _extend(recorded.checksum, body, content))
+    def _cut(self, data: bytes, found: list[ReadOp]) -> int:
+        """Add all whole operations; where the next one begins. `_wanted` is then what is known of its size."""
+        at, size, base = 0, len(data), self._at
+        while True:
+            body_at = at + _HEAD.size
+            self._wanted = _HEAD.size
+            if body_at > size:
+                return at
+            magic, length = _HEAD.unpack_from(data, at)
+            if magic != MAGIC or length > OP_BYTES_MAX:
+                raise MalformedFrame(f"no recorded operation begins at {base + at}", begin=base + at)
+            content_at = body_at + length
+            self._wanted = content_at - at
+            if content_at > size:
+                return at
+            body = data[body_at:content_at]
+            recorded = _codec.decode(body)
+            end = content_at
+            if type(recorded.op) is Write:
+                end += recorded.op.length
+                if not content_at <= end <= content_at + CONTENT_BYTES_MAX:
+                    raise MalformedFrame(f"a write of {recorded.op.length} bytes at {base + at}", begin=base + at)
+                self._wanted = end - at
+                if end > size:
+                    return at
+            content = data[content_at:end]
+            next_checksum = _extend(recorded.checksum, body, content)
+            found.append(ReadOp(recorded, Offset(base + at), Offset(base + end), content, next_checksum))
+            at = end
