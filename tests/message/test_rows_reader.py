@@ -11,6 +11,7 @@ from tests.message.histories import EVERY_HORIZON, WILD, Line, tame
 
 from penstock.base.errors import InvalidArgument, MalformedFrame
 from penstock.base.ids import Clock, Offset
+from penstock.message.clock import from_unix_ns
 from penstock.message.framing.arrow import ArrowBatches
 from penstock.message.framing.json_lines import JsonLines
 from penstock.message.message import Replay
@@ -27,8 +28,14 @@ BATCHES = ArrowBatches(SCHEMA)
 NOON = 1_700_000_000_000_000_000
 
 
+def uuid_of(line: Line) -> Uuid | None:
+    """Clocks as large as today's: arithmetic which passes through floats would not tell neighbours apart."""
+    clock = Clock(from_unix_ns(NOON) + line.clock)
+    return Uuid(ProducerId(line.producer + 1), clock, line.flags) if line.clock else None
+
+
 def json_frame(number: int, line: Line) -> bytes:
-    uuid = Uuid(ProducerId(line.producer + 1), Clock(line.clock), line.flags) if line.clock else None
+    uuid = uuid_of(line)
     value = {"n": number, "text": "x" * line.size}
     if uuid is not None and number % 7 == 3:  # as another program would write it
         return f'{{"n":{number},"_meta": {{"uuid":"{uuid.text}"}},"text":"é"}}\n'.encode()
@@ -36,7 +43,7 @@ def json_frame(number: int, line: Line) -> bytes:
 
 
 def arrow_frame(number: int, line: Line) -> bytes:
-    uuid = Uuid(ProducerId(line.producer + 1), Clock(line.clock), line.flags) if line.clock else None
+    uuid = uuid_of(line)
     rows = {"n": [number] * (1 + line.size // 20), "text": ["é"] * (1 + line.size // 20)}
     return BATCHES.encode(pa.record_batch(rows, schema=SCHEMA), uuid)
 

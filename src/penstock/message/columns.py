@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.base.errors import InvalidArgument
+from penstock.message.framing.csv_rows import CsvRows
 from penstock.message.framing.fixed import HEAD_BYTES, MAGIC, Fixed
 from penstock.message.framing.framing import Bad
 from penstock.message.framing.json_lines import HEAD, UUID_AT, JsonLines
 from penstock.message.uuid import TEXT_BYTES, UUID_BYTES
 
-__all__ = ["Columns", "fixed_columns", "json_columns"]
+__all__ = ["Columns", "csv_columns", "fixed_columns", "gather", "json_columns"]
 
 U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
@@ -57,7 +58,7 @@ def json_columns(data: bytes, framing: JsonLines) -> Columns:
     is_ours = ends - begins > _JSON_FRONT  # an ACK is longer by a byte
     rows = np.flatnonzero(is_ours)
     if len(rows):
-        front = _gather(data, begins[rows], _JSON_FRONT)
+        front = gather(data, begins[rows], _JSON_FRONT)
         words = front.view(np.uint64)
         is_good = (words[:, 0] == _HEAD_WORDS[0]) & (words[:, 1] == _HEAD_WORDS[1])
         for at, byte in _HEAD_BYTES.items():
@@ -91,8 +92,32 @@ def fixed_columns(data: bytes, framing: Fixed) -> Columns:
     rows = np.arange(len(begins))
     if not len(rows):
         return columns
-    packed = _gather(data, columns.begins + HEAD_BYTES, UUID_BYTES)
+    packed = gather(data, columns.begins + HEAD_BYTES, UUID_BYTES)
     is_ours = _unpack(columns, rows, packed)
+    return _one_by_one(columns, data, framing, np.flatnonzero(~is_ours))
+
+
+def csv_columns(data: bytes, framing: CsvRows) -> Columns:
+    """The complete records of a chunk, which begins with one: they end at newlines outside quotes."""
+    buffer = np.frombuffer(data, np.uint8)
+    newlines = np.flatnonzero(buffer == ord("\n"))
+    quotes = np.flatnonzero(buffer == ord('"'))
+    ends = newlines[np.searchsorted(quotes, newlines) % 2 == 0] + 1
+    begins = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
+    columns = _empty(begins, ends, int(ends[-1]) if len(ends) else 0)
+    if not framing.with_uuid:
+        return columns
+    is_ours = ends - begins > TEXT_BYTES
+    rows = np.flatnonzero(is_ours)
+    if len(rows):
+        front = gather(data, begins[rows], TEXT_BYTES)
+        nibbles = _NIBBLES.take(front.take(_DIGITS - UUID_AT, axis=1))
+        is_good = (np.bitwise_or.reduce(nibbles.view(np.uint64), axis=1) & _HIGH_NIBBLES) == 0
+        for at in (8, 13, 18, 23):
+            is_good &= front[:, at] == ord("-")
+        is_good &= np.isin(buffer[begins[rows] + TEXT_BYTES], np.frombuffer(b",\r\n", np.uint8))
+        is_good &= _unpack(columns, rows, nibbles[:, ::2] << np.uint8(4) | nibbles[:, 1::2])
+        is_ours[rows] = is_good
     return _one_by_one(columns, data, framing, np.flatnonzero(~is_ours))
 
 
@@ -101,7 +126,7 @@ def _empty(begins: Any, ends: Any, consumed: int) -> Columns:
     return Columns(begins, ends, zeros, zeros.copy(), zeros.copy(), [], consumed)
 
 
-def _gather(data: bytes, begins: I64, size: int) -> npt.NDArray[np.uint8]:
+def gather(data: bytes, begins: I64, size: int) -> npt.NDArray[np.uint8]:
     """The `size` bytes from each begin on, one row each: a view with a stride of one byte, copied by item."""
     windows: Any = np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))
     rows: npt.NDArray[np.uint8] = windows[begins].view(np.uint8).reshape(-1, size)
@@ -120,7 +145,7 @@ def _unpack(columns: Columns, rows: I64, packed: npt.NDArray[np.uint8]) -> npt.N
     return is_ours
 
 
-def _one_by_one(columns: Columns, data: bytes, framing: JsonLines | Fixed, rows: I64) -> Columns:
+def _one_by_one(columns: Columns, data: bytes, framing: JsonLines | Fixed | CsvRows, rows: I64) -> Columns:
     """Look at some frames as the one-by-one path does; take out those which are bad."""
     if not len(rows):
         return columns

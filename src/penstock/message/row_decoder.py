@@ -9,18 +9,22 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pc
 import pyarrow.json as pj
 
 from penstock.base.errors import InvalidArgument
 from penstock.base.ids import Offset
-from penstock.message.columns import I64, U64, Columns, fixed_columns, json_columns
+from penstock.message.columns import I64, U64, Columns, csv_columns, fixed_columns, json_columns
 from penstock.message.framing.arrow import ArrowBatches
+from penstock.message.framing.csv_rows import CsvRows
+from penstock.message.framing.fixed import BODY_AT, Fixed
 from penstock.message.framing.json_lines import HEAD, UUID_AT, JsonLines
 from penstock.message.uuid import TEXT_BYTES
 
-__all__ = ["ArrowRows", "JsonRows", "Piece", "RowDecoder"]
+__all__ = ["ArrowRows", "CsvTable", "JsonRows", "Piece", "RawRows", "RowDecoder"]
 
 
+_UUID_COLUMN = "_uuid"  # of a record of CSV, which the schema does not name
 _META = UUID_AT + TEXT_BYTES + 3  # bytes of `_meta`, from the first of the line to the comma behind it
 
 
@@ -97,6 +101,71 @@ class ArrowRows:
             for begin, end in zip(piece.begins.tolist(), piece.ends.tolist(), strict=True):
                 batches.append(self._framing.decode_at(buffer, begin, end))
         return pa.Table.from_batches(batches, self.schema)
+
+
+class CsvTable:
+    """One record is one row: the UUID, then the columns of the schema in their order."""
+
+    def __init__(self, schema: Any, *, with_uuid: bool = True) -> None:
+        self.schema = schema
+        self._framing = CsvRows(with_uuid=with_uuid)
+        names = [_UUID_COLUMN, *schema.names] if with_uuid else schema.names
+        self._read = pc.ReadOptions(use_threads=False, column_names=names)
+        self._parse = pc.ParseOptions(newlines_in_values=True)
+        self._convert = pc.ConvertOptions(
+            column_types=schema,
+            include_columns=schema.names,
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+
+    def columns(self, data: bytes) -> Columns:
+        return csv_columns(data, self._framing)
+
+    def decode(self, pieces: list[Piece]) -> Any:
+        records = b"".join([run for piece in pieces for run in _runs(piece)])
+        if not records:
+            return self.schema.empty_table()
+        self._read.block_size = len(records) + 1
+        try:
+            table = pc.read_csv(
+                pa.BufferReader(records),
+                read_options=self._read,
+                parse_options=self._parse,
+                convert_options=self._convert,
+            )
+        except pa.ArrowException as error:
+            raise InvalidArgument(f"not a record of this schema: {error}") from None
+        if table.num_rows != sum(map(len, pieces)):
+            raise InvalidArgument("not one record to a message")
+        return table
+
+
+class RawRows:
+    """One frame is one row of bytes."""
+
+    schema = pa.schema([("value", pa.binary())])
+
+    def __init__(self) -> None:
+        self._framing = Fixed()
+
+    def columns(self, data: bytes) -> Columns:
+        return fixed_columns(data, self._framing)
+
+    def decode(self, pieces: list[Piece]) -> Any:
+        return pa.Table.from_batches([self._batch(piece) for piece in pieces if len(piece)], self.schema)
+
+    def _batch(self, piece: Piece) -> Any:
+        """Bodies side by side: where one begins a mark of +1, where it ends one of -1, and what lies within is kept."""
+        begins, ends = piece.begins + BODY_AT, piece.ends
+        marks = np.zeros(len(piece.data) + 1, np.int8)
+        np.add.at(marks, begins, 1)
+        np.add.at(marks, ends, -1)
+        is_body = np.cumsum(marks[:-1], dtype=np.int8) > 0
+        offsets = np.concatenate([[0], np.cumsum(ends - begins)]).astype(np.int32)
+        bodies = np.frombuffer(piece.data, np.uint8)[is_body]
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(bodies)]
+        return pa.record_batch([pa.Array.from_buffers(pa.binary(), len(piece), buffers)], schema=self.schema)
 
 
 def _without_meta(lines: bytearray, pieces: list[Piece]) -> bytearray:

@@ -202,7 +202,7 @@ class RowsReader:
         """The messages with clocks above all before them, and not behind the ACK's: see `Sequencer._deliver`."""
         if not len(piece):
             return piece
-        reached = np.maximum.accumulate(np.concatenate([[step.highest], piece.clocks]).astype(np.uint64))
+        reached = np.maximum.accumulate(np.concatenate([np.array([step.highest], np.uint64), piece.clocks]))
         is_new = piece.clocks > reached[:-1]
         step.highest = Clock(int(reached[-1]))
         return piece.pick(is_new & (piece.clocks <= step.span.upto))

@@ -127,7 +127,8 @@ class VectorSequencer:
 
     def _find_odd(self, clocks: U64, flags: U64, starts: I64, known: list[Producer]) -> Any:
         """For each producer: is something to be looked at one by one?"""
-        before = np.concatenate([[0], clocks[:-1]]).astype(np.uint64)
+        # A signed number beside them would make floats of all, and clocks are too large for those.
+        before = np.concatenate([np.zeros(1, np.uint64), clocks[:-1]])
         before[starts] = [producer.last_clock for producer in known]
         is_open = np.concatenate([[False], flags[:-1] == CONTINUE_TXN])
         is_open[starts] = [producer.begin != NO_SPAN for producer in known]
