@@ -20,11 +20,12 @@ an `async` one runs on the event loop, and must not.
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from penstock.base.errors import InvalidArgument
+from penstock.base.errors import ConfigError, InvalidArgument
 from penstock.client.journal import Journals
 from penstock.client.messages import JSON, CommittedMessage
 from penstock.consumer.effects import Publication
@@ -33,6 +34,7 @@ from penstock.journal.names import check_journal_name
 from penstock.message.framing.framing import Framing
 from penstock.message.framing.json_lines import JsonLines
 from penstock.message.mapping import Mapping
+from penstock.runtime.keyspace.port import KeySpace
 
 __all__ = ["Application", "Publish", "ShardContext", "StoreFactory", "application_of"]
 
@@ -45,6 +47,9 @@ class ShardContext(msgspec.Struct, frozen=True):
     shard: str
     journals: Journals
     recovery_log: str = ""  # the journal of its recovery log, if its definition names one
+    keyspace: KeySpace | None = None  # where its hints are,
+    root: str = "/penstock"  # under which root,
+    folder: Path | None = None  # and below which folder its files
 
 
 StoreFactory = Callable[[ShardContext], Store[Any]]
@@ -101,8 +106,16 @@ class Application(Generic[T]):
         return self.framing
 
     def open_store(self, context: ShardContext) -> Store[T]:
-        """The store of a shard. Called for each life of the shard anew."""
-        raise NotImplementedError(f"{type(self).__name__} does not say where its state is kept: define open_store")
+        """The store of a shard. Called for each life of the shard anew.
+
+        By default a dict, in a JSON file with a recovery log.
+        """
+        from penstock.client.consumer.recovered_stores import json_file_store  # which knows this module
+
+        if context.keyspace is None or context.folder is None:
+            raise ConfigError(f"{type(self).__name__} does not say where its state is kept: define open_store")
+        store: Store[Any] = json_file_store(context.keyspace, context.folder, root=context.root)(context)
+        return store
 
     def begin(self, store: T) -> Awaitable[None] | None:
         """A transaction begins. Its first message is at hand."""

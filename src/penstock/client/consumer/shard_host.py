@@ -1,4 +1,4 @@
-"""A shard of this process: lives again after each failure, later each time, and says why it failed.
+"""A shard of this process: stands by or consumes; lives again after each failure, later each time, and says why.
 
 A life (`shard_run.py`) ends by a failure of the application, the store or a journal. The next one begins with a store
 opened anew, whose fence ends whatever is left of others. One which was fenced itself waits longer: whoever fenced it
@@ -6,9 +6,10 @@ serves now, and the KeySpace is about to say so.
 """
 
 import asyncio
+import traceback
 from collections.abc import Callable
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from penstock.base.errors import Fenced, PenstockError, Unavailable
 from penstock.client.consumer.application import Application, ShardContext
@@ -17,6 +18,7 @@ from penstock.client.consumer.status import ShardCode, ShardStatus
 from penstock.client.journal import Journals
 from penstock.consumer.shard import ShardSpec
 from penstock.consumer.stat import Stat, StatResult
+from penstock.consumer.store import Store
 from penstock.message.uuid import producer_id
 from penstock.runtime.logs import get_logger
 
@@ -27,6 +29,15 @@ FENCED_PAUSE_S: Final = 2.0
 DRAIN_S: Final = 5.0
 
 log = get_logger()
+
+
+@runtime_checkable
+class HotStore(Protocol):
+    """A store which has something to prepare for a restore."""
+
+    async def standby(self) -> None:
+        """Return when it is ready, and stay so until it is restored or closed."""
+        ...
 
 
 class ShardHost:
@@ -42,6 +53,7 @@ class ShardHost:
         journals: Journals,
         *,
         context: ShardContext | None = None,
+        is_primary: bool = True,
         on_status: Callable[[ShardStatus], None] = lambda _: None,
         random: Random | None = None,
     ) -> None:
@@ -56,6 +68,9 @@ class ShardHost:
         self._run: ShardRun | None = None
         self._changed = asyncio.Event()  # another one after each change
         self._restart = asyncio.Event()
+        self._promoted = asyncio.Event()
+        if is_primary:
+            self._promoted.set()
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "ShardHost":
@@ -78,6 +93,14 @@ class ShardHost:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         self._say(ShardStatus())
+
+    @property
+    def is_primary(self) -> bool:
+        return self._promoted.is_set()
+
+    def promote(self) -> None:
+        """Stand by no longer: consume."""
+        self._promoted.set()
 
     def restart(self) -> None:
         """Begin a new life now, whether this one runs or waits after a failure."""
@@ -125,11 +148,8 @@ class ShardHost:
             pause_s = self._pause_s(failures, error)
             reason = reason_of(error)
             self._say(ShardStatus(ShardCode.FAILED, reason, failures))
-            is_ours = isinstance(error, PenstockError)
-            log.warning(
-                "shard failed", shard=self.spec.shard, reason=reason, again_s=round(pause_s, 2),
-                exc_info=None if is_ours else error,
-            )  # fmt: skip
+            where = "" if isinstance(error, PenstockError) else _where(error)
+            log.warning("shard failed", shard=self.spec.shard, reason=reason, again_s=round(pause_s, 2), where=where)
             try:
                 async with asyncio.timeout(pause_s):
                     await self._restart.wait()
@@ -141,6 +161,8 @@ class ShardHost:
         producer = producer_id(self._random.getrandbits(48))
         try:
             store = self._application.open_store(self._context)
+            if not self.is_primary:
+                await self._stand_by(store)
             self._run = ShardRun(
                 self.spec, self._application, store, self._journals, producer,
                 on_restored=lambda: self._say(ShardStatus(ShardCode.PRIMARY)),
@@ -154,6 +176,17 @@ class ShardHost:
             self._run = None
         return None
 
+    async def _stand_by(self, store: Store[Any]) -> None:
+        """Have the store ready for when it is wanted."""
+        try:
+            if isinstance(store, HotStore):
+                await store.standby()
+            self._say(ShardStatus(ShardCode.STANDBY))
+            await self._promoted.wait()
+        except BaseException:
+            await store.close()
+            raise
+
     def _pause_s(self, failures: int, error: Exception) -> float:
         least, most = PAUSE_S
         pause_s = min(most, least * float(1 << min(failures - 1, 16))) * self._random.uniform(0.5, 1.0)
@@ -164,3 +197,9 @@ class ShardHost:
         self._on_status(status)
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+def _where(error: BaseException) -> str:
+    """Where an application raised: its innermost lines."""
+    frames = traceback.extract_tb(error.__traceback__)[-3:]
+    return " < ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames))
