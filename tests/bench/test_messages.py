@@ -1,4 +1,4 @@
-from penstock.bench import messages
+from penstock.bench import messages, messages_consumer, messages_recovery
 from penstock.bench.report import Options, Recorder
 
 
@@ -10,5 +10,11 @@ def test_every_side_reads_and_publishes() -> None:
     assert {("committed JSON, rows out", side) for side in json_sides} <= sides
     assert ("committed Arrow, rows out", messages.ARROW) in sides
     assert ("publishing JSON", "penstock") in sides
+    for side in messages_consumer.SIDES:
+        assert ("end to end through one consumer: p99", side) in sides
+        assert ("consumed and published again", side) in sides
+    for side in (*messages_recovery.PLAYED.values(), messages_recovery.PLAIN):
+        assert ("recovery", side) in sides
+    assert ("a hot standby takes over", "penstock") in sides
     assert all(row.value > 0 for row in recorder.rows)
     assert [bar.name for bar in recorder.bars] == ["vector_vs_scalar", "arrow_vs_json"]

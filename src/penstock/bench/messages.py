@@ -4,9 +4,10 @@ Four producers take turns in one journal, with transactions of some hundred mess
 while and some of every chunk are when it ends. Every side reads the same bytes in the same chunks, from memory, and
 gives out decoded rows: typed records one by one, Arrow tables vectorised. Arrow decodes JSON on all cores (that is its
 default, and ours); a row of one thread is beside it. Nothing but the bare loop leaves anything out: it neither reads
-UUIDs nor sequences.
+UUIDs nor sequences. What consumers do at work is measured on brokers: `messages_consumer.py`, `messages_recovery.py`.
 """
 
+import asyncio
 import io
 import json
 import time
@@ -19,6 +20,8 @@ import msgspec
 import pyarrow as pa
 
 from penstock.base.ids import Offset
+from penstock.bench import messages_consumer, messages_recovery
+from penstock.bench.messages_site import running_site
 from penstock.bench.report import Options, Recorder, interleave
 from penstock.message.framing.arrow import ArrowBatches
 from penstock.message.framing.framing import Framing
@@ -31,7 +34,7 @@ from penstock.message.uuid import producer_id
 
 __all__ = ["QUESTION", "run"]
 
-QUESTION: Final = "How many messages a second are sequenced one by one and vectorised, and how many are published?"
+QUESTION: Final = "How fast are messages sequenced, one by one and vectorised, published, consumed, and recovered?"
 
 JOURNAL: Final = "bench/messages"
 BARE: Final = "for line in file: json.loads(line)"
@@ -66,6 +69,15 @@ def run(recorder: Recorder, options: Options) -> None:
     _publishing(recorder, transfers[: count // 2], options)
     _reading(recorder, transfers, options)
     _by_batch(recorder, options)
+    asyncio.run(_at_work(recorder, options))
+
+
+async def _at_work(recorder: Recorder, options: Options) -> None:
+    """On brokers: through a consumer, and back from a recovery log."""
+    recorder.progress("starting brokers")
+    async with running_site(1 if options.quick else 3) as site:
+        await messages_consumer.run(recorder, options, site)
+        await messages_recovery.run(recorder, options, site)
 
 
 def _reading(recorder: Recorder, transfers: list[Transfer], options: Options) -> None:
