@@ -89,7 +89,13 @@ def test_a_confirm_may_wait_for_company() -> None:
     assert SetTimer("confirm", Instant(SECOND)) in effects
     assert records(effects) == []
     assert records(single.append("x")) == [txn("x", 1), Confirm(E1, Offset(1))], "it goes with the next batch"
+    single.now = Instant(SECOND // 2)
     single.sync()
+    single.now = Instant(SECOND)
+    effects = single.step(TimerFired("confirm"))
+    assert records(effects) == [], "the timer was set for the one which has gone: what is owed now came later"
+    assert SetTimer("confirm", Instant(SECOND + SECOND // 2)) in effects
+    single.now = Instant(SECOND + SECOND // 2)
     assert records(single.step(TimerFired("confirm"))) == [Confirm(E1, Offset(3))], "or when its time has come"
     single.sync()
     assert records(single.step(TimerFired("confirm"))) == [], "and not twice"

@@ -22,6 +22,7 @@ from penstock.quorum.api import AppendAnswers, ClientAppend, Hello
 from penstock.quorum.entry import ClientId
 from penstock.runtime.wire.client import Channel
 from penstock.runtime.wire.client_stream import ClientStream
+from penstock.runtime.wire.deadlines import NEVER, DeadlineSweep
 from penstock.runtime.wire.message import Message
 
 __all__ = ["Answer", "Appends", "Waiting"]
@@ -76,6 +77,7 @@ class Appends:
         self._lost = asyncio.Event()
         self._failures = 0
         self._numbers = 0
+        self._sweep = DeadlineSweep(self._loop, self._expire)
 
     @property
     def leader(self) -> str:
@@ -89,20 +91,25 @@ class Appends:
             room = self._loop.create_future()
             self._room.append(room)
             await room
-        self._numbers += 1
-        append = msgspec.structs.replace(append, number=self._numbers)
-        waiting = Waiting(append, self._loop.create_future(), size, self._loop.time() + timeout_s)
+        deadline_at = self._loop.time() + timeout_s
+        waiting = Waiting(append, self._loop.create_future(), size, deadline_at)
         self._waiting[append.number] = waiting
         self._bytes += size
         self._queue(waiting)
-        timer = self._loop.call_later(timeout_s, self._time_out, waiting)
+        if deadline_at < self._sweep.next_at:
+            self._sweep.note(deadline_at)
         try:
             return await waiting.future
         finally:
-            timer.cancel()
             self._forget(waiting)
 
+    def next_number(self) -> int:
+        """The number of an append: its name on this client's streams."""
+        self._numbers += 1
+        return self._numbers
+
     async def close(self) -> None:
+        self._sweep.close()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -191,8 +198,15 @@ class Appends:
 
     # Ends
 
-    def _time_out(self, waiting: Waiting) -> None:
-        self._fail(waiting, "no answer came in time")
+    def _expire(self, now: float) -> float:
+        """Give up what has waited too long; the earliest deadline of the rest."""
+        earliest = NEVER
+        for waiting in self._waiting.values():
+            if waiting.deadline_at <= now:
+                self._fail(waiting, "no answer came in time")
+            else:
+                earliest = min(earliest, waiting.deadline_at)
+        return earliest
 
     def _fail(self, waiting: Waiting, reason: str) -> None:
         if waiting.future.done():

@@ -143,11 +143,13 @@ class QuorumLog:
             raise InvalidArgument(f"timeout {timeout}: expected a time above 0 s")
         appends = self._opened()
         seq = self.next_seq() if seq is None else seq
-        append = ClientAppend(0, seq, ops, sync, _level(ack), max(1, int(timeout * 1000)), roll_back)
-        deadline = asyncio.get_running_loop().time() + timeout
+        number = appends.next_number()
+        append = ClientAppend(number, seq, ops, sync, _level(ack), max(1, int(timeout * 1000)), roll_back)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
         grace_s = 1.0 + (5.0 if roll_back else 0.0)  # the leader answers a time-out itself, and knows more
         while True:
-            left_s = deadline - asyncio.get_running_loop().time()
+            left_s = deadline - loop.time()
             answer = await appends.append(append, max(0.001, left_s) + grace_s)
             if answer.fate is not Fate.OVERLOADED or left_s <= RETRY_S:
                 return _judged(answer, seq)

@@ -54,6 +54,7 @@ class Leader:
         self.confirmed_upto = Offset(replica.log.end)  # u0 of P3: what this leader has confirmed
         self._not_facts: deque[Offset] = deque()  # CONFIRMs and ROLLBACKs above it: alone they are not worth a CONFIRM
         self._is_confirm_timed = False
+        self._confirm_at: Instant | None = None  # when what is owed now has waited long enough for company
         self._has_new_votes = True  # the commit index may have to move
         self.change: Change | None = None  # a reconfiguration under way
         self.asked_by: NodeId | None = None  # the operator waiting for Prepared
@@ -196,9 +197,12 @@ class Leader:
         delay = self.replica.config.confirm_delay_ns
         if not delay or self.replica.has_new_entries:
             self.confirm()
-        elif not self._is_confirm_timed:
+            return
+        if self._confirm_at is None:
+            self._confirm_at = Instant(now + delay)
+        if not self._is_confirm_timed:
             self._is_confirm_timed = True
-            self._set_timer(CONFIRM, Instant(now + delay))
+            self._set_timer(CONFIRM, self._confirm_at)
 
     def owes_confirm(self) -> bool:
         """P3: is there a TXN or a BARRIER between the last CONFIRM and the commit index? (And I6: in this epoch.)"""
@@ -216,6 +220,7 @@ class Leader:
         """Write down how far the log is committed; followers apply by it."""
         replica = self.replica
         self.confirmed_upto = replica.commit
+        self._confirm_at = None
         while self._not_facts and self._not_facts[0] <= replica.commit:
             self._not_facts.popleft()
         self.append((Confirm(replica.epoch, replica.commit, replica.applied, replica.checksum),))
@@ -310,7 +315,9 @@ class Leader:
                 self._not_facts.append(rollback)
         elif name == CONFIRM:
             self._is_confirm_timed = False
-            if self.owes_confirm():
+            # Under load the CONFIRM it was set for has long gone with some entries, and the next one will too: what is
+            # owed now may wait as long as that did.
+            if self._confirm_at is not None and now >= self._confirm_at and self.owes_confirm():
                 self.confirm()
 
     def _set_timer(self, name: str, at: Instant) -> None:
@@ -342,7 +349,7 @@ class Leader:
         """All that decides what the leader will do, as a hashable value."""
         return (
             self.barrier, self._has_new_votes, self.confirmed_upto, tuple(self._not_facts), self._is_confirm_timed,
-            self.change, self.asked_by, self.last_change, self.replication.fingerprint(),
+            self._confirm_at, self.change, self.asked_by, self.last_change, self.replication.fingerprint(),
             self.limbo.queue.fingerprint(), self.reads.fingerprint(),
         )  # fmt: skip
 

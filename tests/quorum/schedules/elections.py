@@ -46,6 +46,7 @@ def s1_figure_eight(make: Make) -> None:
 
 def s6_fence_between_quorum_and_confirm(make: Make) -> None:
     cluster = steady(make, config=msgspec.structs.replace(CONFIG, confirm_delay_ns=SECOND))
+    cluster.pass_time(SECOND)
     cluster["A"].fire("confirm")
     cluster.settle()
     (x,) = cluster.append("A", "x")
@@ -54,6 +55,7 @@ def s6_fence_between_quorum_and_confirm(make: Make) -> None:
     assert cluster["B"].values == [], "nobody has confirmed it yet"
     cluster.elect(2, "A", "BC")
     cluster.settle()
+    cluster.pass_time(SECOND)
     cluster["A"].fire("confirm")
     cluster.settle()
     assert cluster["B"].values == [b"x"]

@@ -211,10 +211,11 @@ class ReplicaHost:
         match effect:
             case Answers():
                 self._answer(effect)
+            case Apply() if self.node.leader is not None:
+                self._apply(effect)  # a client waits for the result
             case Apply():
-                self._loop.post(self._applier.apply(effect))
-                self._applied_changed.set()
-                self._applied_changed = asyncio.Event()
+                # Nobody waits, but the leader does for the write which the same message led to: that begins first.
+                asyncio.get_running_loop().call_soon(self._apply, effect)
             case Reply(request, result):
                 self._settle(request, result)
             case Serve(requests):
@@ -225,6 +226,12 @@ class ReplicaHost:
                 self.storage.keep_lost(effect)
             case _:
                 self._perform_snapshot(effect)
+
+    def _apply(self, effect: Apply) -> None:
+        if not self.failed:
+            self._loop.post(self._applier.apply(effect))
+            self._applied_changed.set()
+            self._applied_changed = asyncio.Event()
 
     def _perform_snapshot(self, effect: Effect) -> None:
         match effect:
