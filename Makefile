@@ -85,6 +85,10 @@ explore: setup ## Every state of every small world of the cores, up to STATES ea
 soak-quorum: setup ## Ten minutes (MINUTES) of faults on real processes; the report goes to docs/reports
 	$(BIN)/python -m tests.integration.soak_quorum --minutes $(or $(MINUTES),10) --report docs/reports/faults-quorum.md
 
+.PHONY: soak-journal
+soak-journal: setup ## Ten minutes (MINUTES) of faults on real brokers, with both KeySpaces; the report goes to docs/reports
+	$(BIN)/python -m tests.integration.soak_journal --minutes $(or $(MINUTES),10) --report docs/reports/faults-journal.md
+
 .PHONY: bench
 bench: setup ## Every benchmark next to its peers (or one: make bench BENCH=wire)
 	@status=0; for name in $(BENCH); do $(BIN)/penstock bench $$name || status=1; done; exit $$status

@@ -48,6 +48,7 @@ class ClusterPlan(msgspec.Struct):
     snapshot_entries: int = 100_000
     failure_ms: int = 500
     lease_ms: int = 5_000  # of brokers
+    keyspace: str = ""  # etcd://…; empty: embedded, in the cluster's folder
     pids: dict[str, int] = {}
 
 
@@ -73,6 +74,7 @@ class LocalCluster:
         failure_ms: int = 500,
         brokers: int = 0,
         lease_ms: int = 5_000,
+        keyspace: str = "",
     ) -> "LocalCluster":
         """A new plan, or the one the folder has already."""
         if (folder / PLAN).exists():
@@ -89,7 +91,8 @@ class LocalCluster:
             ProcessPlan(name, role, port) for (name, role), port in zip(names, _free_ports(len(names)), strict=True)
         ]
         folder.mkdir(parents=True, exist_ok=True)
-        cluster = cls(folder, ClusterPlan(processes, shard, machine, snapshot_entries, failure_ms, lease_ms))
+        plan = ClusterPlan(processes, shard, machine, snapshot_entries, failure_ms, lease_ms, keyspace)
+        cluster = cls(folder, plan)
         cluster._save()
         return cluster
 
@@ -115,6 +118,11 @@ class LocalCluster:
 
     def addresses(self, role: Role) -> list[str]:
         return [each.address for each in self.plan.processes if each.role == role]
+
+    @property
+    def keyspace(self) -> str:
+        """Where its processes find the KeySpace: a folder, or a URL."""
+        return self.plan.keyspace or str(self.folder / "keyspace")
 
     @property
     def store_url(self) -> str:
@@ -190,10 +198,10 @@ class LocalCluster:
             where = ["--folder", str(self.folder / plan.name)]
         elif plan.role == "broker":
             settings = ["--store", self.store_url, "--lease-ms", str(self.plan.lease_ms)]
-            where = ["--folder", str(self.folder / plan.name), "--keyspace", str(self.folder / "keyspace")]
+            where = ["--folder", str(self.folder / plan.name), "--keyspace", self.keyspace]
         else:
             settings = ["--failure-ms", str(self.plan.failure_ms)]
-            where = ["--keyspace", str(self.folder / "keyspace")]
+            where = ["--keyspace", self.keyspace]
             for each in self.plan.processes:
                 if each.role == "node":
                     where += ["--node", f"{each.name}={each.address}"]

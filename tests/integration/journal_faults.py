@@ -1,0 +1,93 @@
+"""What befalls brokers in a drill: kill -9, SIGSTOP, leases which are gone, restarts, one at a time."""
+
+import signal
+from pathlib import Path
+
+from tests.integration.journal_drill import Drill, until
+
+from penstock.keyspace.allocator.layout import Layout
+from penstock.runtime.cluster.local import LocalCluster
+from penstock.runtime.journal.config import BrokerConfig
+from penstock.runtime.keyspace import open_keyspace
+
+
+async def kill_the_primary(drill: Drill) -> None:
+    """kill -9, with appends on their way."""
+    await _kill_for_a_while(drill, (await drill.brokers())[0])
+
+
+async def kill_a_replica(drill: Drill) -> None:
+    await _kill_for_a_while(drill, drill.random.choice((await drill.brokers())[1:]))
+
+
+async def _kill_for_a_while(drill: Drill, victim: str) -> None:
+    drill.down.add(victim)
+    drill.cluster.kill(victim)
+    await drill.more()
+    drill.come_back(victim)
+
+
+async def freeze_the_primary(drill: Drill) -> None:
+    """It wakes up as a zombie: its lease is gone, others serve, and it must end without doing harm."""
+    victim, ended = (await drill.brokers())[0], drill.lost_leases
+    drill.cluster.kill(victim, signal.SIGSTOP)
+    await drill.more()
+    drill.cluster.kill(victim, signal.SIGCONT)
+    await until(lambda: drill.lost_leases > ended)
+
+
+async def kill_the_primary_while_fates_are_open(drill: Drill) -> None:
+    """A frozen replica acknowledges nothing: appends end as unknown. Then the primary dies, and another epoch tells."""
+    primary, *replicas = await drill.brokers()
+    frozen = drill.random.choice(replicas)
+    before = drill.resolved
+    drill.cluster.kill(frozen, signal.SIGSTOP)
+    try:
+        await until(lambda: drill.resolved > before)
+        drill.down.add(primary)
+        drill.cluster.kill(primary)
+    finally:
+        drill.cluster.kill(frozen, signal.SIGCONT)
+    await drill.more()
+    drill.come_back(primary)
+
+
+async def drop_the_lease_of_the_primary(drill: Drill) -> None:
+    """Its process ends, as whoever lost its lease must; and comes back with another."""
+    victim, ended = (await drill.brokers())[0], drill.lost_leases
+    await _revoke(drill.cluster, [victim])
+    await until(lambda: drill.lost_leases > ended)
+    await drill.more()
+
+
+async def drop_all_leases(drill: Drill) -> None:
+    """Nobody is a member for a moment. What they hold, they keep when they end, and come back with."""
+    await drill.brokers()
+    names, ended = drill.cluster.names("broker"), drill.lost_leases
+    revoked = await _revoke(drill.cluster, names)
+    await until(lambda: drill.lost_leases >= ended + revoked)
+    await drill.more()
+
+
+async def restart_every_broker(drill: Drill) -> None:
+    """Each in order: it is relieved of its journals first."""
+    for name in drill.cluster.names("broker"):
+        await drill.brokers()
+        drill.down.add(name)
+        drill.cluster.kill(name, signal.SIGTERM)
+        await until(lambda name=name: not drill.cluster.is_running(name))  # type: ignore[misc]
+        drill.come_back(name)
+        await drill.more(5)
+
+
+async def _revoke(cluster: LocalCluster, names: list[str]) -> int:
+    """End the leases of these brokers; return how many had one."""
+    members = Layout(BrokerConfig().root).members
+    where = cluster.keyspace
+    url = where if "://" in where else f"embedded://{Path(where).absolute()}"
+    async with await open_keyspace(url) as keyspace:
+        entries = (await keyspace.range(members)).entries
+        leases = [entry.lease for entry in entries if entry.key.rpartition("#")[2] in names]
+        for lease in leases:
+            await keyspace.revoke_lease(lease)
+    return len(leases)
