@@ -16,6 +16,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from tests.runtime.journal.cluster import WAIT_S, running_cluster
+from tests.web.lake.servers import LakeProcess
 
 import penstock.spark
 from penstock.client.journal_blocking import BlockingJournals
@@ -131,3 +132,10 @@ def journals(brokers: Brokers) -> Iterator[BlockingJournals]:
     """A client of it."""
     with BlockingJournals(brokers.addresses) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeProcess]:
+    """The lake of all tests: a process of its own. Name repositories after your test."""
+    with LakeProcess(tmp_path_factory.mktemp("lake")) as process:
+        yield process

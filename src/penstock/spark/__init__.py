@@ -1,15 +1,59 @@
-"""Spark sources, sinks, pipelines and maintenance jobs."""
+"""Spark sources, sinks, pipelines and maintenance jobs.
 
-from typing import TYPE_CHECKING
+import penstock.spark
+
+penstock.spark.register(spark)      # the formats `journal` and `lake`; PySpark also finds them by itself
+penstock.spark.read_table(spark, "lake://shop@main/orders")
+
+What is asked for is loaded when it is asked for: Spark's workers import this package for every small part of it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+    from penstock.spark.ends import journal, lake
+    from penstock.spark.pipeline import Pipeline
+    from penstock.spark.table import read_changes, read_entries, read_ranges, read_table
+    from penstock.spark.together import commit_together
+
+__all__ = [
+    "Pipeline",
+    "commit_together",
+    "journal",
+    "lake",
+    "read_changes",
+    "read_entries",
+    "read_ranges",
+    "read_table",
+    "register",
+]
+
+_HOMES = {
+    "Pipeline": "penstock.spark.pipeline",
+    "commit_together": "penstock.spark.together",
+    "journal": "penstock.spark.ends",
+    "lake": "penstock.spark.ends",
+    "read_changes": "penstock.spark.table",
+    "read_entries": "penstock.spark.table",
+    "read_ranges": "penstock.spark.table",
+    "read_table": "penstock.spark.table",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"penstock.spark has no {name}")
+    return getattr(import_module(home), name)
 
 
 def register(spark: "SparkSession") -> None:
     """Make the formats `journal` and `lake` known to a session."""
     from penstock.spark.journal_format import JournalFormat
+    from penstock.spark.lake_format import LakeFormat
 
     spark.dataSource.register(JournalFormat)
+    spark.dataSource.register(LakeFormat)

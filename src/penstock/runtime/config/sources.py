@@ -23,6 +23,7 @@ __all__ = ["Effective", "Flag", "Origin", "Source", "load"]
 DEFAULT_FILE = Path("penstock.toml")
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 DEBUG_VARIABLE = "PENSTOCK_DEBUG"
+SPARK_VARIABLES = ("PENSTOCK_BROKERS", "PENSTOCK_TOKEN")  # options of Spark's formats, for processes which it starts
 FILE_BYTES_MAX = 1 << 20
 
 # Pairs of keys where the first must not be above the second, or nothing could ever use the whole of it.
@@ -114,7 +115,7 @@ class _Reader:
 
     def read_environment(self, environment: Mapping[str, str]) -> None:
         names = {declared.variable: name for name, declared in self.known.items()}
-        reserved = {CONFIG_VARIABLE, DEBUG_VARIABLE}
+        reserved = {CONFIG_VARIABLE, DEBUG_VARIABLE, *SPARK_VARIABLES}
         for variable in sorted(environment):
             if variable in names:
                 self._take(names[variable], environment[variable], Origin(Source.ENVIRONMENT, variable))

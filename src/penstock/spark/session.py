@@ -1,0 +1,73 @@
+"""A Spark for pipelines which were started without one: on this machine by default, or any master, or Spark Connect."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from penstock.spark import register
+
+__all__ = ["end_session", "start_session"]
+
+# What makes Spark quick and quiet on one machine. A master of your own keeps its own settings.
+LOCAL: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+ALWAYS: Final = {"spark.sql.session.timeZone": "UTC", "spark.log.level": "ERROR"}
+END_S: Final = 30
+
+
+def start_session(
+    name: str,
+    *,
+    master: str = "",
+    remote: str = "",
+    folder: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session with the formats of Penstock. Tasks of a local one may fail three times, as on a cluster."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.Builder().appName(name)
+    here = f"local[{os.cpu_count() or 2},4]"
+    builder = builder.remote(remote) if remote else builder.master(master or here)
+    is_local = not remote and not master
+    if is_local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    chosen = {**(LOCAL if is_local else {}), **ALWAYS, **(settings or {})}
+    if folder is not None and is_local:
+        chosen["spark.sql.warehouse.dir"] = str(folder / "warehouse")
+        chosen["spark.local.dir"] = str(folder / "spark")
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def end_session(spark: SparkSession) -> None:
+    """Stop it, and its JVM if it is ours: `stop` alone leaves that running."""
+    spark.stop()
+    gateway = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return
+    gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    process.stdin.close()  # which is how the JVM learns that it is over
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
