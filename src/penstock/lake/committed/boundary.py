@@ -86,7 +86,7 @@ def _hash_block(keys: TextBuffers) -> Hashes:
     return result
 
 
-def _absorb(state: Hashes, words: Hashes, left: npt.NDArray[np.int64]) -> Hashes:
+def _absorb(state: Hashes, words: Hashes, left: npt.NDArray[np.integer]) -> Hashes:
     ending = left < 8
     if ending.any():  # the word reaches into the next key: keep this key's bytes
         words[ending] &= (np.uint64(1) << (left[ending] * 8).astype(np.uint64)) - np.uint64(1)

@@ -14,7 +14,7 @@ that, and nothing else that "exists already".
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -25,9 +25,9 @@ from penstock.lake.committed.boundary import CHUNKING, Chunking, cut, is_boundar
 from penstock.lake.committed.changes import CHANGE_SCHEMA, overlay
 from penstock.lake.committed.entry import is_ascending, row_of
 from penstock.lake.committed.metarange import Location, MetaRange, Range
-from penstock.lake.committed.range import EncodedRange
+from penstock.lake.committed.range import EncodedRange, encode_ranges
 
-__all__ = ["JOB_ROWS", "Job", "Pieces", "finish_build", "pieces_of", "plan_build", "to_range"]
+__all__ = ["JOB_ROWS", "Job", "finish_build", "pieces_of", "plan_build", "to_range"]
 
 JOB_ROWS: Final = 1 << 17  # adjacent segments share a job up to this many rows: fewer and larger calls
 
@@ -126,23 +126,9 @@ def _split_additions(
     return [Job(job.first, job.last, *spans[0]), *(Job(job.last, job.last, *span) for span in spans[1:])]
 
 
-class Pieces(NamedTuple):
-    """The new ranges of one job: all its entries, and the rows at which ranges end."""
-
-    entries: pl.DataFrame
-    ends: list[int]
-
-    def batches(self, count: int) -> "list[Pieces]":
-        """The same in order, so many ranges in each."""
-        parts: list[Pieces] = []
-        for at in range(0, len(self.ends), count):
-            ends = self.ends[at : at + count]
-            start = self.ends[at - 1] if at else 0
-            parts.append(Pieces(self.entries.slice(start, ends[-1] - start), [end - start for end in ends]))
-        return parts
-
-
-def pieces_of(base: pl.DataFrame, old_ends: pl.Series, changes: pl.DataFrame, chunking: Chunking = CHUNKING) -> Pieces:
+def pieces_of(
+    base: pl.DataFrame, old_ends: pl.Series, changes: pl.DataFrame, chunking: Chunking = CHUNKING
+) -> list[EncodedRange]:
     """The new ranges of one job.
 
     `base` are the rows of its ranges, `old_ends` their greatest keys, `changes` its own changes. Inside the parent's
@@ -150,7 +136,8 @@ def pieces_of(base: pl.DataFrame, old_ends: pl.Series, changes: pl.DataFrame, ch
     """
     rows = overlay(base, changes)
     new = changes["path"].filter(changes["is_live"])
-    return Pieces(rows, cut(rows, chunking, candidates=pl.concat([old_ends, new]) if base.height else None))
+    ends = cut(rows, chunking, candidates=pl.concat([old_ends, new]) if base.height else None)
+    return encode_ranges(rows, ends)
 
 
 def to_range(piece: EncodedRange, known: Mapping[str, str], location: Location) -> Range:

@@ -8,7 +8,7 @@ hashes whole buffers: no row becomes a Python object.
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,27 +17,30 @@ import pyarrow as pa
 
 __all__ = ["TextBuffers", "digest_table", "text_buffers"]
 
+_OFFSET_BYTES: Final = {pa.string(): 4, pa.large_string(): 8}
+
 
 class TextBuffers(NamedTuple):
     """A column of text as Arrow keeps it: value `i` is `data[offsets[i]:offsets[i + 1]]`."""
 
-    offsets: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.integer]
     data: npt.NDArray[np.uint8]
 
     @property
-    def lengths(self) -> npt.NDArray[np.int64]:
+    def lengths(self) -> npt.NDArray[np.integer]:
         return np.diff(self.offsets)
 
 
 def text_buffers(column: pl.Series | pa.Array) -> TextBuffers:
     """The buffers of a column of text; offsets begin at 0, and the data ends with the last value."""
     array: Any = column.to_arrow() if isinstance(column, pl.Series) else column
-    assert array.type == pa.large_string(), array.type
+    assert array.type in _OFFSET_BYTES, array.type
     assert array.null_count == 0
     _, offsets_buffer, data_buffer = array.buffers()
     if len(array) == 0:
         return TextBuffers(np.zeros(1, np.int64), np.zeros(0, np.uint8))
-    offsets = np.frombuffer(offsets_buffer, "<i8", len(array) + 1, array.offset * 8)
+    width = _OFFSET_BYTES[array.type]
+    offsets: npt.NDArray[np.integer] = np.frombuffer(offsets_buffer, f"<i{width}", len(array) + 1, array.offset * width)
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
     first, last = int(offsets[0]), int(offsets[-1])
     return TextBuffers(offsets - first if first else offsets, data[first:last])
@@ -57,9 +60,9 @@ def _one_array(column: Any) -> Any:
 
 
 def _feed(digest: Any, array: Any) -> None:
-    if array.type == pa.large_string():
+    if array.type in _OFFSET_BYTES:
         buffers = text_buffers(array)
-        digest.update(buffers.lengths.astype("<u4").data)
+        digest.update(buffers.lengths.astype("<u4", copy=False).data)
         digest.update(buffers.data.data)
     else:
         assert array.type == pa.int64(), array.type

@@ -23,18 +23,24 @@ __all__ = [
     "EncodedRange",
     "RangeId",
     "decode_range",
+    "decode_ranges",
     "encode_range",
     "encode_ranges",
+    "frame_of_tables",
+    "narrow",
     "range_id",
     "read_parquet",
     "write_parquet",
 ]
 
 RangeId = NewType("RangeId", str)  # 64 hexadecimal digits
+Data = bytes | memoryview
 
 _TAG: Final = "penstock range 1"
-_SEARCHED: Final = ["path", "min_key", "max_key"]  # statistics of these help a reader to skip
 _REPEATING: Final = ["content_type", "metadata", "location"]  # a dictionary pays for these alone
+_SORTED: Final = ["path", "min_key", "max_key"]  # neighbours begin alike; and their statistics help a reader to skip
+_NARROW: Final = {pl.String(): pa.string(), pl.Int64(): pa.int64()}
+_NARROW_BYTES_MAX: Final = (1 << 31) - 1  # 32-bit offsets reach so far
 
 
 class EncodedRange(msgspec.Struct, frozen=True):
@@ -59,7 +65,7 @@ def encode_range(entries: pl.DataFrame) -> EncodedRange:
 
 def encode_ranges(entries: pl.DataFrame, ends: Sequence[int]) -> list[EncodedRange]:
     """The entries as ranges which end at these rows. They become Arrow's once, and are sliced there without copying."""
-    table = entries.rechunk().to_arrow()
+    table = narrow(entries.rechunk().to_arrow())
     return [_encode(table.slice(start, end - start)) for start, end in pairwise([0, *ends])]
 
 
@@ -80,13 +86,22 @@ def range_id(table: pa.Table) -> RangeId:
     return RangeId(digest_table(_TAG, table, ENTRY_SCHEMA.names()))
 
 
-def decode_range(data: bytes | memoryview, expected: RangeId) -> pl.DataFrame:
+def decode_range(data: Data, expected: RangeId) -> pl.DataFrame:
     """The entries in a file, if they are those which the id names."""
-    entries = read_parquet(data, ENTRY_SCHEMA, expected)
-    actual = range_id(entries.to_arrow())
+    return decode_ranges([(data, expected)])
+
+
+def decode_ranges(files: Sequence[tuple[Data, RangeId]]) -> pl.DataFrame:
+    """The entries of several files, one behind the other, if each holds those which its id names."""
+    return frame_of_tables([_checked(data, expected) for data, expected in files], ENTRY_SCHEMA)
+
+
+def _checked(data: Data, expected: RangeId) -> pa.Table:
+    table = read_parquet(data, ENTRY_SCHEMA, expected)
+    actual = range_id(table)
     if actual != expected:
         raise ObjectStoreFailed(f"range {expected} holds other entries: their id is {actual}", retryable=False)
-    return entries
+    return table
 
 
 def write_parquet(table: pa.Table) -> memoryview:
@@ -94,25 +109,51 @@ def write_parquet(table: pa.Table) -> memoryview:
     sink = pa.BufferOutputStream()
     numbers = [field.name for field in table.schema if field.type == pa.int64()]
     repeating = [name for name in _REPEATING if name in table.column_names]
+    in_order = [name for name in _SORTED if name in table.column_names]
     packed = [*numbers, *repeating]
     pq.write_table(
         table,
         sink,
         store_schema=False,
         use_dictionary=repeating,
-        column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
+        column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED") | dict.fromkeys(in_order, "DELTA_BYTE_ARRAY"),
         compression={name: "none" if name in packed else "zstd" for name in table.column_names},
         compression_level={name: 1 for name in table.column_names if name not in packed},
-        write_statistics=[name for name in table.column_names if name in _SEARCHED],
+        write_statistics=in_order,
     )
     return memoryview(sink.getvalue())
 
 
-def read_parquet(data: bytes | memoryview, schema: pl.Schema, name: str) -> pl.DataFrame:
-    """A frame of that schema out of a file, or `ObjectStoreFailed` if the file is none."""
+def read_parquet(data: Data, schema: pl.Schema, name: str) -> pa.Table:
+    """A table with the columns of that schema out of a file, or `ObjectStoreFailed` if the file is none."""
     try:
         # Not in parallel: a range is small, and whoever reads many has threads of its own.
-        frame = pl.read_parquet(bytes(data), parallel="none", use_statistics=False)
-        return frame if frame.schema == schema else frame.select(schema.names()).cast(schema)
-    except (pl.exceptions.PolarsError, OSError) as error:
+        table = pq.ParquetFile(pa.BufferReader(data)).read(schema.names(), use_threads=False).select(schema.names())
+        table = table if table.schema.types == _narrow_schema(schema).types else table.cast(_narrow_schema(schema))
+        table.validate()
+    except (pa.ArrowException, KeyError, OSError) as error:
         raise ObjectStoreFailed(f"{name} is not the Parquet file it should be: {error}", retryable=False) from error
+    if any(column.null_count for column in table.columns):
+        raise ObjectStoreFailed(f"{name} is not the Parquet file it should be: a value is missing", retryable=False)
+    return table
+
+
+def frame_of_tables(tables: Sequence[pa.Table], schema: pl.Schema) -> pl.DataFrame:
+    """Tables of that schema, one behind the other, as one frame. Text is not copied."""
+    frame = pl.from_arrow(pa.concat_tables(tables)) if tables else pl.DataFrame(schema=schema)
+    assert isinstance(frame, pl.DataFrame)
+    assert frame.schema == schema, frame.schema
+    return frame
+
+
+def narrow(table: pa.Table) -> pa.Table:
+    """The table with 32-bit offsets where they reach: Arrow writes those in less time."""
+    if table.nbytes > _NARROW_BYTES_MAX:
+        return table
+    text = {pa.large_string(): pa.string()}
+    return table.cast(pa.schema([(field.name, text.get(field.type, field.type)) for field in table.schema]))
+
+
+def _narrow_schema(schema: pl.Schema) -> pa.Schema:
+    """The same for Arrow, with 32-bit offsets."""
+    return pa.schema([pa.field(name, _NARROW[kind]) for name, kind in schema.items()])

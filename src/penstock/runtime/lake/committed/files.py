@@ -1,8 +1,10 @@
 """Ranges and metaranges as objects of a store. What is read is checked against its id; work on rows is in threads."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from functools import partial
 from typing import TypeVar
 
 import polars as pl
@@ -18,8 +20,9 @@ from penstock.lake.committed.metarange import (
     metarange_key,
     range_key,
 )
-from penstock.lake.committed.range import decode_range
+from penstock.lake.committed.range import RangeId, decode_range, decode_ranges
 from penstock.runtime.lake.committed.cache import Cache
+from penstock.runtime.lake.committed.in_order import in_order
 from penstock.runtime.lake.committed.options import TreeOptions
 from penstock.runtime.objectstore import ObjectStore
 
@@ -36,6 +39,7 @@ class TreeFiles:
         self._store = store
         self._namespace = namespace
         self._threads = ThreadPoolExecutor(options.threads_max, "penstock-trees")
+        self._reads_in_flight_max = options.reads_in_flight_max
         self._writes = asyncio.Semaphore(options.writes_in_flight_max)
         # A tenth for the tables of contents: without them no range is found.
         self.metaranges: Cache[MetaRange] = Cache(options.cache_bytes_max // 10, _metarange_bytes)
@@ -81,6 +85,19 @@ class TreeFiles:
         held = self.ranges.peek(found.id)
         return held if held is not None else await self._read_range(found)
 
+    async def fetch(self, ranges: Sequence[Range]) -> Callable[[], pl.DataFrame]:
+        """Read some ranges, as `scan` does; the result makes their entries, one behind the other. Call it in a thread.
+
+        So that one thread does all there is to do with them, and nothing waits for the event loop in between.
+        """
+        async with aclosing(in_order(ranges, self._fetch_one, self._reads_in_flight_max)) as reads:
+            parts = [part async for part in reads]
+        return partial(_entries_of, list(zip(parts, (found.id for found in ranges), strict=True)))
+
+    async def _fetch_one(self, found: Range) -> pl.DataFrame | memoryview:
+        held = self.ranges.peek(found.id)
+        return held if held is not None else await self._read(range_key(found.location, found.id))
+
     async def _read_range(self, found: Range) -> pl.DataFrame:
         data = await self._read(range_key(found.location, found.id))
         return await self.in_thread(lambda: decode_range(data, found.id))
@@ -92,6 +109,15 @@ class TreeFiles:
         """Store one object. Repeating it is harmless: the key says what must be in it."""
         async with self._writes:
             await self._store.put(self._namespace + key, data)
+
+
+def _entries_of(parts: list[tuple[pl.DataFrame | memoryview, RangeId]]) -> pl.DataFrame:
+    """The entries of ranges which were held or read, in order."""
+    files = [(part, name) for part, name in parts if not isinstance(part, pl.DataFrame)]
+    if len(files) == len(parts):  # as nearly always: all together
+        return decode_ranges(files)
+    frames = [part if isinstance(part, pl.DataFrame) else decode_range(part, name) for part, name in parts]
+    return pl.concat(frames)
 
 
 def _frame_bytes(frame: pl.DataFrame) -> int:

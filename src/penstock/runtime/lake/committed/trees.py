@@ -17,7 +17,7 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 
-from penstock.lake.committed.build import Job, Pieces, finish_build, pieces_of, plan_build, to_range
+from penstock.lake.committed.build import Job, finish_build, pieces_of, plan_build, to_range
 from penstock.lake.committed.diff import Overlap, compare, empty_diff, plan_diff, visible
 from penstock.lake.committed.entry import empty_entries
 from penstock.lake.committed.importing import import_changes, imported_entries
@@ -25,7 +25,6 @@ from penstock.lake.committed.listing import Listing, ListPage
 from penstock.lake.committed.lookup import Lookup, entries_at, find_entry, plan_lookup
 from penstock.lake.committed.merge import Strategy, merge_changes
 from penstock.lake.committed.metarange import Location, MetaRange, Range, TreeAddress, range_key
-from penstock.lake.committed.range import encode_ranges
 from penstock.lake.committed.reparent import patch_changes, paths_to_patch
 from penstock.lake.staging.entry import Entry
 from penstock.runtime.lake.committed.files import TreeFiles
@@ -36,8 +35,6 @@ from penstock.runtime.objectstore import ObjectStore
 __all__ = ["MergeOutcome", "Progress", "Trees"]
 
 Progress = Callable[[int, int], None]  # how much is done, of how much
-
-_ENCODE_PIECES: Final = 32  # encoded by one call of a thread
 
 
 class MergeOutcome(msgspec.Struct, frozen=True):
@@ -72,9 +69,9 @@ class Trees:
         paths = paths if paths.is_sorted() else paths.sort()
 
         async def part(found: Lookup) -> pl.DataFrame:
-            entries = await self.files.scan(contents[found.row])
+            entries = await self.files.fetch([contents[found.row]])
             asked = paths.slice(found.start, found.end - found.start)
-            return await self.files.in_thread(lambda: entries_at(entries, asked))
+            return await self.files.in_thread(lambda: entries_at(entries(), asked))
 
         parts = in_order(plan_lookup(contents, paths), part, self._options.reads_in_flight_max)
         return pl.concat([empty_entries(), *[frame async for frame in parts]])
@@ -96,8 +93,9 @@ class Trees:
         one, other = await self.files.open(left), await self.files.open(right)
 
         async def part(overlap: Overlap) -> pl.DataFrame:
-            old, new = await self._rows(one, overlap.left), await self._rows(other, overlap.right)
-            return await self.files.in_thread(lambda: compare(overlap, old, new, prefix=prefix))
+            old = await self.files.fetch([one[row] for row in overlap.left])
+            new = await self.files.fetch([other[row] for row in overlap.right])
+            return await self.files.in_thread(lambda: compare(overlap, old(), new(), prefix=prefix))
 
         overlaps = plan_diff(one, other, prefix)
         async with aclosing(in_order(overlaps, part, self._options.threads_max * 2)) as parts:
@@ -133,20 +131,15 @@ class Trees:
     async def _do_job(
         self, parent: MetaRange, changes: pl.DataFrame, known: dict[str, str], location: Location, job: Job
     ) -> list[Range]:
-        base = await self._rows(parent, range(job.first, job.last))
+        """All the work on rows in one thread; another thread has another job meanwhile."""
+        base = await self.files.fetch([parent[row] for row in range(job.first, job.last)])
         own = changes.slice(job.start, job.end - job.start)
         old_ends = parent.frame["max_key"].slice(job.first, job.last - job.first)
-        chunking = self._options.chunking
-        pieces = await self.files.in_thread(lambda: pieces_of(base, old_ends, own, chunking))
-        write = partial(self._write_pieces, known, location)
-        async with aclosing(in_order(pieces.batches(_ENCODE_PIECES), write, self._options.threads_max)) as written:
-            return [each async for ranges in written for each in ranges]
 
-    async def _write_pieces(self, known: dict[str, str], location: Location, pieces: Pieces) -> list[Range]:
-        def encode() -> list[tuple[Range, memoryview | None]]:
-            encoded = encode_ranges(pieces.entries, pieces.ends)
+        def make() -> list[tuple[Range, memoryview | None]]:
+            pieces = pieces_of(base(), old_ends, own, self._options.chunking)
             return [
-                (to_range(each, known, location), None if each.id in known else each.to_parquet()) for each in encoded
+                (to_range(each, known, location), None if each.id in known else each.to_parquet()) for each in pieces
             ]
 
         async def write(made: tuple[Range, memoryview | None]) -> Range:
@@ -155,8 +148,8 @@ class Trees:
                 await self.files.write(range_key(row.location, row.id), data)
             return row
 
-        encoded = await self.files.in_thread(encode)
-        async with aclosing(in_order(encoded, write, _ENCODE_PIECES)) as written:
+        made = await self.files.in_thread(make)
+        async with aclosing(in_order(made, write, self._options.writes_in_flight_max)) as written:
             return [row async for row in written]
 
     async def merge(
@@ -204,16 +197,11 @@ class Trees:
         """The parent with the listed objects in place of whatever it has below `destination`. No object is copied."""
         imported = await self.files.in_thread(lambda: imported_entries(listing, destination))
         contents = await self.files.open(parent)
-        rows = await self._rows(contents, contents.below(destination))
-        existing = rows.filter(pl.col("path").str.starts_with(destination))["path"]
-        changes = await self.files.in_thread(lambda: import_changes(imported, existing))
+        rows = await self.files.fetch([contents[row] for row in contents.below(destination)])
+        below = pl.col("path").str.starts_with(destination)
+        changes = await self.files.in_thread(lambda: import_changes(imported, rows().filter(below)["path"]))
         return await self.build(parent, changes, location)
 
     async def _whole_diff(self, left: TreeAddress, right: TreeAddress) -> pl.DataFrame:
         async with aclosing(self.diff(left, right, readdressed=True)) as parts:
             return pl.concat([empty_diff(), *[frame async for frame in parts]])
-
-    async def _rows(self, tree: MetaRange, rows: Iterable[int]) -> pl.DataFrame:
-        """The entries of some ranges, which are in key order."""
-        scan = in_order([tree[row] for row in rows], self.files.scan, self._options.reads_in_flight_max)
-        return pl.concat([empty_entries(), *[frame async for frame in scan]])
