@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.web.lake.servers import KEY, SECRET, LakeProcess
+from tests.cli.ups import UpProcess
+from tests.web.lake.servers import KEY, SECRET
 
 from penstock.cli.main import run
 
@@ -24,11 +25,11 @@ def test_every_command_of_the_page_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     found = commands()
-    assert found[0] == "penstock lake serve --alone"
+    assert found[0] == "penstock up"
     assert len(found) > 20
-    with LakeProcess(tmp_path / "data") as server:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setenv("PENSTOCK_LAKE_LISTEN", server.url.removeprefix("http://"))
+    monkeypatch.chdir(tmp_path)
+    with UpProcess(tmp_path / "penstock-data") as server:
+        url = server.running.lake
         monkeypatch.setenv("PENSTOCK_LAKE_ACCESS_KEY_ID", KEY)
         monkeypatch.setenv("PENSTOCK_LAKE_SECRET_ACCESS_KEY", SECRET)
         for command in found[1:]:
@@ -37,10 +38,10 @@ def test_every_command_of_the_page_runs(
                 assert run(arguments) == 0, command
             else:
                 subprocess.run(command, shell=True, check=True, timeout=30)
-        (block,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+        blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
         mine = 'host="http://127.0.0.1:8000", username="…", password="…"'
-        assert mine in block
-        script = block.replace(mine, f'host="{server.url}", username="{KEY}", password="{SECRET}"')
+        assert mine in blocks[-1]
+        script = "\n".join(blocks).replace(mine, f'host="{url}", username="{KEY}", password="{SECRET}"')
         subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
         assert run(["lake", "cat", "lake://shop@main/2026/prices.csv"]) == 0
     assert capfd.readouterr().out.endswith("kettle,36.90\n")

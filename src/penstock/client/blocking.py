@@ -58,6 +58,10 @@ class LoopThread:
             future.cancel()  # Ctrl-C: nobody waits any more
             raise
 
+    def start(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run a coroutine over there, and do not wait: also from over there, where nothing can."""
+        asyncio.run_coroutine_threadsafe(work, self._loop)
+
 
 class BlockingQuorumLog:
     """One shard, seen by one client: `QuorumLog`, without `await`."""

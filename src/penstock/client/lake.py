@@ -21,6 +21,7 @@ from penstock.base.errors import (
     AlreadyExists,
     ConnectFailed,
     ConnectionLost,
+    ErrorRecord,
     Forbidden,
     Gone,
     InvalidArgument,
@@ -31,9 +32,10 @@ from penstock.base.errors import (
     Unauthenticated,
     Unavailable,
     Written,
+    error_from_record,
 )
 
-__all__ = ["LakeClient", "LakeUrl", "parse_lake_url"]
+__all__ = ["LakeClient", "LakeUrl", "error_of", "parse_lake_url"]
 
 CHUNK_BYTES: Final = 1 << 20
 PAGE: Final = 1000
@@ -155,7 +157,7 @@ class LakeClient:
             written = Written.NO if method == "GET" else Written.UNKNOWN
             raise ConnectionLost(f"the lake on {self._url} did not answer: {error}", written=written) from None
         if answer.status >= 400:
-            raise _error_of(answer.status, answer.read())
+            raise error_of(answer.status, answer.read())
         return answer
 
 
@@ -163,10 +165,21 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _error_of(status: int, body: bytes) -> PenstockError:
+class _Problem(msgspec.Struct):
+    """What a server says is wrong; ours says it whole."""
+
+    message: str
+    penstock: ErrorRecord | None = None
+
+
+def error_of(status: int, body: bytes) -> PenstockError:
+    """The error which an answer tells."""
     try:
-        message = str(msgspec.json.decode(body)["message"])
-    except (msgspec.DecodeError, KeyError, TypeError):
+        problem = msgspec.json.decode(body, type=_Problem)
+        if problem.penstock is not None:
+            return error_from_record(problem.penstock)
+        message = problem.message
+    except msgspec.DecodeError:
         message = body[:500].decode("utf-8", "replace") or f"status {status}"
     kind = _ERRORS.get(status, Unavailable if status >= 500 else Refused)
     if status == 409 and "exists" in message:

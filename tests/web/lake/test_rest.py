@@ -98,7 +98,7 @@ def test_a_commit_in_the_background_tells_how_far_it_is(server: LakeProcess) -> 
     failed = answer(server, "POST", f"{slow}/commits/async", {"message": "nothing"}, 202)["id"]
     while not (status := answer(server, "GET", f"{slow}/commits/async/{failed}"))["completed"]:
         pass
-    assert status["error"] == {"message": "no changes"}
+    assert (status["error"]["message"], status["error"]["penstock"]["code"]) == ("no changes", "no-changes")
     base = answer(server, "GET", "/repositories/rest/refs/slow/merge/main")
     assert base["base_commit_id"] == answer(server, "GET", "/repositories/rest/commits/slow~1")["id"]
 

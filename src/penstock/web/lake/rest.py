@@ -5,7 +5,7 @@ Reference: docs/reference/lake-rest.md. Handlers translate and nothing else: a p
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 from penstock.base.errors import AlreadyExists, DirtyBranch, MergeConflict, NoChanges, PenstockError
 from penstock.runtime.lake.service import Lake
@@ -59,7 +59,8 @@ def rest_site(lake: Lake, credentials: Credentials, *, namespace_prefix: str, ca
 
 def _render(request: Request, error: PenstockError, status: int) -> Response:
     own = next((_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES), status)
-    body = {"message": error.message}
+    # `message` is all that lakeFS's clients read; ours make the same error of the rest.
+    body: dict[str, Any] = {"message": error.message, "penstock": error.to_record()}
     if isinstance(error, MergeConflict):
         body["reference"] = ""
     response = json_response(body, own)

@@ -235,7 +235,7 @@ def _work_json(work: Work) -> dict[str, Any]:
     if work.commit is not None:
         shown["result"] = commit_json(work.commit)
     if work.error is not None:
-        shown["error"] = {"message": work.error.message}
+        shown["error"] = {"message": work.error.message, "penstock": work.error.to_record()}
         shown["status_code"] = status_of(work.error)
     return shown
 

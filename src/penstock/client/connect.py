@@ -1,0 +1,152 @@
+"""The way in from Python: a server, its journals and its lake.
+
+with penstock.connect() as stock:                     # what `penstock up` runs here
+    stock.lake("shop").branch("main")["a"] = b"..."
+    stock.journals.append("shop/orders", b"...")
+
+async with penstock.aio.connect() as stock: ...       # the same names, with await
+"""
+
+import os
+from functools import cached_property
+from typing import Self
+
+from penstock.base.errors import NotFound
+from penstock.client.journal import Journals
+from penstock.client.journal_blocking import BlockingJournals
+from penstock.client.lake_api import LakeApi
+from penstock.client.lake_blocking import BlockingLake, BlockingRepository
+from penstock.client.lake_place import LakePlace, find_lake
+from penstock.client.lake_repository import Repository
+from penstock.runtime.config import Effective, Source, load
+from penstock.runtime.config.options import wire_tls
+from penstock.runtime.running import running_in
+
+__all__ = ["AsyncStock", "Stock", "connect", "connect_async"]
+
+
+class _Places:
+    """Where everything is: as said, else as configured, else what runs in the data folder. Looked up when needed."""
+
+    def __init__(self, address: str | None, lake: str | None, token: str | None) -> None:
+        self._address = address
+        self._lake = lake
+        self._token = token
+
+    @cached_property
+    def effective(self) -> Effective:
+        return load(environment=os.environ)
+
+    @property
+    def lake(self) -> LakePlace:
+        return find_lake(self._lake, effective=self.effective)
+
+    @property
+    def brokers(self) -> list[str]:
+        if self._address is not None:
+            return [self._address]
+        up = running_in(self.effective.config.data.folder)
+        if up is not None:
+            return [up.broker]
+        if self.effective.origins["wire.listen"].source is Source.DEFAULT:
+            raise NotFound(
+                f"nothing runs in {self.effective.config.data.folder}, and no address was given",
+                next_step="penstock up; or say where: penstock.connect('host:7070')",
+            )
+        return [str(self.effective.config.wire.listen)]
+
+    def journals(self) -> Journals:
+        return Journals(self.brokers, token=self.token, tls=wire_tls(self.effective.config.tls))
+
+    def blocking_journals(self) -> BlockingJournals:
+        return BlockingJournals(self.brokers, token=self.token, tls=wire_tls(self.effective.config.tls))
+
+    @property
+    def token(self) -> str | None:
+        configured = self.effective.config.wire.token
+        return self._token or (configured.reveal() if configured is not None else None)
+
+
+class Stock:
+    """One Penstock: its journals and its lake. Connections are made when they are first needed."""
+
+    def __init__(self, places: _Places) -> None:
+        self._places = places
+        self._lake: BlockingLake | None = None
+        self._journals: BlockingJournals | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._lake is not None:
+            self._lake.close()
+        if self._journals is not None:
+            self._journals.close()
+        self._lake = self._journals = None
+
+    def lake(self, repository: str) -> BlockingRepository:
+        """A repository of the lake."""
+        return self.lakes.repository(repository)
+
+    @property
+    def lakes(self) -> BlockingLake:
+        """The lake's server: all repositories."""
+        if self._lake is None:
+            self._lake = BlockingLake(self._places.lake)
+        return self._lake
+
+    @property
+    def journals(self) -> BlockingJournals:
+        """All journals."""
+        if self._journals is None:
+            self._journals = self._places.blocking_journals()
+        return self._journals
+
+
+class AsyncStock:
+    """`Stock`, for asyncio."""
+
+    def __init__(self, places: _Places) -> None:
+        self._places = places
+        self._lake: LakeApi | None = None
+        self._journals: Journals | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._lake is not None:
+            await self._lake.close()
+        if self._journals is not None:
+            await self._journals.close()
+        self._lake = self._journals = None
+
+    def lake(self, repository: str) -> Repository:
+        """A repository of the lake."""
+        if self._lake is None:
+            self._lake = LakeApi(self._places.lake)
+        return Repository(self._lake, repository)
+
+    @property
+    def journals(self) -> Journals:
+        """All journals."""
+        if self._journals is None:
+            self._journals = self._places.journals()
+        return self._journals
+
+
+def connect(address: str | None = None, *, lake: str | None = None, token: str | None = None) -> Stock:
+    """The local server; or the broker at HOST:PORT, and the lake at a URL."""
+    return Stock(_Places(address, lake, token))
+
+
+def connect_async(address: str | None = None, *, lake: str | None = None, token: str | None = None) -> AsyncStock:
+    """The same, for asyncio."""
+    return AsyncStock(_Places(address, lake, token))
