@@ -13,7 +13,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from penstock.base.errors import AlreadyClosed, PenstockError, StorageError
+from penstock.base.errors import AlreadyClosed, NotFound, PenstockError, StorageError
 from penstock.client.consumer.recoverylog.hints_keeper import HintsKeeper
 from penstock.client.consumer.recoverylog.log_reader import LogReader
 from penstock.client.consumer.recoverylog.log_writer import LogWriter
@@ -96,7 +96,7 @@ class RecoveryLog:
             player.promote(self._writer)
             try:
                 return await playing
-            except StorageError:
+            except (StorageError, NotFound):
                 if await self._hints.pick() == hints:
                     raise
                 # Meanwhile another process has kept newer hints, and what the old ones needed may have been pruned.
