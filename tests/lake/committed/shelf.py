@@ -15,6 +15,7 @@ from penstock.lake.committed.listing import Listing, ListPage
 from penstock.lake.committed.lookup import entries_at, plan_lookup
 from penstock.lake.committed.merge import Merged, Strategy, merge_changes
 from penstock.lake.committed.metarange import EMPTY, MetaRange, location_of, range_key
+from penstock.lake.committed.range import table_of
 from penstock.lake.staging.entry import Entry
 
 SMALL = Chunking(rows_mean=3, rows_max=5, bytes_max=400)  # so that a dozen entries have several ranges
@@ -43,7 +44,7 @@ class Shelf:
             base = self._rows(parent, range(job.first, job.last))
             old_ends = parent.frame["max_key"].slice(job.first, job.last - job.first)
             own = changes.slice(job.start, job.end - job.start)
-            encoded = pieces_of(base, old_ends, own, self._chunking)
+            encoded = pieces_of([table_of(base)] if base.height else [], old_ends, own, self._chunking)
             for piece in encoded:
                 if piece.id not in known:
                     self.files[range_key(location, piece.id)] = pl.DataFrame(piece.table)

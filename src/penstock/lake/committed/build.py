@@ -20,12 +20,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import pyarrow as pa
 
 from penstock.lake.committed.boundary import CHUNKING, Chunking, cut, is_boundary
-from penstock.lake.committed.changes import CHANGE_SCHEMA, overlay
+from penstock.lake.committed.changes import CHANGE_SCHEMA, overlay_rows, puts_of
 from penstock.lake.committed.entry import is_ascending, row_of
 from penstock.lake.committed.metarange import Location, MetaRange, Range
-from penstock.lake.committed.range import EncodedRange, encode_ranges
+from penstock.lake.committed.range import EncodedRange, encode_ranges, frame_of, joined, table_of
 
 __all__ = ["JOB_ROWS", "Job", "finish_build", "pieces_of", "plan_build", "to_range"]
 
@@ -127,17 +128,19 @@ def _split_additions(
 
 
 def pieces_of(
-    base: pl.DataFrame, old_ends: pl.Series, changes: pl.DataFrame, chunking: Chunking = CHUNKING
+    base: Sequence[pa.Table], old_ends: pl.Series, changes: pl.DataFrame, chunking: Chunking = CHUNKING
 ) -> list[EncodedRange]:
     """The new ranges of one job.
 
     `base` are the rows of its ranges, `old_ends` their greatest keys, `changes` its own changes. Inside the parent's
-    ranges there is no boundary key, so only their ends and what is put can be one.
+    ranges there is no boundary key, so only their ends and what is put can be one. Arrow's tables from file to file:
+    what a row does not decide is copied once, and never made anything else.
     """
-    rows = overlay(base, changes)
+    both = joined([*base, table_of(puts_of(changes))])
     new = changes["path"].filter(changes["is_live"])
-    ends = cut(rows, chunking, candidates=pl.concat([old_ends, new]) if base.height else None)
-    return encode_ranges(rows, ends)
+    paths = pl.Series("path", both.column("path"), dtype=pl.String).head(both.num_rows - len(new))
+    table = both.take(pa.array(overlay_rows(paths, changes)))
+    return encode_ranges(table, cut(frame_of(table), chunking, candidates=pl.concat([old_ends, new]) if base else None))
 
 
 def to_range(piece: EncodedRange, known: Mapping[str, str], location: Location) -> Range:

@@ -23,6 +23,7 @@ __all__ = [
     "lay_over",
     "newest",
     "overlay",
+    "overlay_rows",
     "puts",
     "puts_of",
 ]
@@ -65,21 +66,25 @@ def lay_over(areas: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def overlay(entries: pl.DataFrame, changes: pl.DataFrame) -> pl.DataFrame:
-    """The entries with the changes laid over them: shown tree = committed tree overlaid by the areas, in small.
+    """The entries with the changes laid over them: shown tree = committed tree overlaid by the areas, in small."""
+    return pl.concat([entries, puts_of(changes)], rechunk=True)[overlay_rows(entries["path"], changes)]
+
+
+def overlay_rows(paths: pl.Series, changes: pl.DataFrame) -> npt.NDArray[np.int64]:
+    """Where each row of the overlay comes from: a row of the entries with these paths, or behind those, of the puts.
 
     Both are sorted, so each change is sought in the entries, and one gather makes the result: no join, no sort.
     """
-    put = puts_of(changes)
-    if entries.height == 0 or changes.height == 0:
-        return put if entries.height == 0 else entries
-    at = entries["path"].search_sorted(changes["path"]).to_numpy().astype(np.int64)
-    found = entries["path"].gather(np.minimum(at, entries.height - 1)) == changes["path"]
-    is_kept = np.ones(entries.height + 1, np.bool_)
+    count, is_live = len(paths), changes["is_live"].to_numpy()
+    new = count + np.arange(np.count_nonzero(is_live))
+    if count == 0 or changes.height == 0:
+        return new if count == 0 else np.arange(count)
+    at = paths.search_sorted(changes["path"]).to_numpy().astype(np.int64)
+    found = paths.gather(np.minimum(at, count - 1)) == changes["path"]
+    is_kept = np.ones(count + 1, np.bool_)
     is_kept[at[found.to_numpy()]] = False
     kept_before: npt.NDArray[np.int64] = np.cumsum(is_kept) - is_kept
-    new = entries.height + np.arange(put.height)
-    rows = np.insert(np.flatnonzero(is_kept[:-1]), kept_before[at[changes["is_live"].to_numpy()]], new)
-    return pl.concat([entries, put], rechunk=True)[rows]
+    return np.insert(np.flatnonzero(is_kept[:-1]), kept_before[at[is_live]], new)
 
 
 def check_changes(changes: pl.DataFrame) -> pl.DataFrame:

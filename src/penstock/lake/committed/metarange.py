@@ -20,7 +20,7 @@ from penstock.base.errors import InvalidArgument, ObjectStoreFailed
 from penstock.lake.committed.boundary import Chunking, is_boundary
 from penstock.lake.committed.digest import digest_table
 from penstock.lake.committed.entry import successor
-from penstock.lake.committed.range import RangeId, frame_of_tables, narrow, read_parquet, write_parquet
+from penstock.lake.committed.range import RangeId, frame_of, read_parquet, table_of, write_parquet
 
 __all__ = [
     "EMPTY",
@@ -142,12 +142,12 @@ EMPTY_TREE: Final = TreeAddress(EMPTY.id, Location(""))  # is stored nowhere
 
 
 def encode_metarange(metarange: MetaRange) -> memoryview:
-    return write_parquet(narrow(metarange.frame.rechunk().to_arrow()))
+    return write_parquet(table_of(metarange.frame))
 
 
 def decode_metarange(data: bytes | memoryview, expected: MetaRangeId) -> MetaRange:
     """The metarange in a file, if it is the one which the id names."""
-    metarange = MetaRange(frame_of_tables([read_parquet(data, RANGE_SCHEMA, expected)], RANGE_SCHEMA))
+    metarange = MetaRange(frame_of(read_parquet(data, RANGE_SCHEMA, expected)))
     if metarange.id != expected:
         raise ObjectStoreFailed(f"metarange {expected} holds another tree: its id is {metarange.id}", retryable=False)
     return metarange

@@ -23,13 +23,14 @@ __all__ = [
     "EncodedRange",
     "RangeId",
     "decode_range",
-    "decode_ranges",
     "encode_range",
     "encode_ranges",
-    "frame_of_tables",
-    "narrow",
+    "frame_of",
+    "joined",
     "range_id",
     "read_parquet",
+    "read_range",
+    "table_of",
     "write_parquet",
 ]
 
@@ -60,12 +61,11 @@ class EncodedRange(msgspec.Struct, frozen=True):
 
 def encode_range(entries: pl.DataFrame) -> EncodedRange:
     """A range of these entries, of which there is at least one."""
-    return encode_ranges(entries, [entries.height])[0]
+    return encode_ranges(table_of(entries), [entries.height])[0]
 
 
-def encode_ranges(entries: pl.DataFrame, ends: Sequence[int]) -> list[EncodedRange]:
-    """The entries as ranges which end at these rows. They become Arrow's once, and are sliced there without copying."""
-    table = narrow(entries.rechunk().to_arrow())
+def encode_ranges(table: pa.Table, ends: Sequence[int]) -> list[EncodedRange]:
+    """Entries in one piece as ranges which end at these rows: slices, which copy nothing."""
     return [_encode(table.slice(start, end - start)) for start, end in pairwise([0, *ends])]
 
 
@@ -88,15 +88,11 @@ def range_id(table: pa.Table) -> RangeId:
 
 def decode_range(data: Data, expected: RangeId) -> pl.DataFrame:
     """The entries in a file, if they are those which the id names."""
-    return decode_ranges([(data, expected)])
+    return frame_of(read_range(data, expected))
 
 
-def decode_ranges(files: Sequence[tuple[Data, RangeId]]) -> pl.DataFrame:
-    """The entries of several files, one behind the other, if each holds those which its id names."""
-    return frame_of_tables([_checked(data, expected) for data, expected in files], ENTRY_SCHEMA)
-
-
-def _checked(data: Data, expected: RangeId) -> pa.Table:
+def read_range(data: Data, expected: RangeId) -> pa.Table:
+    """The same as a table."""
     table = read_parquet(data, ENTRY_SCHEMA, expected)
     actual = range_id(table)
     if actual != expected:
@@ -138,20 +134,28 @@ def read_parquet(data: Data, schema: pl.Schema, name: str) -> pa.Table:
     return table
 
 
-def frame_of_tables(tables: Sequence[pa.Table], schema: pl.Schema) -> pl.DataFrame:
-    """Tables of that schema, one behind the other, as one frame. Text is not copied."""
-    frame = pl.from_arrow(pa.concat_tables(tables)) if tables else pl.DataFrame(schema=schema)
+def frame_of(table: pa.Table) -> pl.DataFrame:
+    """A table as a frame. Text is not copied."""
+    frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
-    assert frame.schema == schema, frame.schema
     return frame
 
 
-def narrow(table: pa.Table) -> pa.Table:
-    """The table with 32-bit offsets where they reach: Arrow writes those in less time."""
-    if table.nbytes > _NARROW_BYTES_MAX:
-        return table
-    text = {pa.large_string(): pa.string()}
-    return table.cast(pa.schema([(field.name, text.get(field.type, field.type)) for field in table.schema]))
+def table_of(frame: pl.DataFrame) -> pa.Table:
+    """A frame as a table in one piece: with 32-bit offsets where they reach, since Arrow writes those in less time."""
+    return joined([frame.rechunk().to_arrow()])
+
+
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Tables of one schema, one behind the other, in one piece."""
+    text = pa.string() if sum(table.nbytes for table in tables) <= _NARROW_BYTES_MAX else pa.large_string()
+    fields = [(field.name, text if _is_text(field.type) else field.type) for field in tables[0].schema]
+    schema = pa.schema(fields)
+    return pa.concat_tables([each if each.schema == schema else each.cast(schema) for each in tables]).combine_chunks()
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return kind in (pa.string(), pa.large_string())
 
 
 def _narrow_schema(schema: pl.Schema) -> pa.Schema:

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from functools import partial
 from typing import TypeVar
 
 import polars as pl
+import pyarrow as pa
 
+from penstock.lake.committed.entry import empty_entries
 from penstock.lake.committed.metarange import (
     EMPTY,
     Location,
@@ -20,13 +21,13 @@ from penstock.lake.committed.metarange import (
     metarange_key,
     range_key,
 )
-from penstock.lake.committed.range import RangeId, decode_range, decode_ranges
+from penstock.lake.committed.range import RangeId, decode_range, frame_of, joined, read_range, table_of
 from penstock.runtime.lake.committed.cache import Cache
 from penstock.runtime.lake.committed.in_order import in_order
 from penstock.runtime.lake.committed.options import TreeOptions
 from penstock.runtime.objectstore import ObjectStore
 
-__all__ = ["TreeFiles"]
+__all__ = ["Fetched", "TreeFiles"]
 
 T = TypeVar("T")
 
@@ -85,18 +86,14 @@ class TreeFiles:
         held = self.ranges.peek(found.id)
         return held if held is not None else await self._read_range(found)
 
-    async def fetch(self, ranges: Sequence[Range]) -> Callable[[], pl.DataFrame]:
-        """Read some ranges, as `scan` does; the result makes their entries, one behind the other. Call it in a thread.
-
-        So that one thread does all there is to do with them, and nothing waits for the event loop in between.
-        """
+    async def fetch(self, ranges: Sequence[Range]) -> "Fetched":
+        """Read some ranges, as `scan` does, but decode nothing yet."""
         async with aclosing(in_order(ranges, self._fetch_one, self._reads_in_flight_max)) as reads:
-            parts = [part async for part in reads]
-        return partial(_entries_of, list(zip(parts, (found.id for found in ranges), strict=True)))
+            return Fetched([part async for part in reads])
 
-    async def _fetch_one(self, found: Range) -> pl.DataFrame | memoryview:
+    async def _fetch_one(self, found: Range) -> "tuple[RangeId, pl.DataFrame | memoryview]":
         held = self.ranges.peek(found.id)
-        return held if held is not None else await self._read(range_key(found.location, found.id))
+        return found.id, held if held is not None else await self._read(range_key(found.location, found.id))
 
     async def _read_range(self, found: Range) -> pl.DataFrame:
         data = await self._read(range_key(found.location, found.id))
@@ -111,13 +108,24 @@ class TreeFiles:
             await self._store.put(self._namespace + key, data)
 
 
-def _entries_of(parts: list[tuple[pl.DataFrame | memoryview, RangeId]]) -> pl.DataFrame:
-    """The entries of ranges which were held or read, in order."""
-    files = [(part, name) for part, name in parts if not isinstance(part, pl.DataFrame)]
-    if len(files) == len(parts):  # as nearly always: all together
-        return decode_ranges(files)
-    frames = [part if isinstance(part, pl.DataFrame) else decode_range(part, name) for part, name in parts]
-    return pl.concat(frames)
+class Fetched:
+    """Ranges which were read or held, in order. Call its methods in a thread, which does all there is to do with them.
+
+    So nothing waits for the event loop between a file and the rows in it.
+    """
+
+    def __init__(self, parts: "list[tuple[RangeId, pl.DataFrame | memoryview]]") -> None:
+        self._parts = parts
+
+    def tables(self) -> list[pa.Table]:
+        """The entries of each."""
+        return [
+            table_of(part) if isinstance(part, pl.DataFrame) else read_range(part, name) for name, part in self._parts
+        ]
+
+    def entries(self) -> pl.DataFrame:
+        """The entries of all, one behind the other."""
+        return frame_of(joined(self.tables())) if self._parts else empty_entries()
 
 
 def _frame_bytes(frame: pl.DataFrame) -> int:

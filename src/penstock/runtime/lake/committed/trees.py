@@ -69,9 +69,9 @@ class Trees:
         paths = paths if paths.is_sorted() else paths.sort()
 
         async def part(found: Lookup) -> pl.DataFrame:
-            entries = await self.files.fetch([contents[found.row]])
+            found_in = await self.files.fetch([contents[found.row]])
             asked = paths.slice(found.start, found.end - found.start)
-            return await self.files.in_thread(lambda: entries_at(entries(), asked))
+            return await self.files.in_thread(lambda: entries_at(found_in.entries(), asked))
 
         parts = in_order(plan_lookup(contents, paths), part, self._options.reads_in_flight_max)
         return pl.concat([empty_entries(), *[frame async for frame in parts]])
@@ -95,7 +95,7 @@ class Trees:
         async def part(overlap: Overlap) -> pl.DataFrame:
             old = await self.files.fetch([one[row] for row in overlap.left])
             new = await self.files.fetch([other[row] for row in overlap.right])
-            return await self.files.in_thread(lambda: compare(overlap, old(), new(), prefix=prefix))
+            return await self.files.in_thread(lambda: compare(overlap, old.entries(), new.entries(), prefix=prefix))
 
         overlaps = plan_diff(one, other, prefix)
         async with aclosing(in_order(overlaps, part, self._options.threads_max * 2)) as parts:
@@ -137,7 +137,7 @@ class Trees:
         old_ends = parent.frame["max_key"].slice(job.first, job.last - job.first)
 
         def make() -> list[tuple[Range, memoryview | None]]:
-            pieces = pieces_of(base(), old_ends, own, self._options.chunking)
+            pieces = pieces_of(base.tables(), old_ends, own, self._options.chunking)
             return [
                 (to_range(each, known, location), None if each.id in known else each.to_parquet()) for each in pieces
             ]
@@ -199,7 +199,7 @@ class Trees:
         contents = await self.files.open(parent)
         rows = await self.files.fetch([contents[row] for row in contents.below(destination)])
         below = pl.col("path").str.starts_with(destination)
-        changes = await self.files.in_thread(lambda: import_changes(imported, rows().filter(below)["path"]))
+        changes = await self.files.in_thread(lambda: import_changes(imported, rows.entries().filter(below)["path"]))
         return await self.build(parent, changes, location)
 
     async def _whole_diff(self, left: TreeAddress, right: TreeAddress) -> pl.DataFrame:
