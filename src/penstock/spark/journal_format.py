@@ -6,11 +6,19 @@ process of its own for a streaming source. So they hold nothing but their option
 
 from collections.abc import Mapping
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
+from penstock.base.errors import InvalidArgument
+from penstock.spark.journal_sink import JournalStreamWriter, JournalWriter
 from penstock.spark.journal_source import JournalReader, JournalStreamReader, Planner
-from penstock.spark.options import OPTIONS, source_options
+from penstock.spark.options import OPTIONS, sink_options, source_options
 from penstock.spark.schemas import find_schema
 
 __all__ = ["JournalFormat"]
@@ -37,6 +45,22 @@ class JournalFormat(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return JournalStreamReader(source_options(_plain(self.options), is_stream=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        _refuse(overwrite)
+        return JournalWriter(sink_options(_plain(self.options), is_stream=False))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        _refuse(overwrite)
+        return JournalStreamWriter(sink_options(_plain(self.options), is_stream=True))
+
+
+def _refuse(overwrite: bool) -> None:
+    if overwrite:
+        raise InvalidArgument(
+            "journals are only ever appended to: use mode append, not overwrite or complete",
+            next_step="complete results belong into a lake table",
+        )
 
 
 def _plain(options: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,111 @@
+"""The transactions journal on a real broker: one commit for a batch, whoever asks how often."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.runtime.journal.cluster import Cluster, read_all, running_cluster
+
+from penstock.base.errors import Fenced, NotFound, PreconditionFailed
+from penstock.client.journal import Journals
+from penstock.journal.spec import JournalSpec
+from penstock.spark.transactions import Decision, Record, Register, Transactions, decide
+
+NAME = "spark/transactions"
+OUT = JournalSpec(name="shop/out", replication=1)
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with running_cluster(tmp_path, 1) as running:
+        await running.create(OUT)
+        yield running
+
+
+def batch(number: int, query: str = "q1", ack: bytes = b"", **more: str) -> Record:
+    return Record("s", query, number, {OUT.name: ack or b"ack %d\n" % number}, **more)
+
+
+def test_the_rule() -> None:
+    last = Register("q1", 4, 0)
+    assert decide(None, "s", "q1", 0) is Decision.COMMIT
+    assert decide(None, "s", "q1", 7) is Decision.COMMIT  # a checkpoint may change its sink at any batch
+    assert decide(last, "s", "q1", 5) is Decision.COMMIT
+    assert decide(last, "s", "q1", 4) is Decision.REPLAY
+    for number in (3, 6, 0):
+        with pytest.raises(Fenced, match="whose last is 4"):
+            decide(last, "s", "q1", number)
+    for number in (0, 4, 5):
+        with pytest.raises(PreconditionFailed, match="belongs to query q1"):
+            decide(last, "s", "q2", number)
+
+
+async def test_a_batch_is_committed_once_and_replayed_as_it_was_recorded(cluster: Cluster) -> None:
+    async with Journals(cluster.addresses) as journals:
+        transactions = Transactions(journals, NAME, replication=1)
+        assert await transactions.commit(batch(0)) == batch(0)
+        assert await transactions.commit(batch(0, ack=b"of another attempt\n")) == batch(0)
+        assert await transactions.commit(batch(1)) == batch(1)
+        with pytest.raises(Fenced):  # a zombie comes back with the batch before
+            await transactions.commit(batch(0))
+        with pytest.raises(PreconditionFailed, match="checkpoint was reset"):
+            await transactions.commit(batch(0, query="q2"))
+        assert {name: each.batch for name, each in (await transactions.sinks()).items()} == {"s": 1}
+
+
+async def test_a_rewound_plan_is_no_replay(cluster: Cluster) -> None:
+    async with Journals(cluster.addresses) as journals:
+        transactions = Transactions(journals, NAME, replication=1)
+        await transactions.commit(batch(0, guard="aa"))
+        assert (await transactions.commit(batch(0, guard="aa", ack=b"x"))).guard == "aa"
+        with pytest.raises(PreconditionFailed, match="planned anew"):
+            await transactions.commit(batch(0, guard="bb"))
+
+
+async def test_of_two_drivers_one_commits_and_the_other_replays_its_record(cluster: Cluster) -> None:
+    """Both read the register before either appends: the second one's check fails, and the rule is asked again."""
+    async with Journals(cluster.addresses) as mine, Journals(cluster.addresses) as theirs:
+        other = Transactions(theirs, NAME, replication=1)
+        await other.commit(batch(0))
+
+        class Slow(Transactions):
+            is_first = True
+
+            async def register(self, sink: str) -> tuple[Register | None, int]:
+                found = await super().register(sink)
+                if self.is_first:
+                    self.is_first = False
+                    await other.commit(batch(1, ack=b"theirs\n"))
+                return found
+
+        recorded = await Slow(mine, NAME, replication=1).commit(batch(1, ack=b"mine\n"))
+        assert recorded.intents == {OUT.name: b"theirs\n"}
+
+
+async def test_whoever_comes_can_finish_what_a_driver_left(cluster: Cluster) -> None:
+    async with Journals(cluster.addresses) as journals:
+        transactions = Transactions(journals, NAME, replication=1)
+        await transactions.commit(batch(0))
+        await transactions.record(Record("", "unnamed", 0, {OUT.name: b"unnamed\n"}))
+        assert await read_all(journals, OUT.name) == b""
+        assert await transactions.finish() == 2
+        assert await read_all(journals, OUT.name) == b"ack 0\nunnamed\n"
+        assert await transactions.finish() == 0
+        await transactions.commit(batch(1))
+        assert await transactions.finish() == 1
+        assert await read_all(journals, OUT.name) == b"ack 0\nunnamed\nack 1\n"
+
+
+async def test_an_adopted_sink_is_finished_and_goes_on_with_another_query(cluster: Cluster) -> None:
+    async with Journals(cluster.addresses) as journals:
+        transactions = Transactions(journals, NAME, replication=1)
+        with pytest.raises(NotFound, match="no sink s"):
+            await transactions.adopt("s")
+        await transactions.commit(msgspec.structs.replace(batch(3), rows=9))
+        adopted = await transactions.adopt("s")
+        assert (adopted.query, adopted.batch, adopted.rows) == ("q1", 3, 9)
+        assert await read_all(journals, OUT.name) == b"ack 3\n"
+        assert await transactions.commit(batch(0, query="q2")) == batch(0, query="q2")
+        with pytest.raises(PreconditionFailed):
+            await transactions.commit(batch(4))
