@@ -175,3 +175,13 @@ def test_gaps_below_what_retention_left_are_none() -> None:
     assert index.gaps() == [Gap(Offset(0), Offset(5)), Gap(Offset(9), Offset(12))]
     index.retained_from = Offset(5)
     assert index.gaps() == [Gap(Offset(9), Offset(12))]
+
+
+def test_a_gap_below_a_reset_is_one_which_stays() -> None:
+    index = index_of(stored(0, 5), stored(20, 25))
+    assert index.gaps(reset=Offset(20)) == [Gap(Offset(5), Offset(20), is_jumped=True)]
+    assert index.gaps(reset=Offset(12)) == [
+        Gap(Offset(5), Offset(12), is_jumped=True),
+        Gap(Offset(12), Offset(20)),
+    ]
+    assert index.gaps(local(30, 31)) == [Gap(Offset(5), Offset(20)), Gap(Offset(25), Offset(30))]

@@ -24,6 +24,7 @@ from penstock.cli.targets import CLUSTER_FOLDER, AtFolder, addresses_of
 from penstock.cli.wiring import wiring_of
 from penstock.client.journal import Journals
 from penstock.journal.epoch import PipelineEpoch
+from penstock.journal.fragment_index import Gap
 from penstock.journal.registers import Txn
 from penstock.runtime.journal.protocol import JournalInfo
 
@@ -49,11 +50,13 @@ PIECE_BYTES: Final = 512 << 10
 
 
 @asynccontextmanager
-async def _journals(session: Session, brokers: tuple[str, ...], folder: Path) -> AsyncIterator[Journals]:
+async def _journals(
+    session: Session, brokers: tuple[str, ...], folder: Path, *, direct: bool = False
+) -> AsyncIterator[Journals]:
     session.start_logs(quiet=True)
     wiring = wiring_of(session)
     addresses = addresses_of(session, brokers, folder, "broker", "--broker")
-    async with Journals(addresses, token=wiring.token, tls=wiring.client_tls) as journals:
+    async with Journals(addresses, token=wiring.token, tls=wiring.client_tls, direct=direct) as journals:
         yield journals
 
 
@@ -270,12 +273,15 @@ async def read(
     since: Annotated[
         int, Parameter(help="Skip fragments which were stored before, in unix seconds.", metavar="TIME")
     ] = 0,
+    direct: Annotated[
+        bool, Parameter(help="Read stored fragments from their stores, with your own credentials.")
+    ] = False,
     broker: AtBrokers = (),
     cluster: AtFolder = CLUSTER_FOLDER,
     session: InSession,
 ) -> None:
     """Write a journal's content to stdout, as it is. Only what every replica has is shown."""
-    async with _journals(session, broker, cluster) as journals:
+    async with _journals(session, broker, cluster, direct=direct) as journals:
         async for chunk in journals.read(name, first, end=end, follow=follow, begin_mod_time=since):
             sys.stdout.buffer.write(chunk.content)
             sys.stdout.buffer.flush()
@@ -285,7 +291,7 @@ async def read(
 async def fragments(
     name: Name, /, *, broker: AtBrokers = (), cluster: AtFolder = CLUSTER_FOLDER, session: InSession
 ) -> None:
-    """List a journal's fragments: where they begin and end, and in which store they are."""
+    """List a journal's fragments: where they begin and end, in which store they are, and the gaps between them."""
     async with _journals(session, broker, cluster) as journals:
         found = await journals.fragments(name)
     rows = [
@@ -300,10 +306,20 @@ async def fragments(
         for each in found.fragments
     ]
     session.emit(
-        {"write_head": found.write_head, "fragments": msgspec.to_builtins(found.fragments)},
+        {
+            "write_head": found.write_head,
+            "fragments": msgspec.to_builtins(found.fragments),
+            "gaps": msgspec.to_builtins(found.gaps),
+        },
         make_table(["begin", "end", "bytes", "codec", "store", "sha1"], rows, right=["begin", "end", "bytes"]),
+        *(_gap_text(each) for each in found.gaps),
         f"the journal ends at {found.write_head}",
     )
+
+
+def _gap_text(gap: Gap) -> str:
+    why = "a reset-head left it out: readers jump over it" if gap.is_jumped else "readers wait there for whoever has it"
+    return f"gap: no fragment has [{gap.begin}, {gap.end}); {why}"
 
 
 @app.command(help_epilogue=examples("penstock journals prune shop/orders"))

@@ -28,11 +28,11 @@ from penstock.base.errors import (
 )
 from penstock.base.ids import Offset, Revision
 from penstock.client.journal_appends import PART_BYTES, AppendStream, Lost
-from penstock.client.journal_content import Buffer, Source, send_unless_answered
+from penstock.client.journal_content import Source, send_unless_answered
 from penstock.client.journal_outcomes import RETRYABLE, Appended, error_of, lost_error
+from penstock.client.journal_reads import Chunk, JournalReads, checked_query
 from penstock.journal.api import AppendResponse, Fate, Resolution, Status
 from penstock.journal.epoch import PipelineEpoch
-from penstock.journal.fragment import Fragment
 from penstock.journal.labels import Label, LabelSelector, LabelSet
 from penstock.journal.names import check_journal_name
 from penstock.journal.registers import RegisterChange, Txn
@@ -43,7 +43,6 @@ from penstock.runtime.journal.protocol import (
     FRAGMENTS,
     LIST,
     PRUNE,
-    READ,
     RESET_HEAD,
     RESOLVE,
     AppendWish,
@@ -58,7 +57,6 @@ from penstock.runtime.journal.protocol import (
     ListQuery,
     PartKind,
     ReadHeader,
-    ReadQuery,
     Resolved,
     ResolveQuery,
 )
@@ -81,20 +79,6 @@ _FRAGMENTS = Codec[Fragments](Fragments)
 _RESOLVED = Codec[Resolved](Resolved)
 _RESPONSE = Codec[AppendResponse](AppendResponse)
 _EXPLAINED = Codec[Explained](Explained)
-_HEADER = Codec[ReadHeader](ReadHeader)
-
-
-class Chunk(msgspec.Struct, frozen=True):
-    """Content of a journal, from an offset on."""
-
-    offset: Offset
-    content: Buffer
-    fragment: Fragment
-    write_head: Offset  # how far the journal had come when this Fragment was found
-
-    @property
-    def end(self) -> Offset:
-        return Offset(self.offset + len(self.content))
 
 
 class Journals:
@@ -108,7 +92,9 @@ class Journals:
         tls: Tls | None = None,
         limits: Limits | None = None,
         random: Random | None = None,
+        direct: bool = False,
     ) -> None:
+        """`direct`: fragments which are in a store are read from there, with this process's own credentials."""
         if not addresses:
             raise InvalidArgument("give the address of at least one broker, like 127.0.0.1:7201")
         self._addresses = list(addresses)
@@ -120,6 +106,7 @@ class Journals:
         self._streams: dict[str, AppendStream] = {}
         self._opening: dict[str, asyncio.Lock] = {}
         self._primaries: dict[str, str] = {}
+        self._reads = JournalReads(self._channel, self._serving, self._pause_s, is_direct=direct)
 
     async def __aenter__(self) -> "Journals":
         return self
@@ -133,6 +120,7 @@ class Journals:
         for stream in self._streams.values():
             stream.close()
         self._streams.clear()
+        await self._reads.close()
         channels, self._channels = list(self._channels.values()), {}
         await asyncio.gather(*(channel.close() for channel in channels))
 
@@ -176,7 +164,10 @@ class Journals:
             left_s = deadline - loop.time()
             error = await self._try(journal, content, wish, max(0.001, left_s))
             if isinstance(error, Appended):
+                self._reads.has_appended(journal, error.end)
                 return error
+            if isinstance(error, NotFound):
+                self._reads.forget(journal)
             attempt += 1
             pause_s = self._pause_s(attempt)
             may_retry = error.retryable and (txn is not None or not isinstance(error, Indeterminate))
@@ -276,48 +267,17 @@ class Journals:
         """Content from an offset on; -1 is where the journal ends now. Any replica serves it.
 
         It ends at `end`, or where the journal ends now; with `follow` it goes on as more is appended. `begin_mod_time`
-        skips fragments which were stored before that unix time. With an `address` only that broker is asked.
+        skips fragments which were stored before that unix time. With an `address` only that broker is asked. What this
+        client has appended it reads: a replica which has not heard yet that all have it is waited for.
         """
-        check_journal_name(journal)
-        _check_span(offset, end)
-        at, attempt = Offset(offset), 0
-        while True:
-            query = ReadQuery(journal, at, Offset(end), blocks=follow, begin_mod_time=begin_mod_time)
-            try:
-                async for chunk in self._read_once(query, address):
-                    attempt = 0
-                    at = chunk.end
-                    yield chunk
-                return
-            except (Unavailable, Indeterminate):
-                attempt += 1
-                if address is not None or (attempt > 20 and not follow):
-                    raise
-                await asyncio.sleep(self._pause_s(attempt))
-
-    async def _read_once(self, query: ReadQuery, address: str | None) -> AsyncIterator[Chunk]:
-        if address is None:
-            address = await self._serving(query.journal)
-        header: ReadHeader | None = None
-        at = query.offset
-        async with self._channel(address).stream(READ, _encode(query), is_read_only=True) as stream:
-            async for message in stream:
-                if message.body:
-                    header = _HEADER.decode(message.body)
-                    at = header.offset
-                elif header is not None and header.fragment is not None:
-                    yield Chunk(at, message.bulk, header.fragment, header.write_head)
-                    at = Offset(at + len(message.bulk))
+        query = checked_query(journal, offset, end, follow=follow, begin_mod_time=begin_mod_time)
+        async for chunk in self._reads.read(query, address):
+            yield chunk
 
     async def stat(self, journal: str, offset: int = -1, *, address: str | None = None) -> ReadHeader:
         """What a read at an offset would begin with: the Fragment, and how far the journal has come."""
-        query = ReadQuery(journal, Offset(offset), is_metadata_only=True)
-        if address is None:
-            address = await self._serving(journal)
-        async with self._channel(address).stream(READ, _encode(query), is_read_only=True) as stream:
-            async for message in stream:
-                return _HEADER.decode(message.body)
-        raise Unavailable(f"{address} said nothing about {journal}")
+        checked_query(journal, offset, START, follow=False, begin_mod_time=0)
+        return await self._reads.stat(journal, offset, address)
 
     async def _serving(self, journal: str) -> str:
         """Any broker which serves the journal; another each time, so that a bad one is not asked for ever."""
@@ -456,10 +416,3 @@ class Journals:
             except Unavailable as error:
                 last = error
         raise last
-
-
-def _check_span(offset: int, end: int) -> None:
-    if offset < -1:
-        raise InvalidArgument(f"offset {offset}: expected 0 and more, or -1 for where the journal ends now")
-    if end < 0 or (end and end < offset):
-        raise InvalidArgument(f"end {end}: expected an offset at or above {max(0, offset)}, or 0 for none")

@@ -22,12 +22,15 @@ from penstock.journal.reading import cover
 
 __all__ = ["FragmentIndex", "Gap", "minimal_cover"]
 
+_START = Offset(0)
+
 
 class Gap(msgspec.Struct, frozen=True, order=True):
-    """Offsets which no Fragment covers, between others which some do."""
+    """Offsets which no Fragment covers."""
 
     begin: Offset
     end: Offset
+    is_jumped: bool = False  # it lies below the start of a reset: readers jump over it, else they wait (J16)
 
 
 class FragmentIndex:
@@ -139,13 +142,18 @@ class FragmentIndex:
                 return max(offset, fragment.begin)
         return max(offset, self.end)
 
-    def gaps(self, start: Offset | None = None) -> list[Gap]:
-        """What is covered by nothing, from `start` (or where retention ended) up to the last Fragment."""
+    def gaps(
+        self, current: Fragment | None = None, *, start: Offset | None = None, reset: Offset = _START
+    ) -> list[Gap]:
+        """What is covered by nothing, from `start` (or where retention ended) up to the last Fragment.
+
+        `reset` is where the last reset-head began: a gap below it is one which stays.
+        """
         reached = self.retained_from if start is None else start
         found: list[Gap] = []
-        for fragment in self.cover:
+        for fragment in self.fragments(current):
             if fragment.begin > reached:
-                found.append(Gap(reached, fragment.begin))
+                found += _gaps(reached, fragment.begin, reset)
             reached = max(reached, fragment.end)
         return found
 
@@ -227,6 +235,12 @@ def minimal_cover(fragments: Sequence[Fragment]) -> list[Fragment]:
             kept.append(best)
             reached = best.end
     return kept
+
+
+def _gaps(begin: Offset, end: Offset, reset: Offset) -> list[Gap]:
+    if begin < reset < end:
+        return [Gap(begin, reset, is_jumped=True), Gap(reset, end)]
+    return [Gap(begin, end, is_jumped=end <= reset)]
 
 
 def _order(fragment: Fragment) -> tuple[int, int, str, str]:

@@ -8,7 +8,9 @@ import pytest
 from tests.runtime.journal.cluster import WAIT_S, Cluster, running_cluster
 
 from penstock.base.errors import PreconditionFailed, Unavailable
+from penstock.base.ids import Offset
 from penstock.client.journal import Journals
+from penstock.journal.fragment_index import Gap
 from penstock.journal.spec import JournalSpec
 
 ORDERS = JournalSpec(name="shop/orders", replication=2)
@@ -56,4 +58,6 @@ async def test_a_lost_head_is_refused_until_an_operator_resets_it(tmp_path: Path
             assert (chunk.offset, bytes(chunk.content)) == (end, b"found")
             [info] = await journals.list("name=shop/orders")
             assert info.resets == (end,)
+            assert (await journals.fragments("shop/orders")).gaps == (Gap(Offset(0), end, is_jumped=True),)
+            assert f"No fragment has [0, {end}): a reset-head left that out" in await words(journals)
             assert f"Readers see everything below {done.end}" in await words(journals)

@@ -90,7 +90,8 @@ class BrokerService:
         query = _query(call)
         fragments = self._server.served(query.journal).fragments
         await fragments.refreshed()
-        return _encode(Fragments(tuple(fragments.known()), fragments.write_head, fragments.is_refreshed))
+        known, gaps = tuple(fragments.known()), tuple(fragments.gaps())
+        return _encode(Fragments(known, fragments.write_head, fragments.is_refreshed, gaps))
 
     async def _prune(self, call: Call) -> bytes:
         query = _query(call)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from penstock.base.ids import RequestId
 from penstock.journal.append_fsm import AppendState
+from penstock.journal.fragment_index import Gap
 from penstock.journal.pipeline import Phase
 from penstock.runtime.journal.broker_server import BrokerServer
 from penstock.runtime.journal.protocol import Explained
@@ -63,10 +64,24 @@ def _content(host: ReplicaHost) -> list[str]:
             lines.append(f"The pipeline of epoch {pipeline.epoch} is synchronized, and nothing is in flight.")
     elif pipeline is not None:
         lines.append(f"The pipeline of epoch {pipeline.epoch} is being synchronized: {pipeline.phase.value}.")
+    lines += _gaps(host)
     waiting = host.fragments.waiting_bytes
     if waiting:
         lines.append(f"{waiting} bytes of finished fragments wait to be stored.")
     return lines
+
+
+def _gaps(host: ReplicaHost) -> list[str]:
+    """What no fragment covers, once the stores were listed."""
+    gaps = host.fragments.gaps() if host.fragments.is_refreshed else []
+    lines = [f"No fragment has [{gap.begin}, {gap.end}): {_gap_text(gap)}" for gap in gaps[:SHOWN_MAX]]
+    return [*lines, f"{len(gaps) - SHOWN_MAX} more gaps are behind them."] if len(gaps) > SHOWN_MAX else lines
+
+
+def _gap_text(gap: Gap) -> str:
+    if gap.is_jumped:
+        return "a reset-head left that out, and readers jump over it."
+    return "readers wait there until whoever has it stores it. If nobody does, it was removed from the store."
 
 
 def _appends(appends: Sequence[tuple[RequestId | None, AppendState, str]]) -> list[str]:

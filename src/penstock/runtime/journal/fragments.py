@@ -19,7 +19,7 @@ import structlog
 from penstock.base.errors import PenstockError
 from penstock.base.ids import Offset
 from penstock.journal.fragment import Fragment
-from penstock.journal.fragment_index import FragmentIndex
+from penstock.journal.fragment_index import FragmentIndex, Gap
 from penstock.journal.head import HeadTable
 from penstock.journal.reading import HEAD, Found, Jump, Wait, find
 from penstock.journal.spec import Flags, JournalSpec
@@ -105,6 +105,12 @@ class JournalFragments:
     def known(self) -> list[Fragment]:
         """The cover set of all there is, local and stored, as far as readers may see it."""
         return list(self._index.fragments(self._current()))
+
+    def gaps(self) -> list[Gap]:
+        """Offsets which nothing covers, from where retention ended up to what readers may see."""
+        start = max(self._index.retained_from, self._shelf.retained_from(self.journal))
+        resets = (each.start for each in self._owner.table.entries if each.is_reset)
+        return self._index.gaps(self._current(), start=start, reset=max(resets, default=Offset(0)))
 
     def _current(self) -> Fragment | None:
         """The Fragment which is being written, as far as readers may see it."""

@@ -19,6 +19,7 @@ from penstock.base.ids import NodeId, Offset, Revision
 from penstock.journal.api import AppendResponse, Resolution
 from penstock.journal.epoch import PipelineEpoch
 from penstock.journal.fragment import Fragment
+from penstock.journal.fragment_index import Gap
 from penstock.journal.labels import LabelSelector
 from penstock.journal.registers import RegisterChange, Txn
 from penstock.journal.spec import JournalSpec
@@ -134,6 +135,8 @@ class ReadQuery(msgspec.Struct, frozen=True, omit_defaults=True):
     is_metadata_only: bool = False
     begin_mod_time: int = 0  # skip fragments which were stored before, in unix seconds
     min_revision: Revision = Revision(0)
+    min_head: Offset = Offset(0)  # the reader knows that the journal has come so far: do not end before
+    is_direct: bool = False  # of what is in a store send only the header: the reader gets it there
 
 
 class ReadHeader(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -221,6 +224,7 @@ class Fragments(msgspec.Struct, frozen=True):
     fragments: tuple[Fragment, ...]
     write_head: Offset
     is_refreshed: bool  # the stores were listed
+    gaps: tuple[Gap, ...] = ()  # between them
 
 
 class ResolveQuery(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ What always holds: nothing above the mark is sent; content is in order and witho
 goes on further behind; whoever waits for more costs no timer and no task beside its own.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from penstock.runtime.wire.server_stream import ServerStream
 __all__ = ["serve_read"]
 
 PIECE_BYTES: Final = 512 << 10
+CATCH_UP_S: Final = 5.0  # a replica hears of the mark with the next message, or at once: far less than this
 _QUERY = Codec[ReadQuery](ReadQuery)
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -41,7 +43,7 @@ async def serve_read(server: BrokerServer, stream: ServerStream) -> None:
 
 def _check(query: ReadQuery) -> None:
     check_journal_name(query.journal)
-    if not HEAD <= query.offset <= OFFSET_MAX or not 0 <= query.end <= OFFSET_MAX:
+    if not HEAD <= query.offset <= OFFSET_MAX or not 0 <= query.end <= OFFSET_MAX or query.min_head < 0:
         raise InvalidArgument(f"offset {query.offset}, end {query.end}: expected offsets, or -1 for the end")
 
 
@@ -71,6 +73,8 @@ class _Read:
                 self._offset = found.to
             elif HEAD < found.offset < self._host.mark:
                 await self._look_again(found.offset)
+            elif (not query.blocks or self._offset == HEAD) and self._is_behind():
+                await self._catch_up()
             elif fragments.is_refreshed and not query.blocks:
                 if self._told is None:
                     await self._stream.send(_encode(ReadHeader(found.offset, fragments.write_head)))
@@ -79,12 +83,31 @@ class _Read:
                 self._offset = found.offset
                 await self._host.wait_for_change()
 
+    def _is_behind(self) -> bool:
+        """The reader knows of content which this replica does not show yet: it has not heard that all have it."""
+        return self._host.fragments.write_head < self._query.min_head
+
+    async def _catch_up(self) -> None:
+        try:
+            async with asyncio.timeout(CATCH_UP_S):
+                while self._is_behind():
+                    await self._host.wait_for_change()
+        except TimeoutError:
+            raise Unavailable(
+                f"this replica of {self._query.journal} has come to {self._host.fragments.write_head}, "
+                f"not to {self._query.min_head}: ask another one"
+            ) from None
+
     async def _look_again(self, offset: Offset) -> None:
         """There is content, but not here: this broker has come later, and whoever has it may just have stored it."""
         fragments = self._host.fragments
         await fragments.refresh_soon()
         if isinstance(fragments.find(offset), Wait):
-            raise Unavailable(f"another broker has offset {offset} of {self._query.journal}, and stores it soon")
+            raise Unavailable(
+                f"no fragment has offset {offset} of {self._query.journal}: another broker has it and stores it soon, "
+                "or it was removed from the store",
+                next_step=f"penstock journals fragments {self._query.journal}",
+            )
 
     async def _tell(self, found: Found) -> None:
         """Say where the content comes from, whenever that is another Fragment, or another place in it."""
@@ -98,6 +121,9 @@ class _Read:
 
     async def _send(self, found: Found) -> None:
         end = min(found.end, self._query.end) if self._query.end else found.end
+        if self._query.is_direct and found.fragment.backing_store:
+            self._offset = Offset(end)  # the reader gets it from the store
+            return
         async for piece in self._pieces(found, Offset(end)):
             await self._stream.send(b"", piece)
             self._offset = Offset(self._offset + len(piece))
