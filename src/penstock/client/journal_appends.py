@@ -1,8 +1,8 @@
 """A client's stream of appends to the primary of one journal: parts out, answers in, many appends in flight.
 
-Parts of one turn of the loop are one message. What always holds: the parts of an append are in order, and appends begin
-in the order they were asked for; what is queued here is bounded, and whoever sends more waits; every append ends in one
-answer, or in `Lost`, which says whether its last part was sent.
+Parts of one turn of the loop are one message, or a few. What always holds: the parts of an append are in order, and
+appends begin in the order they were asked for; what is queued here is bounded, and whoever sends more waits; every
+append ends in one answer, or in `Lost`, which says whether its last part was sent.
 """
 
 import asyncio
@@ -29,7 +29,8 @@ from penstock.runtime.wire.message import Message
 
 __all__ = ["PART_BYTES", "Answered", "AppendStream", "Lost"]
 
-PART_BYTES: Final = 512 << 10  # of content in one message
+PART_BYTES: Final = 512 << 10  # of one append in one message
+GROUP_BYTES: Final = 128 << 10  # of several: the broker begins with the first while the next ones are on their way
 QUEUE_BYTES: Final = 4 << 20  # not sent yet, because the broker has no room for it
 
 
@@ -94,7 +95,7 @@ class AppendStream:
         if self.is_over:
             return
         length = len(content)
-        if self._contents and self._size + length > PART_BYTES:
+        if self._contents and self._size + length > GROUP_BYTES:
             self._close_message()
         self._parts.append(AppendPart(number, length, kind, wish))
         if length:

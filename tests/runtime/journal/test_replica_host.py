@@ -10,7 +10,7 @@ from tests.runtime.journal.cluster import WAIT_S, read_all, running_cluster
 
 from penstock.base.errors import Indeterminate, PenstockError, Refused, StorageError, Unavailable
 from penstock.journal.spec import JournalSpec
-from penstock.runtime.journal import appends, replica_host
+from penstock.runtime.journal import appends, feed
 
 ORDERS = JournalSpec(name="shop/orders", replication=3)
 
@@ -25,7 +25,7 @@ async def test_a_replica_whose_disk_fails_is_opened_again_and_appends_go_on(tmp_
         def full(*_: object) -> None:
             raise StorageError("no space left on the device")
 
-        host.files.write = full  # type: ignore[method-assign]
+        host.files.write_out = full  # type: ignore[method-assign]
         with contextlib.suppress(Unavailable, Indeterminate):  # its fate is the next epoch's to tell
             await journals.append("shop/orders", b"lost?", timeout=5.0)
         done = await journals.append("shop/orders", b"after", timeout=WAIT_S)
@@ -38,7 +38,7 @@ async def test_a_replica_whose_disk_fails_is_opened_again_and_appends_go_on(tmp_
 async def test_a_client_which_is_too_slow_is_told_to_go_and_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replica_host, "POLICE_S", 0.05)
+    monkeypatch.setattr(feed, "POLICE_S", 0.05)
     monkeypatch.setattr(appends.FlowPolice.__init__, "__defaults__", (64 << 10, 50_000_000))
     async with running_cluster(tmp_path, 1) as cluster, cluster.client() as slow, cluster.client() as journals:
         await cluster.create(JournalSpec(name="shop/orders", replication=1))

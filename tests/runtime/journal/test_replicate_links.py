@@ -1,15 +1,29 @@
-"""Batches of Replicate messages: content stands beside the records, and comes back as it was."""
+"""Batches of Replicate messages: content stands beside the records, and comes back as it was. And when they leave."""
+
+import asyncio
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.base.effects import Event
 from penstock.base.errors import MalformedFrame
-from penstock.base.ids import Offset, Revision
+from penstock.base.ids import NodeId, Offset, Revision
 from penstock.journal.epoch import PipelineEpoch
-from penstock.journal.messages import ContentRequest, MarkRequest, ProposeRequest
+from penstock.journal.messages import ContentRequest, MarkRequest, ProposeRequest, ProposeResponse
 from penstock.journal.point import Point
-from penstock.runtime.journal.replicate_links import ALONE_BYTES, BATCH_BYTES, decode_messages, encode_messages
+from penstock.runtime.journal.protocol import ReplicateHello
+from penstock.runtime.journal.replicate_links import (
+    ALONE_BYTES,
+    AT_ONCE_BYTES,
+    BATCH_BYTES,
+    ReplicateLinks,
+    decode_messages,
+    encode_messages,
+)
+from penstock.runtime.tasks import Tasks
 
 EPOCH = PipelineEpoch(Revision(7), 1)
 
@@ -53,3 +67,104 @@ def test_content_which_does_not_fit_its_records_is_refused(bulk: bytes) -> None:
     [(body, _)] = encode_messages([content(b"abc")])
     with pytest.raises(MalformedFrame):
         decode_messages(body, bulk)
+
+
+class Wire:
+    """A stream which keeps what was sent on it, and how much of that had left when it was flushed."""
+
+    def __init__(self) -> None:
+        self.sent: list[list[Any]] = []
+        self.flushed: list[int] = []
+
+    def can_send(self, payload_bytes: int) -> bool:
+        return payload_bytes >= 0
+
+    def send_nowait(self, body: bytes, bulk: Any) -> None:
+        self.sent.append(plain(decode_messages(body, bulk)))
+
+    def flush(self) -> None:
+        self.flushed.append(len(self.sent))
+
+
+class Silent:
+    """A host to which nothing happens."""
+
+    def post(self, event: Event) -> None:
+        raise AssertionError(event)
+
+    def together(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def on_proposal(self, peer: NodeId, message: ProposeRequest) -> None:
+        raise AssertionError(message)
+
+    def on_links_drained(self) -> None:
+        raise AssertionError("nothing was full")
+
+
+def linked() -> tuple[ReplicateLinks, Wire]:
+    links = ReplicateLinks("shop/orders", NodeId("b1"), Silent(), lambda _: None, Tasks(lambda _: None))
+    wire = Wire()
+    links.accept(ReplicateHello("shop/orders", NodeId("b2"), EPOCH), wire)  # type: ignore[arg-type]
+    return links, wire
+
+
+def mark(offset: int) -> MarkRequest:
+    return MarkRequest(Revision(3), EPOCH, Offset(offset))
+
+
+def proposal(mark: int = 0) -> ProposeRequest:
+    return ProposeRequest(Revision(3), EPOCH, 1, Point(Offset(0), Offset(3)), Offset(mark))
+
+
+async def test_what_gathers_between_two_flushes_is_one_message() -> None:
+    links, wire = linked()
+    for message in (content(b"abc"), proposal()):
+        links.send(NodeId("b2"), message)
+    assert wire.sent == []
+    links.flush()
+    assert wire.sent == [[content(b"abc"), proposal()]]
+    assert wire.flushed == []  # it leaves with the rest of this turn
+
+
+async def test_large_content_leaves_at_once() -> None:
+    links, wire = linked()
+    links.send(NodeId("b2"), content(b"x" * AT_ONCE_BYTES))
+    links.flush()
+    assert wire.flushed == [1]
+
+
+async def test_a_mark_leaves_later_in_the_turn_unless_a_proposal_carries_a_newer_one() -> None:
+    links, wire = linked()
+    links.send(NodeId("b2"), mark(1))
+    links.send(NodeId("b2"), mark(2))
+    links.flush()
+    links.flush_marks()
+    assert wire.sent == []
+    await asyncio.sleep(0)
+    assert wire.sent == [[mark(2)]]
+    links.send(NodeId("b2"), mark(3))
+    links.send(NodeId("b2"), content(b"abc"))
+    links.flush()
+    assert wire.sent[1:] == [[mark(3), content(b"abc")]]
+    links.send(NodeId("b2"), mark(4))
+    links.send(NodeId("b2"), proposal(mark=4))
+    links.flush()
+    links.flush_marks()
+    await asyncio.sleep(0)
+    assert wire.sent[2:] == [[proposal(mark=4)]]
+
+
+async def test_who_says_that_content_is_here_is_known_and_nothing_of_it_leaves_if_that_is_not_so() -> None:
+    links, wire = linked()
+    links.send(NodeId("b2"), proposal())
+    assert not links.has_answers
+    links.send(NodeId("b2"), ProposeResponse(Revision(3), EPOCH, 1))
+    links.send(NodeId("b2"), mark(3))
+    assert links.has_answers
+    links.abandon()
+    links.flush()
+    links.flush_marks()
+    links.close_all()
+    await asyncio.sleep(0)
+    assert wire.sent == []

@@ -135,6 +135,17 @@ def test_a_write_which_fails_half_way_adds_nothing(file: SpoolFile) -> None:
     assert file.sum == sha1(b"1234567")
 
 
+def test_what_is_added_is_summed_at_once_and_written_out_together(file: SpoolFile) -> None:
+    file.add(b"12")
+    file.add(memoryview(b"345"))
+    assert (file.size, file.sum, file.fd) == (5, sha1(b"12345"), None)
+    file.write_out()
+    assert file.read(0, 5) == b"12345"
+    file.add(b"67")
+    file.cut(3, sha1(b"123"))  # what was only added goes like everything else
+    assert (file.size, file.read(0, 3), file.path.stat().st_size) == (3, b"123", 3)
+
+
 def test_syncing_says_whether_there_was_anything_to_do(file: SpoolFile) -> None:
     assert not file.sync()
     file.write(b"x")

@@ -22,7 +22,8 @@ from penstock.bench.peers.etcd import _free_ports
 __all__ = ["Nats", "nats_binary", "nats_cluster"]
 
 STREAM, SUBJECT = "BENCH", "bench"
-READY_S = 30.0
+READY_S = 60.0
+ASK_S = 2.0  # a server which has just met the others may forget a question
 STREAM_BYTES_MAX = 2 << 30
 _CONFIG = """
 server_name: n{number}
@@ -80,8 +81,8 @@ class Nats:
                 except OSError:
                     continue
                 try:
-                    await connection.request(f"$JS.API.STREAM.CREATE.{STREAM}", json.dumps(config).encode())
-                    info: Any = json.loads(await connection.request(f"$JS.API.STREAM.INFO.{STREAM}", b""))
+                    await connection.ask(f"STREAM.CREATE.{STREAM}", config)
+                    info = await connection.ask(f"STREAM.INFO.{STREAM}")
                     if info.get("cluster", {}).get("leader") == f"n{number}":
                         return connection
                 except TimeoutError:
@@ -118,6 +119,11 @@ class _Connection(asyncio.Protocol):
         self._out += (b"PUB %s %s %d\r\n" % (subject.encode(), reply, len(data)), data, b"\r\n")
         async with asyncio.timeout(READY_S):
             return await future
+
+    async def ask(self, what: str, body: Any = None) -> Any:
+        """Ask the JetStream API."""
+        async with asyncio.timeout(ASK_S):
+            return json.loads(await self.request(f"$JS.API.{what}", b"" if body is None else json.dumps(body).encode()))
 
     def _flush(self) -> None:
         self._transport.writelines(self._out)

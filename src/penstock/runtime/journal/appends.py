@@ -20,7 +20,7 @@ from penstock.journal.fragment import EMPTY_SUM, Fragment, Sum
 from penstock.journal.spool import length_of
 
 if TYPE_CHECKING:
-    from penstock.runtime.journal.replica_host import ReplicaHost
+    from penstock.runtime.journal.feed import Feed
     from penstock.runtime.journal.sessions import AppendSession
 
 __all__ = ["Bucket", "Content", "FlowPolice", "Place", "sum_of"]
@@ -36,17 +36,17 @@ Place = tuple[int, int, int, Sum]  # of an append in a group: its number, where 
 class Content:
     """One append: its content as it came, and how much of it was fed."""
 
-    __slots__ = ("_hash", "chunks", "host", "is_ended", "members", "number", "request", "session", "waiting_bytes")
+    __slots__ = ("_hash", "chunks", "feed", "is_ended", "members", "number", "request", "session", "waiting_bytes")
 
     def __init__(
         self,
-        host: "ReplicaHost",
+        feed: "Feed",
         request: RequestId,
         session: "AppendSession",
         number: int,
         members: Sequence[Place] = (),
     ) -> None:
-        self.host = host
+        self.feed = feed
         self.request = request
         self.session: AppendSession | None = session  # None: its client has gone
         self.number = number  # the client's own
@@ -96,10 +96,6 @@ class Content:
             begin = Offset(commit.begin + at)
             own = Fragment(commit.journal, begin, Offset(begin + length), sum_)
             yield number, msgspec.structs.replace(response, commit=own)
-
-    def answer(self, response: AppendResponse) -> None:
-        if self.session is not None:
-            self.session.answer(self, response)
 
     def drop(self) -> None:
         """Nobody wants what has not been taken."""

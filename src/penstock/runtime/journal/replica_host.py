@@ -1,15 +1,16 @@
 """One journal at one broker, in a real process: the append core on spool files, Replicate streams and the KeySpace.
 
 The core decides; this runs its effects and brings completions back. Content goes through as views of what the network
-brought: to peers, into the Spool's file, and through SHA-1. Whoever waits to read is woken when the mark moves.
+brought: through SHA-1, to peers, and into the Spool's file, all that one read brought with one write. Whoever waits to
+read is woken when the mark moves.
 """
 
 import asyncio
 import contextlib
-import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from penstock.base.effects import Effect, Event, Reply, Requested
 from penstock.base.errors import (
@@ -21,13 +22,10 @@ from penstock.base.errors import (
     Unavailable,
 )
 from penstock.base.ids import MILLISECOND, Instant, NodeId, Offset, RequestId, Revision
-from penstock.journal.api import AppendRequest, AppendResponse, Fate, ResetHead, Resolution, Resolve, Status
+from penstock.journal.api import AppendResponse, ResetHead, Resolution, Resolve
 from penstock.journal.effects import (
-    AppendAborted,
     AwaitRevision,
     CloseStream,
-    ContentEnded,
-    ContentReceived,
     CutSpool,
     DropSpool,
     IndexRefreshed,
@@ -45,21 +43,18 @@ from penstock.journal.effects import (
     Upload,
     WriteContent,
 )
-from penstock.journal.fragment import Fragment, Sum
+from penstock.journal.fragment import Fragment
 from penstock.journal.head import HeadTable
 from penstock.journal.messages import ProposeRequest
-from penstock.journal.point import Point
 from penstock.journal.replica import Replica
 from penstock.journal.route import Topology
-from penstock.journal.spool import SpoolState, length_of
+from penstock.journal.spool import SpoolState
 from penstock.keyspace.transaction import Transaction
-from penstock.runtime.journal.appends import Bucket, Content, FlowPolice, Place
+from penstock.runtime.journal.feed import Feed
 from penstock.runtime.journal.fragments import JournalFragments, Shelf
 from penstock.runtime.journal.load_reporter import LoadReporter
-from penstock.runtime.journal.protocol import AppendWish
 from penstock.runtime.journal.replica_loop import ReplicaLoop
 from penstock.runtime.journal.replicate_links import ReplicateLinks
-from penstock.runtime.journal.sessions import AppendSession
 from penstock.runtime.journal.spool_files import SpoolFiles
 from penstock.runtime.journal.spool_saver import SpoolSaver
 from penstock.runtime.keyspace.mirror import KeySpaceMirror
@@ -70,8 +65,6 @@ from penstock.runtime.wire.client import Channel
 
 __all__ = ["Broker", "ReplicaHost"]
 
-POLICE_S: Final = 1.0  # how often the client whose turn it is is looked at
-TIMEOUT_MS_MAX: Final = 3_600_000
 log = get_logger()
 
 
@@ -108,17 +101,10 @@ class ReplicaHost:
         self._links = ReplicateLinks(journal, broker.me, self, broker.channel_of, broker.tasks)
         self._loop = asyncio.get_running_loop()
         self._machine = ReplicaLoop(replica, self)
+        self.feed = Feed(self, self._machine, files, self._links, broker.loads.note)
         self._saver = SpoolSaver(files, lambda error: self._machine.stop(str(error)))
         self._requests = 0
-        self._appends: dict[RequestId, Content] = {}
         self._asked: dict[RequestId, asyncio.Future[Any]] = {}
-        self._reading: Content | None = None  # whose turn it is
-        self._ahead: Any = None  # content which is in the file, and the core has not said so yet
-        self._before = Point(Offset(0), Offset(0))  # where the file ended before that
-        self._police = FlowPolice(Instant(0))
-        self._bucket = Bucket(0)
-        self._pause: asyncio.TimerHandle | None = None  # until the journal's maximum rate allows more
-        self._patrol: asyncio.TimerHandle | None = None
         self._readers: deque[asyncio.Future[None]] = deque()
         self._awaited: set[Revision] = set()
         self._is_closing = False
@@ -153,9 +139,7 @@ class ReplicaHost:
 
     def on_topology(self, topology: Topology) -> None:
         """The mirror has moved, for this journal."""
-        rate = topology.spec.max_append_rate if topology.spec is not None else 0
-        if rate != self._bucket.bytes_per_s:
-            self._bucket = Bucket(rate)
+        self.feed.set_rate(topology.spec.max_append_rate if topology.spec is not None else 0)
         if self._broker.me in topology.route.members:
             self.is_retired = False
         self.post(TopologyChanged(topology))
@@ -168,121 +152,15 @@ class ReplicaHost:
     def on_proposal(self, peer: NodeId, message: ProposeRequest) -> None:
         self.post(ProposalReceived(peer, message, self.files.sum))
 
-    # appends
-
-    def begin(self, session: AppendSession, number: int, wish: AppendWish, members: Sequence[Place] = ()) -> Content:
-        """A client wants to append, or several which are fed as one; the content comes by `offer`."""
-        append = Content(self, self._next_request(), session, number, members)
-        now = self._machine.now
-        timeout_ms = min(max(1, wish.timeout_ms), TIMEOUT_MS_MAX)
-        request = AppendRequest(
-            deadline=Instant(now + timeout_ms * MILLISECOND),
-            offset=wish.offset,
-            check=wish.check,
-            change=wish.change,
-            txn=wish.txn,
-            min_revision=wish.min_revision,
-            may_proxy=False,
-            unix_ms=time.time_ns() // 1_000_000,
-        )
-        self._appends[append.request] = append
-        session.opened(append)
-        self.post(Requested(append.request, request))
-        return append
-
-    def offer(self, append: Content, content: Any, *, is_end: bool) -> None:
-        """More of an append's content has come, or all of it."""
-        append.add(content)
-        if append.request not in self._appends:
-            append.drop()  # it was answered before its client had sent all of it
-            return
-        append.is_ended = append.is_ended or is_end
-        if append is self._reading:
-            self._machine.go_on()
-
-    def abort(self, append: Content, reason: str) -> None:
-        """The client rolled back, or went away before it had sent everything."""
-        append.drop()
-        self.post(AppendAborted(append.request, reason))
+    def together(self) -> AbstractContextManager[None]:
+        """Handle several events which came at once: what they lead to is sent and written once."""
+        return self._machine
 
     def next_content(self) -> Event | None:
-        """What the core has asked for: if it is here, peers can take it, and the rate allows it."""
-        self._take_back()
-        append = self._reading
-        if append is None or not (append.chunks or append.is_ended):
-            return None
-        if self._links.is_full or not self._has_allowance():
-            self._police.forgive(self._machine.now)
-            return None
-        content = append.take()
-        length = length_of(content)
-        self._police.took(length)
-        self._bucket.take(length)
-        self._broker.loads.note(self.journal, length)
-        if append.chunks or not append.is_ended:
-            return ContentReceived(append.request, content)
-        self._reading = None
-        sum_ = self._write_ahead(content) if length else self.files.sum
-        return ContentEnded(append.request, sum_, append.sum, content)
-
-    def _write_ahead(self, content: Any) -> Sum:
-        """A commit names the sum of content which is written by an effect that follows from it: so write it before."""
-        files = self.files
-        self._ahead, self._before = content, Point(self.replica.spool.head.begin, files.end, files.sum)
-        files.write(content)
-        return files.sum
-
-    def _write(self, content: Any) -> None:
-        if content is self._ahead:
-            self._ahead = None
-        else:
-            self.files.write(content)
-
-    def _take_back(self) -> None:
-        """What was written ahead, and the core did not want."""
-        if self._ahead is not None:
-            self._ahead = None
-            self.files.cut(self._before)
-
-    def _has_allowance(self) -> bool:
-        if not self._bucket.bytes_per_s:
-            return True
-        if self._pause is not None:
-            return False
-        wait_ns = self._bucket.wait_ns(self._machine.now)
-        if wait_ns:
-            self._pause = self._loop.call_later(wait_ns / 1e9, self._resume)
-        return not wait_ns
-
-    def _resume(self) -> None:
-        self._pause = None
-        self._machine.go_on()
+        return self.feed.next_content()
 
     def on_links_drained(self) -> None:
         self._machine.go_on()
-
-    def _read(self, request: RequestId) -> None:
-        """It is this append's turn."""
-        append = self._appends.get(request)
-        if append is None:
-            return
-        self._reading = append
-        self._police = FlowPolice(self._machine.now)
-        if not append.is_ended and self._patrol is None:
-            self._patrol = self._loop.call_later(POLICE_S, self._look)
-
-    def _look(self) -> None:
-        """Is the client whose turn it is fast enough?"""
-        self._patrol = None
-        append = self._reading
-        if append is None or self.failed:
-            return
-        if append.chunks:  # the wait is ours
-            self._police.forgive(self._machine.now)
-        elif self._police.is_too_slow(self._machine.now):
-            self.abort(append, "the client sends its content too slowly, and others wait behind it")
-            return
-        self._patrol = self._loop.call_later(POLICE_S, self._look)
 
     # asking
 
@@ -299,7 +177,7 @@ class ReplicaHost:
     async def _ask(self, body: Any) -> Any:
         if self.failed:
             raise Unavailable(f"this replica has stopped: {self.failed}")
-        request = self._next_request()
+        request = self.next_request()
         future: asyncio.Future[Any] = self._loop.create_future()
         self._asked[request] = future
         try:
@@ -327,7 +205,7 @@ class ReplicaHost:
             if not future.done():
                 future.set_result(None)
 
-    def _next_request(self) -> RequestId:
+    def next_request(self) -> RequestId:
         self._requests += 1
         return RequestId(self._requests)
 
@@ -339,19 +217,31 @@ class ReplicaHost:
     def save(self, state: SpoolState, done: Callable[[], None]) -> None:
         self._saver.save(state, done)
 
+    def flush(self) -> None:
+        """Peers are told of content before it is written here, so that all of them write at the same time.
+
+        But nobody is told that content is here before it is.
+        """
+        if self._links.has_answers:
+            self.files.write_out()
+        self._links.flush()
+        self.files.write_out()
+        self.feed.send_answers()
+        self._links.flush_marks()
+
     def perform(self, effect: Effect) -> None:
         match effect:
             case WriteContent(content):
-                self._write(content)
+                self.feed.write(content)
             case ReadContent(request):
-                self._read(request)
+                self.feed.read(request)
             case Reply(request, result):
                 self._reply(request, result)
             case ShowMark(mark):
                 self.mark = mark
                 self.wake_readers()
             case CutSpool(point):
-                self._ahead = None  # it goes with the rest
+                self.feed.forget_ahead()
                 self.files.cut(point)
             case RollSpool(point):
                 self.files.roll(point)
@@ -363,13 +253,15 @@ class ReplicaHost:
     def _perform_rare(self, effect: Effect) -> None:
         match effect:
             case CloseStream(peer, epoch):
+                self.files.write_out()  # what was sent on it leaves first
                 self._links.close(peer, epoch)
             case Transact(number, transaction):
                 self._start(self._transact(number, transaction), "transaction")
             case AwaitRevision(revision):
                 self._await_revision(revision)
             case DropSpool():
-                self.mark, self._ahead = Offset(0), None
+                self.mark = Offset(0)
+                self.feed.forget_ahead()
                 self.fragments.drop()
             case SetAside(fragment, mark):
                 path = self.files.set_aside(fragment, mark)
@@ -383,12 +275,7 @@ class ReplicaHost:
                 raise InternalError(f"a replica's shell does not know {type(effect).__name__}")
 
     def _reply(self, request: RequestId, result: Any) -> None:
-        append = self._appends.pop(request, None)
-        if append is not None:
-            if append is self._reading:
-                self._reading = None
-            append.drop()
-            append.answer(result)
+        if self.feed.answer(request, result):
             return
         future = self._asked.get(request)
         if future is not None and not future.done():
@@ -442,11 +329,8 @@ class ReplicaHost:
         self.failed = reason
         report = log.info if self._is_closing else log.error
         report("journal stopped", journal=self.journal, reason=reason)
-        self._reading = None
-        for append in list(self._appends.values()):
-            append.drop()
-            append.answer(_unknown(append, reason))
-        self._appends.clear()
+        self._links.abandon()
+        self.feed.stop(reason)
         for future in list(self._asked.values()):
             if not future.done():
                 future.set_exception(Unavailable(f"this replica has stopped: {reason}"))
@@ -457,9 +341,7 @@ class ReplicaHost:
     async def close(self, *, keeps: bool) -> None:
         """Stop: its streams end, whoever waits is told. `keeps`: the Spool is to be found by the next run."""
         self._is_closing = True
-        for timer in (self._pause, self._patrol):
-            if timer is not None:
-                timer.cancel()
+        self.feed.close()
         was_well = not self.failed
         if was_well:
             self._machine.stop("the broker no longer serves the journal")
@@ -477,9 +359,3 @@ class ReplicaHost:
             finally:
                 save.end()
         self.files.close()
-
-
-def _unknown(append: Content, reason: str) -> AppendResponse:
-    """An append whose replica ended: nothing was proposed if its content was not all there."""
-    fate = Fate.UNKNOWN if append.is_ended else Fate.ABORTED
-    return AppendResponse(fate=fate, status=Status.PIPELINE_BROKEN, reason=reason)

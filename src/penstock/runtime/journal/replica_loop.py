@@ -3,7 +3,8 @@
 It keeps the order of `base.effects`: what stands behind a `SaveState` waits until that is durable, other lists do not;
 saves take place in order, and many may be under way, since one fdatasync serves them all. Beside events there is the
 client's content: its sum is that of the file as it is when the core gets it, so it is taken (`Shell.next_content`) only
-when every event before it has been handled.
+when every event before it has been handled. What effects have gathered, messages and content, leaves by `Shell.flush`
+when there is nothing more to do: once for all that one read brought, if that is handled in one `with` block.
 """
 
 import asyncio
@@ -46,6 +47,10 @@ class Shell(Protocol):
         """What the core has asked for, if it is here."""
         ...
 
+    def flush(self) -> None:
+        """Send and write what has gathered."""
+        ...
+
     def stopped(self, reason: str) -> None: ...
 
 
@@ -60,6 +65,7 @@ class ReplicaLoop:
         self._events: deque[Event] = deque()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._is_running = False
+        self._is_together = False
         self.stop_reason: str | None = None
 
     @property
@@ -71,24 +77,44 @@ class ReplicaLoop:
         self._events.append(event)
         self.go_on()
 
+    def __enter__(self) -> None:
+        """Several events which came at once: what they lead to leaves at once, at the end of the block."""
+        self._is_together = True
+
+    def __exit__(self, *_: object) -> None:
+        self._is_together = False
+        self._flush()
+
     def go_on(self) -> None:
         """Handle what is there: events first, then content."""
         if self._is_running:
             return
         self._is_running = True
-        events, step = self._events, self._replica.step
         try:
-            while self.stop_reason is None:
-                if events:
-                    self._run(step(events.popleft(), Instant(self._clock())))
-                elif (content := self._shell.next_content()) is not None:
-                    events.append(content)
-                else:
-                    return
+            self._handle()
         except Exception as error:
             self._fail(error)
         finally:
             self._is_running = False
+        self._flush()
+
+    def _handle(self) -> None:
+        events, step = self._events, self._replica.step
+        while self.stop_reason is None:
+            if events:
+                self._run(step(events.popleft(), Instant(self._clock())))
+            elif (content := self._shell.next_content()) is not None:
+                events.append(content)
+            else:
+                return
+
+    def _flush(self) -> None:
+        if self._is_together or self.stop_reason is not None:
+            return
+        try:
+            self._shell.flush()
+        except Exception as error:
+            self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         """The disk failed, and nobody knows what is in the file; or it is a defect of ours. Either way it ends."""

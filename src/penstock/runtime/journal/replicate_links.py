@@ -1,8 +1,9 @@
 """Replicate streams: one per (journal, peer, epoch), opened by the primary of that epoch.
 
-Messages of one turn of the loop become one wire message: records in the body, all content beside them as one bulk. All
+Messages between two flushes become one wire message: records in the body, all content beside them as one bulk. All
 peers of a pipeline are told the same, so that it is encoded once. What a peer cannot take yet waits here: `is_full`
-asks whoever feeds content to wait as well, so that a slow peer bounds memory and slows the client down.
+asks whoever feeds content to wait as well, so that a slow peer bounds memory and slows the client down. A mark which no
+proposal carries is sent behind the answers of the same turn of the loop: clients wait for those, nobody for marks.
 
 What always holds: messages of one stream are in order; a stream which cannot be opened, ends or breaks is told to the
 core once, as `StreamClosed`; nothing is sent on it afterwards.
@@ -11,6 +12,7 @@ core once, as `StreamClosed`; nothing is sent on it afterwards.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from operator import is_
 from typing import Any, Final, Protocol
 
@@ -59,6 +61,7 @@ Any_ = (
 BATCH_BYTES: Final = 1 << 20  # content of one wire message, unless a single chunk is larger
 ALONE_BYTES: Final = 128 << 10  # from here on a copy costs more than a message of its own
 FULL_BYTES: Final = 4 << 20  # what may wait for a slow peer before content is fed no more
+AT_ONCE_BYTES: Final = 64 << 10  # from here on it pays to let peers begin before this turn of the loop has ended
 _CODEC = Codec[list[Any_]](list[Any_])
 _HELLO = msgspec.msgpack.Encoder()
 log = get_logger()
@@ -111,6 +114,8 @@ class Host(Protocol):
 
     def post(self, event: Event) -> None: ...
 
+    def together(self) -> AbstractContextManager[None]: ...
+
     def on_proposal(self, peer: NodeId, message: ProposeRequest) -> None: ...
 
     def on_links_drained(self) -> None:
@@ -125,17 +130,30 @@ class ReplicateLink:
         self.peer = peer
         self.epoch = epoch
         self.stream: Stream | None = None
-        self.outbox: list[Any] = []  # of this turn of the loop
+        self.outbox: list[Any] = []  # since the last flush
+        self.mark: MarkRequest | None = None  # the newest one which the peer was not told
         self.waiting: deque[tuple[bytes, Any]] = deque()  # encoded, and the peer has no room for it
         self.waiting_bytes = 0
         self.is_ending = False
         self._links = links
 
+    def take(self) -> list[Any]:
+        """What is to be sent now. A mark goes along, unless a proposal tells a later one."""
+        outbox, self.outbox = self.outbox, []
+        mark, self.mark = self.mark, None
+        if mark is not None and not any(isinstance(each, ProposeRequest) for each in outbox):
+            outbox.insert(0, mark)
+        return outbox
+
     def queue(self, encoded: list[tuple[bytes, Any]]) -> None:
+        size = 0
         for body, bulk in encoded:
             self.waiting.append((body, bulk))
-            self.waiting_bytes += len(body) + len(bulk)
+            size += len(body) + len(bulk)
+        self.waiting_bytes += size
         self.on_writable()
+        if size >= AT_ONCE_BYTES and self.stream is not None:
+            self.stream.flush()
 
     def on_writable(self) -> None:
         stream = self.stream
@@ -162,14 +180,15 @@ class ReplicateLink:
 
     def on_messages(self, messages: list[Message]) -> None:
         host, peer = self._links.host, self.peer
-        for each in messages:
-            for message in decode_messages(each.body, each.bulk):
-                if message.epoch != self.epoch:
-                    raise MalformedFrame("a message of another epoch than its stream's")
-                if isinstance(message, ProposeRequest):
-                    host.on_proposal(peer, message)
-                else:
-                    host.post(Received(peer, message))
+        with host.together():
+            for each in messages:
+                for message in decode_messages(each.body, each.bulk):
+                    if message.epoch != self.epoch:
+                        raise MalformedFrame("a message of another epoch than its stream's")
+                    if isinstance(message, ProposeRequest):
+                        host.on_proposal(peer, message)
+                    else:
+                        host.post(Received(peer, message))
 
     def on_end(self) -> None:
         """The peer sends no more, so neither do we."""
@@ -194,8 +213,10 @@ class ReplicateLinks:
         self._tasks = tasks
         self._links: dict[tuple[NodeId, PipelineEpoch], ReplicateLink] = {}
         self._to_flush: dict[ReplicateLink, None] = {}
+        self._to_mark: dict[ReplicateLink, None] = {}
         self._loop = asyncio.get_running_loop()
-        self._is_flush_due = False
+        self._are_marks_due = False
+        self.has_answers = False  # something is to be sent which says that content is here
 
     @property
     def is_full(self) -> bool:
@@ -203,35 +224,61 @@ class ReplicateLinks:
         return any(link.waiting_bytes > FULL_BYTES for link in self._links.values())
 
     def send(self, peer: NodeId, message: Any) -> None:
-        """Behind what was sent before; at the end of this turn of the loop. Without a stream it goes nowhere."""
+        """Behind what was sent before, with the next `flush`; a mark with `flush_marks`. Without a stream: nowhere."""
         link = self._links.get((peer, message.epoch))
         if link is None:
             if not isinstance(message, PromiseRequest):
                 return
             link = self._open(peer, message.epoch)
+        if isinstance(message, MarkRequest):
+            link.mark = message
+            self._to_mark[link] = None
+            return
+        if isinstance(message, ProposeResponse | AdoptResponse | PromiseResponse):
+            self.has_answers = True
         outbox = link.outbox
         if outbox and isinstance(message, ProposeResponse) and isinstance(outbox[-1], ProposeResponse):
             outbox[-1] = message  # acknowledgements are cumulative
         else:
             outbox.append(message)
         self._to_flush[link] = None
-        if not self._is_flush_due:
-            self._is_flush_due = True
-            self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        self._is_flush_due = False
+        """Send what has gathered."""
+        if not self._to_flush:
+            return
+        to_flush, self._to_flush = self._to_flush, {}
+        self.has_answers = False
         before: list[Any] = []
         encoded: list[tuple[bytes, Any]] = []
-        for link in self._to_flush:
-            outbox, link.outbox = link.outbox, []
+        for link in to_flush:
+            outbox = link.take()
             if not outbox:
                 continue
             if len(outbox) != len(before) or not all(map(is_, outbox, before)):
                 encoded = encode_messages(outbox)
             before = outbox
             link.queue(encoded)
+
+    def flush_marks(self) -> None:
+        """Send marks which nothing has carried, a little later in this turn of the loop."""
+        if self._to_mark and not self._are_marks_due:
+            self._are_marks_due = True
+            self._loop.call_soon(self._flush_marks)
+
+    def _flush_marks(self) -> None:
+        self._are_marks_due = False
+        self._to_flush.update((link, None) for link in self._to_mark if link.mark is not None)
+        self._to_mark.clear()
+        self.flush()
+
+    def abandon(self) -> None:
+        """Send nothing of what has gathered: it may speak of content which could not be written."""
+        for link in (*self._to_flush, *self._to_mark):
+            link.outbox, link.mark = [], None
         self._to_flush.clear()
+        self._to_mark.clear()
+        self.has_answers = False
 
     def close(self, peer: NodeId, epoch: PipelineEpoch) -> None:
         """End that stream, behind what was sent."""

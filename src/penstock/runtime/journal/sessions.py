@@ -1,12 +1,13 @@
 """A client's stream of appends to one journal: parts of appends in, answers out, many in flight.
 
-Answers of one turn of the loop are one message. A client which does not read its answers loses its stream, never the
-broker its memory; one which sends faster than its journal can take gets no more credit until something was taken.
+Answers which a journal gives at once are one message. A client which does not read its answers loses its stream, never
+the broker its memory; one which sends faster than its journal can take gets no more credit until something was taken.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
 from penstock.base.errors import MalformedFrame, Overloaded, PenstockError
@@ -49,22 +50,27 @@ class AppendSession:
         self._is_ended = False
 
     def on_messages(self, messages: list[Message]) -> None:
-        for message in messages:
-            parts, bulk = APPEND_PARTS.decode(message.body), memoryview(message.bulk)
-            if min((part.length for part in parts), default=0) < 0 or sum(part.length for part in parts) != len(bulk):
-                raise MalformedFrame("parts which claim other content than came with them")
-            index = at = 0
-            while index < len(parts):
-                last = self._last_of_group(parts, index)
-                end = at + sum(part.length for part in parts[index:last])
-                if last > index + 1:
-                    self._on_group(parts[index:last], bulk[at:end])
-                else:
-                    self._on_part(parts[index], bulk[at:end])
-                index, at = last, end
+        host = self._server.host(self.journal)
+        with host.together() if host is not None else nullcontext():
+            for message in messages:
+                self._on_message(message)
         if self._content_bytes > HOLD_BYTES and not self._is_holding and self._stream is not None:
             self._is_holding = True
             self._stream.hold_credit()
+
+    def _on_message(self, message: Message) -> None:
+        parts, bulk = APPEND_PARTS.decode(message.body), memoryview(message.bulk)
+        if min((part.length for part in parts), default=0) < 0 or sum(part.length for part in parts) != len(bulk):
+            raise MalformedFrame("parts which claim other content than came with them")
+        index = at = 0
+        while index < len(parts):
+            last = self._last_of_group(parts, index)
+            end = at + sum(part.length for part in parts[index:last])
+            if last > index + 1:
+                self._on_group(parts[index:last], bulk[at:end])
+            else:
+                self._on_part(parts[index], bulk[at:end])
+            index, at = last, end
 
     def _last_of_group(self, parts: list[AppendPart], index: int) -> int:
         """Up to where parts can be one append of the core: whole appends, which ask for nothing but to be appended."""
@@ -93,7 +99,7 @@ class AppendSession:
                 self._refuse(part.number)
             return
         self._content_bytes += len(content)
-        group.host.offer(group, content, is_end=True)
+        group.feed.offer(group, content, is_end=True)
 
     def _on_part(self, part: AppendPart, content: memoryview) -> None:
         append = self._open.get(part.number)
@@ -106,10 +112,10 @@ class AppendSession:
         if append.is_ended:
             return  # it said commit: there is no way back
         if part.kind is PartKind.ABORT:
-            append.host.abort(append, "the client rolled back")
+            append.feed.abort(append, "the client rolled back")
         else:
             self._content_bytes += len(content)
-            append.host.offer(append, content, is_end=part.kind is PartKind.COMMIT)
+            append.feed.offer(append, content, is_end=part.kind is PartKind.COMMIT)
 
     def _begin(self, number: int, wish: AppendWish, members: Sequence[Place] = ()) -> Content | None:
         """Let the core know; None if it was answered at once."""
@@ -117,10 +123,11 @@ class AppendSession:
         if host is None:
             self._refuse(number)
             return None
-        return host.begin(self, number, wish, members)
+        return host.feed.begin(self, number, wish, members)
 
     def _refuse(self, number: int) -> None:
-        self._answers_soon()
+        if not self._answers:
+            self._loop.call_soon(self.send_answers)
         self._answers.append(AppendAnswer(number, *self._server.unserved(self.journal)))
 
     def opened(self, append: Content) -> None:
@@ -137,18 +144,15 @@ class AppendSession:
     # answers
 
     def answer(self, append: Content, response: AppendResponse) -> None:
+        """The answer to an append, or to all of a group: it leaves with `send_answers`."""
         is_elsewhere = response.status is Status.NOT_JOURNAL_PRIMARY_BROKER
         address = self._server.primary_address(self.journal) if is_elsewhere else ""
-        self._answers_soon()
         for number, part in append.answers(response):
             self._open.pop(number, None)
             self._answers.append(AppendAnswer(number, part, address))
 
-    def _answers_soon(self) -> None:
-        if not self._answers:
-            self._loop.call_soon(self._send_answers)
-
-    def _send_answers(self) -> None:
+    def send_answers(self) -> None:
+        """All answers which have gathered, as one message."""
         answers, self._answers = self._answers, []
         stream = self._stream
         if stream is None or not answers:
@@ -187,7 +191,7 @@ class AppendSession:
         for append in list(self._open.values()):
             append.session = None
             if not append.is_ended:
-                append.host.abort(append, "the client went away")
+                append.feed.abort(append, "the client went away")
         self._open.clear()
 
     def fail(self, error: PenstockError) -> None:

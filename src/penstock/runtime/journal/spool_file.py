@@ -3,6 +3,9 @@
 Design: journals.md J3; gazette.md §2.3. The file is made by the first write, so that a journal nobody appends to has
 none. It has a running SHA-1, and copies of it at the ends which were asked for, so that a cut need not read the file.
 
+Content is added, which sums it, and then written out, all that was added with one call of the system: so peers can be
+told of it before this disk is. Whatever looks into the file writes out first.
+
 Who reads or uploads it holds it: its bytes stay until the last holder lets go, whatever becomes of its name.
 """
 
@@ -37,6 +40,7 @@ class SpoolFile:
         self._holders = 1  # its owner
         self._hash = hashlib.sha1(usedforsecurity=False)
         self._hashes: dict[int, Any] = {}  # size → the sum's state there
+        self._unwritten: list[memoryview] = []  # added, and not yet written: the last bytes of `size`
         self._unsynced = False
 
     @classmethod
@@ -76,29 +80,42 @@ class SpoolFile:
 
     # Writing
 
+    def add(self, content: Buffer) -> None:
+        """More at the end. It must not change before it is written out."""
+        view = view_of(content)
+        self._hash.update(view)
+        self._unwritten.append(view)
+        self.size += len(view)
+
     def write(self, *contents: Buffer) -> None:
-        """Add bytes at the end. If it fails, nothing was added."""
-        views = [view_of(content) for content in contents]
+        """Add bytes at the end, and write them out."""
+        for content in contents:
+            self.add(content)
+        self.write_out()
+
+    def write_out(self) -> None:
+        """Write all that was added. If it fails, nothing of it was."""
+        views, self._unwritten = self._unwritten, []
+        if not views:
+            return
+        before = self.size - sum(map(len, views))
         try:
-            written = self._write(views)
+            self._write(views, before)
         except OSError as error:
+            self.size = before
+            self._restore(before)
             raise storage_error(error, f"writing {self.path}", written=Written.NO) from error
-        for view in views:
-            self._hash.update(view)
-        self.size += written
         self._unsynced = True
 
-    def _write(self, views: Sequence[memoryview]) -> int:
+    def _write(self, views: Sequence[memoryview], at: int) -> None:
         fd = self._open()
-        at = self.size
         for first in range(0, len(views), _BUFFERS_MAX):
             batch = views[first : first + _BUFFERS_MAX]
             expected = sum(map(len, batch))
             done = os.pwritev(fd, batch, at)
             if done < expected:  # a full disk says so with the next call
-                done += _write_rest(fd, batch, done, at)
-            at += done
-        return at - self.size
+                _write_rest(fd, batch, done, at)
+            at += expected
 
     def _open(self) -> int:
         if self._fd is None:
@@ -113,6 +130,7 @@ class SpoolFile:
         durable one may speak of them.
         """
         assert size <= self.size, (size, self.size)
+        self.write_out()
         if size < self.size:
             self._restore(size)
             self.size = size
@@ -158,7 +176,7 @@ class SpoolFile:
     # Reading
 
     def read(self, at: int, size: int) -> bytes:
-        """Exactly these bytes, by their place in the file."""
+        """Exactly these bytes, by their place in the file; what was only added is not there yet."""
         assert self._fd is not None
         try:
             data = os.pread(self._fd, size, at)
@@ -207,12 +225,10 @@ class SpoolFile:
         self.path = path
 
 
-def _write_rest(fd: int, views: Sequence[memoryview], done: int, at: int) -> int:
-    rest = memoryview(b"".join(views))[done:]
-    written = 0
-    while written < len(rest):
-        written += os.pwrite(fd, rest[written:], at + done + written)
-    return written
+def _write_rest(fd: int, views: Sequence[memoryview], done: int, at: int) -> None:
+    whole = memoryview(b"".join(views))
+    while done < len(whole):
+        done += os.pwrite(fd, whole[done:], at + done)
 
 
 def view_of(content: Buffer) -> memoryview:

@@ -121,12 +121,22 @@ class SpoolFiles:
 
     # What the core asks for
 
+    def add(self, content: Buffer) -> None:
+        """WriteContent: with the next `write_out`."""
+        self._open[-1].add(content)
+
     def write(self, *contents: Buffer) -> None:
-        """WriteContent."""
+        """The same, at once."""
+        for content in contents:
+            self.add(content)
+        self.write_out()
+
+    def write_out(self) -> None:
+        """Before anybody reads, or is told that it is here."""
         current = self._open[-1]
         is_new = current.fd is None
-        current.write(*contents)
-        if is_new and self.keeps is Keeps.ALWAYS:
+        current.write_out()
+        if is_new and current.fd is not None and self.keeps is Keeps.ALWAYS:
             above = [self._folder, *self._folder.parents]
             self._unsynced_folders.update(dict.fromkeys(above[: above.index(self._root) + 1]))
 
@@ -150,6 +160,7 @@ class SpoolFiles:
 
     def roll(self, point: Point) -> None:
         """RollSpool."""
+        self.write_out()
         if not self._open[-1].size:
             self._remove(self._open.pop())
         self._open.append(self._new_file(point.begin))
@@ -169,6 +180,7 @@ class SpoolFiles:
         index = next((at for at, file in enumerate(self._open) if file.begin == fragment.begin), None)
         if index is None or self._open[index].size < fragment.length:
             raise InternalError(f"{self.journal}: the content of [{fragment.begin}, {fragment.end}) is not here")
+        self.write_out()
         for file in self._open[:index]:
             self._remove(file)  # Fragments become final in order: what is older and did not is wanted by nobody
         file = self._open[index]
@@ -189,6 +201,7 @@ class SpoolFiles:
 
     def set_aside(self, fragment: Fragment, mark: Offset) -> Path:
         """SetAside: a copy of what is above the mark, where nothing ever removes it."""
+        self.write_out()
         file = self.at(mark)
         if file is None or file.end < fragment.end:
             raise InternalError(f"{self.journal}: the content of [{mark}, {fragment.end}) is not here")
@@ -225,6 +238,7 @@ class SpoolFiles:
     def prepare_save(self, state: SpoolState) -> Save:
         """SaveState: the work to be done in a thread, for one state at a time, in order."""
         assert self.keeps is not Keeps.NOTHING
+        self.write_out()
         self._has_state = True
         spoken_of = {point.begin for point in state.points}
         doomed = [file for file in self._doomed if file.begin not in spoken_of]

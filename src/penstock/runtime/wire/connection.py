@@ -215,6 +215,11 @@ class Connection(asyncio.BufferedProtocol):
     def queue_error(self, kind: Kind, id: int, error: PenstockError) -> None:
         self.queue(encode_frame(kind, id=id, body=encode_error(error)))
 
+    def flush(self) -> None:
+        """Write what is queued now. A flush which is due then finds nothing, or what came later."""
+        if self._out:
+            self._flush_now()
+
     def _flush(self) -> None:
         self._is_flush_due = False
         if self._out:

@@ -50,6 +50,7 @@ class Link(Protocol):
 
     def queue(self, frame: bytes) -> None: ...
     def queue_payload(self, kind: int, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None: ...
+    def flush(self) -> None: ...
     def fail_stream(self, stream: Any, error: PenstockError) -> None: ...
 
 
@@ -92,6 +93,10 @@ class Stream:
         if bulk:
             bulk = as_bulk(bulk)
         self._push(body, bulk, len(body) + len(bulk) + MESSAGE_COST)
+
+    def flush(self) -> None:
+        """Let what was sent leave now, not at the end of this turn of the loop."""
+        self._link.flush()
 
     async def send(self, body: bytes = b"", bulk: Bulk = b"") -> None:
         """Send a message, as soon as there is credit for it and the connection can be written to."""
