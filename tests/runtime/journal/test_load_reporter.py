@@ -24,10 +24,18 @@ class Broker:
         self.keyspace = keyspace
         self.mirror = mirror
         self.primary_of = {"a/journal", "b/journal"}
+        self.deleted: set[str] = set()
         self.reporter = self.new_reporter()
 
     def new_reporter(self) -> LoadReporter:
-        return LoadReporter(self.keyspace, ROOT, self.mirror.range, self.primary_of.__contains__, interval_s=1.0)
+        return LoadReporter(
+            self.keyspace,
+            ROOT,
+            self.mirror.range,
+            self.primary_of.__contains__,
+            lambda journal: journal not in self.deleted,
+            interval_s=1.0,
+        )
 
     async def appended(self, **sizes: int) -> int:
         """An interval passes; sizes are in MiB, journals named by their first letter."""
@@ -92,6 +100,14 @@ async def test_a_new_primary_of_an_idle_journal_takes_back_what_the_old_one_told
     broker.reporter = broker.new_reporter()
     assert await broker.appended() == 1
     assert broker.loads() == {}
+
+
+async def test_what_was_told_of_a_deleted_journal_is_taken_away_by_whoever_sees_it(broker: Broker) -> None:
+    await broker.appended(a=8, b=2)
+    broker.primary_of.clear()
+    broker.deleted.add("a/journal")
+    assert await broker.appended() == 1
+    assert broker.loads() == {"b": 2}
 
 
 async def test_many_journals_are_told_in_several_transactions(broker: Broker) -> None:

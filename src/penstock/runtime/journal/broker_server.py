@@ -72,7 +72,7 @@ class BrokerServer:
         self._retained = f"{config.root}/retained/"
         self.stores = FragmentStores()
         self.persister = Persister(self.stores, PersisterOptions(late_ms=config.late_upload_ms))
-        self.loads = LoadReporter(keyspace, config.root, mirror.range, self._leads)
+        self.loads = LoadReporter(keyspace, config.root, mirror.range, self._leads, self.catalog.has)
         self.listing = asyncio.Semaphore(LISTINGS_MAX)
         self._hosts: dict[str, ReplicaHost] = {}
         self._is_exiting = False

@@ -66,6 +66,9 @@ class Catalog:
             raise NotFound(f"there is no journal {journal!r}", next_step="penstock journals list")
         return entry.value
 
+    def has(self, journal: str) -> bool:
+        return self._mirror.get(self.layout.items + journal) is not None
+
     def info(self, entry: Entry) -> JournalInfo:
         assert isinstance(entry.value, JournalSpec)
         topology = self.topology(entry.value.name)

@@ -40,7 +40,8 @@ def rounded(rate: float) -> float:
 
 
 class LoadReporter:
-    """Counts for all journals of a broker. `is_primary` says which journals are its to tell.
+    """Counts for all journals of a broker. `is_primary` says which journals are its to tell; what is told of a journal
+    which does not exist any more, whoever sees it first takes away.
 
     `find` is its mirror's `range`: what the allocator goes by now, whoever told it.
     """
@@ -51,6 +52,7 @@ class LoadReporter:
         root: str,
         find: Callable[[str], list[Entry]],
         is_primary: Callable[[str], bool],
+        exists: Callable[[str], bool] = lambda _: True,
         *,
         interval_s: float = INTERVAL_S,
     ) -> None:
@@ -58,6 +60,7 @@ class LoadReporter:
         self._loads = f"{root}/loads/"
         self._find = find
         self._is_primary = is_primary
+        self._exists = exists
         self._interval_s = interval_s
         self._bytes: dict[str, int] = {}  # appended since the last report
         self._rates: dict[str, float] = {}  # of journals which are not idle
@@ -86,6 +89,7 @@ class LoadReporter:
             known, load = told.get(journal, 0.0), rounded(rate)
             if load != known and not known / _SLACK <= rate <= known * _SLACK:
                 changed[journal] = load
+        changed.update({journal: 0.0 for journal in told if not self._exists(journal)})  # nobody is its primary
         await self._write(changed)
         return len(changed)
 
