@@ -105,6 +105,7 @@ class ExactlyOnceWorkload:
         "exactly_once.append_of_a_dead_process",
         "exactly_once.crash_at_an_effect",
         "exactly_once.fenced",
+        "exactly_once.handoff_refused",
         "exactly_once.log_pruned",
         "exactly_once.read_your_writes",
         "exactly_once.reassigned",
@@ -241,6 +242,7 @@ class ExactlyOnceWorkload:
             process.is_alive,
             lambda reason: process.tell(Failed(reason)),
             is_fenced=is_fenced,
+            is_handoff_checked=self.mutant.is_handoff_checked,
             playback=self.mutant.playback,
             planned=self.mutant.planned,
         )

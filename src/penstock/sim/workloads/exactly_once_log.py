@@ -2,7 +2,8 @@
 
 The real Recorder, Playback and pruning, over a log with a register. A process which restores plays the log back from
 the hints, takes it over by its handoff, and must find exactly what is committed. A commit is one append of recorded
-operations, which checks the register `author`.
+operations, which checks the register `author`; a handoff checks that the register is what it was seen to be. Both may
+come twice, a handoff also much later.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from itertools import pairwise
 import msgspec
 
 from penstock.base.effects import Effect, Stop
-from penstock.base.ids import Instant, Offset
+from penstock.base.ids import MILLISECOND, Instant, Offset
 from penstock.base.probes import reached
 from penstock.consumer.checkpoint import Checkpoint
 from penstock.consumer.recoverylog.hints import Hints
@@ -36,6 +37,7 @@ __all__ = ["LogSession", "RecoveryLog"]
 
 NOW = Instant(0)  # a playback does not look at the clock
 FILE, NEXT = "state", "state.next"
+LATE_NS_MAX = 100 * MILLISECOND  # for a handoff which comes twice: long enough that others have taken over
 
 
 class Image(msgspec.Struct):
@@ -94,6 +96,7 @@ class LogSession:
         failed: Callable[[str], None],
         *,
         is_fenced: bool,
+        is_handoff_checked: bool = True,
         playback: type[Playback],
         planned: Callable[..., PruningPlan] = plan,
     ) -> None:
@@ -104,6 +107,7 @@ class LogSession:
         self._is_alive = is_alive
         self._failed = failed
         self._is_fenced = is_fenced
+        self._is_handoff_checked = is_handoff_checked
         self._planned = planned
         self._hints = world.rng.choice(log.hints)
         self._playback = playback(Hints.decode(self._hints))
@@ -135,7 +139,7 @@ class LogSession:
             case RemoveFile(fnode):
                 del self._files[fnode]
             case AppendHandoff(author, frame):
-                self._world.after(self._delay(), lambda: self._hand_off(author, frame))
+                self._world.after(self._delay(), lambda: self._begin_handoff(author, frame))
             case LinkFiles(paths):
                 self._open_file(paths)
                 then(Checkpoint.decode(self._image.checkpoint))
@@ -152,10 +156,24 @@ class LogSession:
         at, data = self._log.read(offset, self._world.rng.choice((100, 1_000, 10_000)))
         self._run(self._playback.step(LogChunk(at, data) if data else AtHead(at), NOW), then)
 
-    def _hand_off(self, author: int, frame: bytes) -> None:
+    def _begin_handoff(self, author: int, frame: bytes) -> None:
+        """See whose log it is: the handoff takes it over from that one, and from nobody else. It may come twice."""
+        if not self._is_alive() or self._recorder is not None:
+            return
+        seen, world = self._log.author, self._world
+        world.after(self._delay(), lambda: self._hand_off(author, frame, seen))
+        if world.rng.random() < 0.5:
+            late = self._delay() + world.rng.randrange(LATE_NS_MAX)
+            world.after(late, lambda: self._hand_off(author, frame, seen))
+
+    def _hand_off(self, author: int, frame: bytes, seen: int) -> None:
         """At the broker, whether or not the sender is still alive."""
-        self._log.author = author
-        self._log.append(frame)
+        if self._log.author == seen or not self._is_handoff_checked:
+            self._log.author = author
+            self._log.append(frame)
+        elif self._log.author != author:
+            reached("exactly_once.handoff_refused")
+            self._begin_handoff(author, frame)
 
     def _open_file(self, paths: dict[str, int]) -> None:
         self._recorder = self._playback.recorder

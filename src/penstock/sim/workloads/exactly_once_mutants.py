@@ -123,6 +123,7 @@ class Mutant:
     rule: str
     shard: type[Shard] = Shard
     is_fenced: bool = True
+    is_handoff_checked: bool = True
     playback: type[Playback] = Playback
     planned: Callable[..., PruningPlan] = plan
     horizon: Horizon = Horizon()  # noqa: RUF009 (frozen)
@@ -137,6 +138,7 @@ MUTANTS: dict[str, Mutant] = {
     "next-before-ack": Mutant("nothing newer is appended before an ACK which would roll it back", NextBeforeAck),
     "commits-too-early": Mutant("a transaction commits when all its messages are appended", CommitsTooEarly),
     "takes-over-blindly": Mutant("a handoff counts once it is read back as the next", playback=TakesOverBlindly),
+    "handoff-unchecked": Mutant("a late handoff does not take the log back", is_handoff_checked=False),
     "prunes-live-segments": Mutant("no live segment of a log is pruned", planned=prunes_by_the_end_alone),
     "offsets-alone": Mutant("a checkpoint holds the producers' states", SealsWithoutState),
 }
