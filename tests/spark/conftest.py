@@ -9,12 +9,14 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pyspark import SparkContext
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 from tests.runtime.journal.cluster import WAIT_S, running_cluster
 from tests.web.lake.servers import LakeProcess
 
@@ -28,6 +30,7 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.log.level": "OFF",
+    "spark.python.authenticate.socketTimeout": "300s",  # workers start slowly on a busy machine
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.checkpointFileManagerClass": (
@@ -66,6 +69,19 @@ def end_jvm() -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def run_to_end(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Run a query to its end. Spark gives its source ten seconds to start, whatever the machine is busy with."""
+    for _ in range(5):
+        query = start()
+        try:
+            query.awaitTermination()
+            return query
+        except StreamingQueryException as error:
+            if "failed to connect back" not in str(error):
+                raise
+    raise AssertionError("Spark could not start a Python process within ten seconds, five times")
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from tests.web.lake.servers import LakeProcess
 
 from penstock.base.errors import InvalidArgument
 from penstock.runtime.lake.sink_batch import SinkBody
+from penstock.spark import diff_entries
 from penstock.spark.checkpoint import plan_of, state_of
 from penstock.spark.lake_sink import BATCH_PROPERTY, QUERY_PROPERTY, Wrote, checked
 from penstock.spark.table import read_changes, read_entries, read_ranges, read_table
@@ -137,6 +138,9 @@ def test_batches_tables_and_time(spark: SparkSession, lake: LakeProcess) -> None
     assert read_table(spark, "lake://batches@main~1/orders", options=options).count() == 7
     kinds = read_changes(spark, url, since="main~1", options=options).groupBy("_change").count().collect()
     assert {row["_change"]: row["count"] for row in kinds} == {"delete": 7, "insert": 2}
+    paths = diff_entries(spark, "lake://batches@main~1", main, options=options).groupBy("kind").count().collect()
+    (removed,) = (row["count"] for row in paths if row["kind"] == "removed")
+    assert removed == len(read_entries(spark, f"{main}~1", options=options).collect())
     newest = log(lake, "batches")[0]["creation_date"]
     at = read_table(spark, url, as_of=f"{_iso(newest)}", options=options)
     assert at.count() == 2

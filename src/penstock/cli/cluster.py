@@ -19,7 +19,7 @@ from penstock.client.operator import Operators
 from penstock.quorum.metadata import Metadata, Status
 from penstock.runtime.cluster.local import LocalCluster
 
-__all__ = ["app"]
+__all__ = ["app", "wait_for_brokers", "wait_until_ready"]
 
 app = noun(
     "cluster",
@@ -70,9 +70,9 @@ async def up(
         cluster.start_all()
         session.say(f"starting {len(cluster.plan.processes)} processes in {folder} …")
         if cluster.names("node"):
-            _tell(session, cluster, await _wait_until_ready(cluster, nodes))
+            _tell(session, cluster, await wait_until_ready(cluster, nodes))
         if cluster.names("broker"):
-            await _wait_for_brokers(cluster)
+            await wait_for_brokers(cluster)
             _tell_brokers(session, cluster)
         if detach:
             is_left_running = True
@@ -171,7 +171,7 @@ async def _resolve(cluster: LocalCluster, process: str) -> str:
     return followers[0]
 
 
-async def _wait_until_ready(cluster: LocalCluster, nodes: int) -> Metadata:
+async def wait_until_ready(cluster: LocalCluster, nodes: int) -> Metadata:
     """Until the shard is there, and has a leader. A process which ends on the way is shown with its last words."""
     deadline = asyncio.get_running_loop().time() + READY_S
     async with Operators(cluster.addresses("operator")) as operators:
@@ -192,7 +192,7 @@ async def _wait_until_ready(cluster: LocalCluster, nodes: int) -> Metadata:
     raise Unavailable(f"no leader within {READY_S:.0f} s", next_step=f"look into the log files in {cluster.folder}")
 
 
-async def _wait_for_brokers(cluster: LocalCluster) -> None:
+async def wait_for_brokers(cluster: LocalCluster) -> None:
     """Until each of them answers."""
     deadline = asyncio.get_running_loop().time() + READY_S
     for name in cluster.names("broker"):

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from penstock.spark.pipeline import Pipeline
     from penstock.spark.table import read_changes, read_entries, read_ranges, read_table
     from penstock.spark.together import commit_together
+    from penstock.spark.tree_diff import diff_entries
 
 __all__ = [
     "Pipeline",
     "commit_together",
+    "diff_entries",
     "journal",
     "lake",
     "read_changes",
@@ -34,6 +36,7 @@ __all__ = [
 _HOMES = {
     "Pipeline": "penstock.spark.pipeline",
     "commit_together": "penstock.spark.together",
+    "diff_entries": "penstock.spark.tree_diff",
     "journal": "penstock.spark.ends",
     "lake": "penstock.spark.ends",
     "read_changes": "penstock.spark.table",

@@ -3,8 +3,8 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from pyspark import SparkContext
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from penstock.spark import register
 
-__all__ = ["end_session", "start_session"]
+__all__ = ["spark_session"]
 
 # What makes Spark quick and quiet on one machine. A master of your own keeps its own settings.
 LOCAL: Final = {
@@ -23,19 +23,33 @@ LOCAL: Final = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
-ALWAYS: Final = {"spark.sql.session.timeZone": "UTC", "spark.log.level": "ERROR"}
+ALWAYS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.log.level": "ERROR",
+    "spark.python.authenticate.socketTimeout": "300s",  # 15 s are too few for workers which start on a busy machine
+}
 END_S: Final = 30
 
 
-def start_session(
-    name: str,
-    *,
-    master: str = "",
-    remote: str = "",
-    folder: Path | None = None,
-    settings: Mapping[str, str] | None = None,
-) -> SparkSession:
-    """A session with the formats of Penstock. Tasks of a local one may fail three times, as on a cluster."""
+@contextmanager
+def spark_session(
+    name: str, *, master: str = "", remote: str = "", settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """A session with the formats of Penstock. One which this process has already is used, and left as it was."""
+    there = SparkSession.getActiveSession() if not master and not remote else None
+    if there is not None:
+        register(there)
+        yield there
+        return
+    spark = _started(name, master, remote, settings or {})
+    try:
+        yield spark
+    finally:
+        _end(spark)
+
+
+def _started(name: str, master: str, remote: str, settings: Mapping[str, str]) -> SparkSession:
+    """Tasks of a local one may fail three times, as on a cluster."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.Builder().appName(name)
@@ -44,10 +58,7 @@ def start_session(
     is_local = not remote and not master
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    chosen = {**(LOCAL if is_local else {}), **ALWAYS, **(settings or {})}
-    if folder is not None and is_local:
-        chosen["spark.sql.warehouse.dir"] = str(folder / "warehouse")
-        chosen["spark.local.dir"] = str(folder / "spark")
+    chosen = {**(LOCAL if is_local else {}), **ALWAYS, **settings}
     for key, value in chosen.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
@@ -55,7 +66,7 @@ def start_session(
     return spark
 
 
-def end_session(spark: SparkSession) -> None:
+def _end(spark: SparkSession) -> None:
     """Stop it, and its JVM if it is ours: `stop` alone leaves that running."""
     spark.stop()
     gateway = SparkContext._gateway

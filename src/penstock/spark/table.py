@@ -26,7 +26,7 @@ from penstock.spark.lake_access import LakeAccess, access_from, table_url
 from penstock.spark.lake_staging import NO_VALUE
 from penstock.spark.lake_tree import Moment, TableFile, changed_files, files_of, place_at, spark_root
 
-__all__ = ["read_changes", "read_entries", "read_ranges", "read_table"]
+__all__ = ["CHANGE", "ENTRIES", "read_changes", "read_entries", "read_files", "read_ranges", "read_table"]
 
 CHANGE: Final = "_change"
 PARTITIONS_MAX: Final = 1000  # which are added by us: each is a part of a union
@@ -93,11 +93,15 @@ def read_entries(
 ) -> DataFrame:
     """Every entry of a commit: path, address, size, ETag, mtime, content type, metadata. For jobs over millions."""
     ranges = read_ranges(spark, url, as_of=as_of, options=options)
-    urls = [row["url"] for row in ranges.select("url").collect()]
+    return read_files(spark, [row["url"] for row in ranges.select("url").collect()], ENTRIES)
+
+
+def read_files(spark: SparkSession, urls: Sequence[str], schema: str) -> DataFrame:
+    """Parquet files by their places; none of them is an empty DataFrame."""
     if not urls:
-        return spark.createDataFrame([], ENTRIES)
+        return spark.createDataFrame([], schema)
     with _listed_by_driver(spark):
-        return spark.read.schema(ENTRIES).parquet(*urls)
+        return spark.read.schema(schema).parquet(*urls)
 
 
 RANGES: Final = "id string, min_key string, max_key string, count long, size long, location string"

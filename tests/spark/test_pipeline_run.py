@@ -1,0 +1,186 @@
+"""Pipelines with a real Spark, real journals and a real lake: audited, together, backfilled; failing in plain words."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from tests.spark.conftest import Brokers
+from tests.spark.lakes import access_of, log, make_repository, options_of, sinks
+from tests.web.lake.servers import LakeProcess
+
+from penstock.base.errors import PreconditionFailed, Refused
+from penstock.client.journal_blocking import BlockingJournals
+from penstock.journal.spec import JournalSpec
+from penstock.message.framing.json_lines import JsonLines
+from penstock.message.publisher import Publisher
+from penstock.message.uuid import producer_id
+from penstock.spark import Pipeline, journal, lake
+from penstock.spark.pipeline_backfill import backfill
+from penstock.spark.pipeline_run import PipelineRun
+from penstock.spark.pipeline_status import status_of
+from penstock.spark.table import read_table
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+SCHEMA = "id long, sku string, amount decimal(9,2)"
+
+
+@pytest.fixture
+def lake_server(request: pytest.FixtureRequest) -> LakeProcess:
+    """The lake of all tests, under a name which leaves `lake` to the pipelines."""
+    found = request.getfixturevalue("lake")
+    assert isinstance(found, LakeProcess)
+    return found
+
+
+class Shop:
+    """A journal of orders, a repository, and a pipeline between them."""
+
+    def __init__(
+        self, name: str, spark: SparkSession, brokers: Brokers, journals: BlockingJournals, lake: LakeProcess, at: Path
+    ) -> None:
+        self.name, self.spark, self.lake, self._journals = name, spark, lake, journals
+        self.main = make_repository(lake, name)
+        self.pipeline = Pipeline("shop", checkpoints=at / "checkpoints")
+        self._connections = ({"brokers": brokers.address}, options_of(lake))
+        journals.create(JournalSpec(name=f"{name}/orders", replication=1))
+        self._publisher = Publisher(producer_id(7), 1_700_000_000_000_000_000)
+        self._next = 0
+
+    @property
+    def orders(self) -> Any:
+        return journal(f"{self.name}/orders", schema=SCHEMA)
+
+    def publish(self, *amounts: str) -> None:
+        rows = [{"id": self._next + at, "sku": "cup", "amount": amount} for at, amount in enumerate(amounts)]
+        self._next += len(rows)
+        frames = self._publisher.committed(f"{self.name}/orders", JsonLines(), rows)
+        self._journals.append(f"{self.name}/orders", frames, timeout=60.0)
+
+    def run(self) -> None:
+        self.pipeline.connect(*self._connections)
+        work = PipelineRun(self.spark, self.pipeline)
+        work.start(once=True)
+        work.watch(lambda progress: None)
+
+    def amounts(self, table: str, ref: str = "main") -> list[str]:
+        frame = read_table(self.spark, f"lake://{self.name}@{ref}/{table}", options=options_of(self.lake))
+        return sorted(str(row["amount"]) for row in frame.collect())
+
+
+def test_a_batch_is_merged_only_if_it_passes_its_checks(
+    spark: SparkSession, brokers: Brokers, journals: BlockingJournals, lake_server: LakeProcess, tmp_path: Path
+) -> None:
+    shop = Shop("audited", spark, brokers, journals, lake_server, tmp_path)
+    broken = [True]
+
+    @shop.pipeline.flow(
+        source=shop.orders, sink=lake(f"{shop.main}/orders", checks={"amounts are positive": "amount > 0"})
+    )
+    def orders(raw: DataFrame) -> DataFrame:
+        return raw if broken[0] else raw.where("amount > 0")
+
+    shop.publish("1.10", "2.20")
+    shop.run()
+    assert shop.amounts("orders") == ["1.10", "2.20"]
+    head = log(lake_server, "audited")[0]
+    assert head["metadata"]["penstock.audit"] == "passed"
+
+    shop.publish("3.30", "-4.40")
+    with pytest.raises(Refused) as failed:
+        shop.run()
+    said = failed.value.message
+    assert "pipeline shop, flow orders, batch 1 failed" in said
+    assert "amounts are positive" in said
+    assert "-4.40" in said  # the row which broke it
+    assert log(lake_server, "audited")[0]["id"] == head["id"]  # nothing of it is published
+    assert shop.amounts("orders", "shop-orders-audit-failed-1") == ["-4.40", "1.10", "2.20", "3.30"]  # but kept
+
+    broken[0] = False  # the code is mended, and the same batch comes again
+    shop.run()
+    assert shop.amounts("orders") == ["1.10", "2.20", "3.30"]
+    (status,) = (status_of(shop.pipeline, each) for each in shop.pipeline.chosen())
+    assert (status["committed"], status["sink_batch"], status["lag_bytes"], status["problem"]) == (1, 1, 0, "")
+
+
+def test_several_tables_are_committed_together(
+    spark: SparkSession, brokers: Brokers, journals: BlockingJournals, lake_server: LakeProcess, tmp_path: Path
+) -> None:
+    shop = Shop("together", spark, brokers, journals, lake_server, tmp_path)
+    tables = {"large": lake(f"{shop.main}/large"), "small": lake(f"{shop.main}/small")}
+
+    @shop.pipeline.flow(source=shop.orders, sink=tables)
+    def split(raw: DataFrame) -> dict[str, DataFrame]:
+        return {"large": raw.where("amount >= 10"), "small": raw.where("amount < 10")}
+
+    shop.publish("1.00", "20.00")
+    shop.run()
+    assert (shop.amounts("large"), shop.amounts("small")) == (["20.00"], ["1.00"])
+    assert len(log(lake_server, "together")) == 1
+    checkpoint = shop.pipeline.checkpoint_of(shop.pipeline.chosen()[0])
+    (checkpoint / "commits" / "0").unlink()  # the driver died behind the commit
+    shop.publish("30.00")
+    shop.run()
+    assert (shop.amounts("large"), shop.amounts("small")) == (["20.00", "30.00"], ["1.00"])
+    assert sinks(lake_server, "together")["shop.split"]["batch"] == 1
+
+
+def test_code_which_fails_is_told_with_its_rows(
+    spark: SparkSession, brokers: Brokers, journals: BlockingJournals, lake_server: LakeProcess, tmp_path: Path
+) -> None:
+    shop = Shop("failing", spark, brokers, journals, lake_server, tmp_path)
+
+    def picky(amount):  # type: ignore[no-untyped-def]
+        raise ValueError(f"cannot work with {amount}")
+
+    @shop.pipeline.flow(source=shop.orders, sink=lake(f"{shop.main}/orders"))
+    def orders(raw: DataFrame) -> DataFrame:
+        return raw.withColumn("worked", F.udf(picky, "string")("amount"))
+
+    shop.publish("13.37")
+    with pytest.raises(Refused) as failed:
+        shop.run()
+    said = failed.value.message
+    assert "pipeline shop, flow orders, batch 0 failed: ValueError: cannot work with 13.37" in said
+    assert "'sku': 'cup'" in said
+    assert "goes on with batch 0" in failed.value.next_step
+
+
+def test_history_as_a_batch_and_the_stream_from_there(
+    spark: SparkSession, brokers: Brokers, journals: BlockingJournals, lake_server: LakeProcess, tmp_path: Path
+) -> None:
+    shop = Shop("history", spark, brokers, journals, lake_server, tmp_path)
+    shop.pipeline.flow(source=shop.orders, sink=lake(f"{shop.main}/orders"), name="orders")(lambda raw: raw)
+    shop.publish("1.00", "2.00")
+    shop.pipeline.connect({"brokers": brokers.address}, options_of(lake_server))
+    (flow,) = shop.pipeline.chosen()
+    ends = backfill(spark, shop.pipeline, flow)
+    shop.publish("3.00")
+    assert backfill(spark, shop.pipeline, flow) == ends  # run again: decided already, and written already
+    assert shop.amounts("orders") == ["1.00", "2.00"]
+    shop.run()
+    assert shop.amounts("orders") == ["1.00", "2.00", "3.00"]
+    with pytest.raises(PreconditionFailed, match="has begun"):
+        backfill(spark, shop.pipeline, flow)
+
+
+def test_rows_which_commits_add_are_a_stream(
+    spark: SparkSession, brokers: Brokers, journals: BlockingJournals, lake_server: LakeProcess, tmp_path: Path
+) -> None:
+    """From the lake into a journal's place in the lake again: a table which follows another."""
+    shop = Shop("following", spark, brokers, journals, lake_server, tmp_path)
+    source, copy = f"{shop.main}/orders", f"{shop.main}/copy"
+
+    def write(*ids: int) -> None:
+        frame = spark.createDataFrame([(id_,) for id_ in ids], "amount int")
+        frame.coalesce(1).write.format("lake").mode("append").options(**options_of(lake_server)).save(source)
+
+    shop.pipeline.flow(source=lake.changes(source), sink=lake(copy), name="copy")(lambda rows: rows)
+    write(1, 2)
+    shop.run()
+    write(3)
+    shop.run()
+    shop.run()  # nothing new: its own commits are no rows of the table it follows
+    assert shop.amounts("copy") == ["1", "2", "3"]
+    assert access_of(lake_server).url == lake_server.url
