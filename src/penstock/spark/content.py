@@ -7,12 +7,12 @@ bytes. Bytes which are gone (retention, reset-head) are an error, unless the rea
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Final
 
 import structlog
 
-from penstock.base.errors import Gone, NotFound, StorageError, Unavailable
+from penstock.base.errors import Gone, Indeterminate, NotFound, StorageError, Unavailable
 from penstock.base.ids import Offset
 from penstock.client.blocking import LoopThread
 from penstock.client.journal import Journals
@@ -24,6 +24,7 @@ from penstock.spark.options import Connection
 __all__ = ["CHUNK_BYTES", "Access", "Content"]
 
 CHUNK_BYTES: Final = 8 << 20
+PAUSE_S: Final = 0.05  # before a question is asked again; it doubles
 
 log = structlog.get_logger()
 Piece = tuple[Offset, bytes]
@@ -41,6 +42,22 @@ class Access:
     def run(self, work: Any) -> Any:
         """Run a coroutine over there, and wait for it."""
         return self.thread.run(work)
+
+    def ask(self, question: Callable[[], Awaitable[Any]]) -> Any:
+        """Ask brokers something which changes nothing, again if none can answer just now."""
+        return self.run(self.asked(question))
+
+    async def asked(self, question: Callable[[], Awaitable[Any]]) -> Any:
+        loop = asyncio.get_running_loop()
+        deadline, pause_s = loop.time() + self.connection.timeout_s, PAUSE_S
+        while True:
+            try:
+                return await question()
+            except (Unavailable, Indeterminate):
+                if loop.time() + pause_s > deadline:
+                    raise
+            await asyncio.sleep(pause_s)
+            pause_s = min(1.0, 2 * pause_s)
 
     def close(self) -> None:
         self.run(self._close())
@@ -138,7 +155,7 @@ class Content:
     async def _stored(self, at: int) -> Fragment | None:
         """The stored Fragment which has an offset."""
         if self._fragments is None:
-            known = await self._access.journals.fragments(self.journal)
+            known = await self._access.asked(lambda: self._access.journals.fragments(self.journal))
             self._fragments = cover([each for each in known.fragments if each.backing_store])
         return next((each for each in self._fragments if each.covers(Offset(at))), None)
 

@@ -203,7 +203,8 @@ class JournalWriter(DataSourceArrowWriter):
 
 
 def find_journal(access: Access, name: str) -> JournalInfo:
-    found: list[JournalInfo] = access.run(access.journals.list(LabelSelector(LabelSet.of({"name": name}))))
+    selector = LabelSelector(LabelSet.of({"name": name}))
+    found: list[JournalInfo] = access.ask(lambda: access.journals.list(selector))
     if not found:
         raise NotFound(f"there is no journal {name!r}", next_step="penstock journals list")
     return found[0]

@@ -57,22 +57,20 @@ class Planner:
         return shared_access(self.options.connection)
 
     def journals(self) -> dict[str, JournalInfo]:
-        found = self.access.run(self.access.journals.list(self.options.selector))
+        found = self.access.ask(lambda: self.access.journals.list(self.options.selector))
         return {each.spec.name: each for each in sorted(found, key=lambda one: one.spec.name)}
 
     def heads(self, begins: dict[str, int]) -> dict[str, Head]:
         """Of each journal: the first offset from the given one on which is there, and its end."""
-        headers: list[ReadHeader] = self.access.run(self._stats(begins))
+        headers: list[ReadHeader] = self.access.ask(lambda: self._stats(begins))
         return {
             journal: Head(max(header.offset, begin), header.write_head)
             for (journal, begin), header in zip(begins.items(), headers, strict=True)
         }
 
     async def _stats(self, begins: dict[str, int]) -> list[ReadHeader]:
-        async with asyncio.timeout(self.options.connection.timeout_s):
-            return await asyncio.gather(
-                *(self.access.journals.stat(journal, begin) for journal, begin in begins.items())
-            )
+        stat = self.access.journals.stat
+        return await asyncio.gather(*(stat(journal, begin) for journal, begin in begins.items()))
 
     def since(self, journal: str, begin: int) -> int:
         """Where to begin for a time: fragments which were stored long before it have nothing of it."""
@@ -85,7 +83,7 @@ class Planner:
         return begin
 
     def fragments(self, journal: str) -> tuple[Fragment, ...]:
-        return self.access.run(self.access.journals.fragments(journal)).fragments  # type: ignore[no-any-return]
+        return self.access.ask(lambda: self.access.journals.fragments(journal)).fragments  # type: ignore[no-any-return]
 
     def range(self, info: JournalInfo | None, journal: str, begin: int, end: int, state: bytes | None) -> Range:
         spec = info.spec if info is not None else JournalSpec(name=journal)

@@ -67,7 +67,7 @@ def _spark_schema(found: Any, options: SourceOptions) -> StructType:
 
 def _look(access: Access, journal: str, framing: Framing) -> Any:
     """The schema of the first messages of a journal; None if it has none."""
-    head = access.run(access.journals.stat(journal, 0))
+    head = access.ask(lambda: access.journals.stat(journal, 0))
     size = SAMPLE_BYTES
     while head.offset < head.write_head:
         end = min(head.write_head, head.offset + size)
