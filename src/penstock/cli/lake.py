@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import msgspec
 from cyclopts import Parameter
 
 from penstock.base.errors import InvalidArgument, Refused
@@ -14,7 +15,7 @@ from penstock.cli.lake_targets import AtLake, LakeTarget, lake_of
 from penstock.cli.noun import InSession, examples, noun
 from penstock.cli.output import make_table
 from penstock.cli.targets import CLUSTER_FOLDER, AtFolder, AtNodes, Shard
-from penstock.client.lake import LakeUrl, parse_lake_url
+from penstock.client.lake import LakeUrl, error_of, parse_lake_url
 
 __all__ = ["app"]
 
@@ -280,23 +281,33 @@ def import_objects(
     session.emit(status, f"{status['commit']['id']} {status['ingested_objects']} objects")
 
 
-@app.command(help_epilogue=examples("penstock lake gc lake://shop"))
+@app.command(help_epilogue=examples("penstock lake gc lake://shop", "penstock lake gc lake://shop --sweep"))
 def gc(
     url: Annotated[str, Parameter(help="lake://REPOSITORY", metavar="URL")],
     /,
     *,
+    sweep: Annotated[bool, Parameter(help="Delete what an earlier run with --sweep found, too.")] = False,
+    grace: Annotated[
+        float, Parameter(help="How long ago that earlier run must have been, at least.", metavar="SECONDS")
+    ] = 3600.0,
     lake: AtLake = None,
     session: InSession,
 ) -> None:
-    """Tell which objects nothing refers to any more. It deletes nothing."""
+    """Tell which objects nothing refers to any more; with --sweep, delete them.
+
+    An object goes if two runs found that nothing refers to it, and nothing can come to. So the first runs delete little
+    or nothing: run it now and then, once a day for example.
+    """
     target = parse_lake_url(url, needs_ref=False)
     with lake_of(session, lake) as client:
-        found = client.call("GET", f"{target.api}/gc/dry_run")
-    session.emit(
-        found,
-        f"{found['objects']} objects with {found['bytes']} bytes could go; {found['too_young']} more are too young",
-        *found["examples"],
-    )
+        if sweep:
+            work = client.call("POST", f"{target.api}/gc", {"grace_seconds": grace})["id"]
+            found = _wait_for(session, client, f"{target.api}/gc/{work}")
+        else:
+            found = client.call("GET", f"{target.api}/gc/dry_run")
+    done = f"{found['objects']} objects with {found['bytes']} bytes {'are deleted' if sweep else 'could go'}"
+    wait = "wait for another run" if sweep else "are too young"
+    session.emit(found, f"{done}; {found['too_young']} more {wait}", *found["examples"])
 
 
 def _with_path(url: str) -> LakeUrl:
@@ -320,7 +331,7 @@ def _wait_for(session: Any, client: Any, path: str) -> Any:
             shown = text
         time.sleep(POLL_S)
     if "error" in status:
-        raise Refused(status["error"]["message"])
+        raise error_of(status["status_code"], msgspec.json.encode(status["error"]))
     return status["result"]
 
 

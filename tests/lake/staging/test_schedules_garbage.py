@@ -8,7 +8,7 @@ from tests.lake.staging.desk import MAIN, REPOSITORY, Desk
 from penstock.lake.staging import records as r
 from penstock.lake.staging.records import CommitId, FromCommit, FromStaged, Instance, Row, StagingToken
 from penstock.sim.workloads.lake_builder import Import
-from penstock.sim.workloads.lake_collector import mark
+from penstock.sim.workloads.lake_collector import condemnable, mark
 
 Schedule = Callable[[str | None], None]
 
@@ -240,12 +240,35 @@ def an_old_parent_is_condemned(mutant: str | None) -> None:
     assert sorted(desk.shelf.tree(CommitId(desk.head()))) == ["a", "b", "d"]
 
 
+def a_commit_is_on_its_way(mutant: str | None) -> None:
+    """Decision 407: it is written, and no head yet. Who gives it up has a condemned head when it is performed."""
+    desk = Desk(mutant=mutant)
+    desk.put("a", "p1", "x")
+    desk.run()
+    commit = desk.commit("a", "c1")
+    desk.pump()
+    desk.build()
+    perform, desk.sent = desk.sent, []
+    collector = Collector(desk, "g")
+    collector.fence()
+    orphans = [each for each in desk.shelf.commits if each not in desk.checks.ever_heads]
+    assert orphans
+    earlier = [(0 if desk.parts.habits.condemns_young else desk.gce, orphans)]
+    collector.mark(*condemnable(earlier, collector.gce))
+    assert collector.condemn() == "ok"
+    collector.sweep()
+    desk.accept(perform)
+    desk.run()
+    assert desk.status(commit) == "ok"
+
+
 SCHEDULES: dict[Schedule, tuple[str, ...]] = {
     t20_a_copy_then_a_delete_of_the_source: ("copy-unchecked",),
     t20_a_copy_from_a_commit_being_expired: ("expired-ignored",),
     t20_a_branch_on_a_commit_being_expired: ("touched-ignored",),
     t20_a_new_range_with_the_content_of_a_garbage_one: ("metadata-by-content",),
     t20_two_collectors: ("condemns-old-run",),
+    a_commit_is_on_its_way: ("condemns-young",),
     an_old_parent_is_condemned: ("old-parent-unnamed",),
 }
 

@@ -26,6 +26,7 @@ DIRECTED = (  # in tests/lake/staging/test_schedules.py: random seeds need dozen
     "believes-issued",
     "checkpoint-by-cursor",
     "condemns-old-run",
+    "condemns-young",
     "copy-unchecked",
     "differing-by-identity",
     "joins-sent-sync",

@@ -34,8 +34,8 @@ async def test_progress_and_both_ends() -> None:
     assert (one.progress, one.is_completed) == (Progress("building", 1, 2), False)
     go_on.set()
     await ended(works.get(one.id))
-    assert (one.commit, one.error) == (COMMIT, None)
-    assert (other.commit, str(other.error)) == (None, "no changes")
+    assert (one.result, one.error) == (COMMIT, None)
+    assert (other.result, str(other.error)) == (None, "no changes")
     with pytest.raises(NotFound):
         works.get("nothing")
 

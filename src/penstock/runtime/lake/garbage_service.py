@@ -1,85 +1,124 @@
-"""Garbage of the lake's service: which objects nothing refers to. Design: lake.md L15.
+"""Garbage of the lake's service: found, and swept. Design: lake.md L15.
 
-Marked are the objects of every commit which a branch or a tag reaches, and of every staging area, hidden rows included.
-What is listed in the store and not marked is garbage; but only what was addressed two collections ago may be swept,
-because a younger address may still be linked. A dry run reads, and changes nothing.
+A run raises the epoch (GC_FENCE), marks all that something refers to as of a SYNC behind the fence, gives up commits
+which no branch and no tag reaches any more (CONDEMN), and only then sweeps. What goes is unmarked now, was unmarked in
+an earlier run at least `grace_s` ago, and was addressed before the run before this one: nothing can come to refer to
+it. So an object is gone after its second run, and what a given-up commit alone had after its fourth. A collector which
+dies, or wakes up late, does no harm; of two at the same time one is refused. A dry run reads, and changes nothing.
 """
 
-from collections.abc import Sequence
-from contextlib import aclosing
+import time
 from typing import Final
 
 import polars as pl
 
-from penstock.lake.committed.metarange import TreeAddress
-from penstock.lake.staging.branch import Repository
-from penstock.runtime.lake.builder import frame_of
+from penstock.base.errors import Overloaded
+from penstock.lake.staging.records import CommitId, Condemn, GcFence, Instance
+from penstock.lake.staging.results import Status
 from penstock.runtime.lake.engine import Engine
-from penstock.runtime.lake.service import Garbage
+from penstock.runtime.lake.garbage_marks import commit_ids, held_by, listed, mark, reachable
+from penstock.runtime.lake.garbage_runs import Run, Runs
+from penstock.runtime.lake.service import Garbage, Progress, Watch
 from penstock.runtime.lake.shelves import Shelf
 
-__all__ = ["GarbageSearch"]
+__all__ = ["GRACE_S", "GarbageCollector"]
 
+GRACE_S: Final = 3600.0
 EXAMPLES: Final = 10
+CONDEMNED_AT_ONCE: Final = 4_000  # ids in one record
+DELETED_AT_ONCE: Final = 500
 
 
-class GarbageSearch:
-    """The part of the service which looks for garbage."""
+class GarbageCollector:
+    """The part of the service which collects garbage."""
 
     engine: Engine
 
     async def find_garbage(self, repository: str) -> Garbage:
         found = await self.engine.repository(repository)
-        shelf, gce = self.engine.shelves.of(found), found.gce
-        heads = [branch.head for branch in found.branches.values()] + [tag.commit for tag in found.tags.values()]
-        staged = self._staged(found)
-        listed = await _listed(shelf)  # before the trees: what comes meanwhile is not in it
-        marked = pl.concat([staged, *[await _addresses(shelf, tree) for tree in await _trees(shelf, heads)]]).unique()
-        garbage = listed.join(marked, on="address", how="anti")
-        is_old = pl.col("address").str.slice(5, 8).cast(pl.Int64, strict=False) < gce
-        old = garbage.filter(is_old)
-        return Garbage(
-            old.height,
-            int(old["size"].sum()),
-            tuple(old["address"].head(EXAMPLES)),
-            is_dry_run=True,
-            too_young=garbage.height - old.height,
-        )
+        held, shelf = held_by(self.engine.machine, found), self.engine.shelves.of(found)
+        there = await listed(shelf)  # before the trees: what comes meanwhile is not in it
+        marked = await mark(shelf, held, await reachable(shelf, held.commits))
+        unmarked = there.join(marked, on="key", how="anti")
+        old = unmarked.filter(pl.col("epoch") < held.gce)
+        return _garbage(old, is_dry_run=True, too_young=unmarked.height - old.height)
 
-    def _staged(self, repository: Repository) -> pl.DataFrame:
-        """Addresses of everything staged, at one position."""
-        frames = [pl.DataFrame(schema={"address": pl.String})]
-        for branch in repository.branches.values():
-            snapshot = self.engine.machine.capture(branch.instance)
-            assert snapshot is not None
-            frames += [frame_of(batch).select("address") for batch in snapshot.staged()]
-        return pl.concat(frames)
+    async def collect_garbage(
+        self, repository: str, *, grace_s: float = GRACE_S, watch: Watch | None = None
+    ) -> Garbage:
+        tell: Watch = watch or (lambda _: None)
+        tell(Progress("fencing"))
+        found = await self.engine.repository(repository)
+        shelf, instance = self.engine.shelves.of(found), found.instance
+        fenced = await self.engine.write(GcFence(self.engine.request(), instance))
+        self.engine.judge(fenced, repository)
+        gce = int(fenced.detail)
+        held = held_by(self.engine.machine, await self.engine.repository(repository))  # behind the fence
+        tell(Progress("listing"))
+        ids = await commit_ids(shelf)
+        seen = (await self.engine.repository(repository)).gce  # everything in `ids` was built by then
+        there = await listed(shelf)
+        runs = await Runs(shelf).known()
+        before = _Before(runs, gce, grace_s)
+        kept = await reachable(shelf, held.commits)
+        orphans = ids - kept - held.expired
+        condemned = orphans & await before.commits(shelf)
+        marked = await mark(shelf, held, kept | (orphans - condemned), tell)
+        tell(Progress("condemning"))
+        await self._condemn(instance, gce, sorted(condemned))
+        unmarked = there.join(marked, on="key", how="anti")
+        doomed = unmarked.filter(pl.col("epoch") < gce - 1).join(await before.unmarked(shelf), on="key", how="semi")
+        await _sweep(shelf, doomed, tell)
+        left = unmarked.join(doomed, on="key", how="anti")
+        await Runs(shelf).save(seen, left["key"], orphans - condemned)
+        await Runs(shelf).forget(runs, before.used)
+        return _garbage(doomed, is_dry_run=False, too_young=left.height)
+
+    async def _condemn(self, instance: Instance, gce: int, commits: list[CommitId]) -> None:
+        """Also with nothing to give up: it proves that no other run has begun, which would have forgotten what was
+        touched since our fence."""
+        for first in range(0, max(1, len(commits)), CONDEMNED_AT_ONCE):
+            part = tuple(commits[first : first + CONDEMNED_AT_ONCE])
+            result = await self.engine.write(Condemn(self.engine.request(), instance, gce, part))
+            if result.status is Status.REFUSED:
+                raise Overloaded(
+                    "another collector is at work, or what was to be given up is referred to again; nothing was swept",
+                    next_step="run it again",
+                )
+            self.engine.judge(result, "condemn")
 
 
-async def _listed(shelf: Shelf) -> pl.DataFrame:
-    rows = [
-        (each.key[len(shelf.folder) :], each.size)
-        async for page in shelf.store.list(shelf.folder + "data/")
-        for each in page.objects
-    ]
-    return pl.DataFrame(rows, schema={"address": pl.String, "size": pl.Int64}, orient="row")
+class _Before:
+    """What earlier runs say: objects by the newest which is old enough, commits by the newest of epoch g - 2."""
+
+    def __init__(self, runs: list[Run], gce: int, grace_s: float) -> None:
+        old = [run for run in runs if run.taken_at <= time.time() - grace_s]
+        self._objects = old[-1] if old else None
+        self._commits = next((run for run in reversed(old) if run.seen <= gce - 2), None)
+
+    @property
+    def used(self) -> list[Run]:
+        """Younger than these are needed by later runs."""
+        return [run for run in (self._objects, self._commits) if run is not None]
+
+    async def unmarked(self, shelf: Shelf) -> pl.DataFrame:
+        if self._objects is None:
+            return pl.DataFrame(schema={"key": pl.String()})
+        return (await Runs(shelf).read(self._objects))[0]
+
+    async def commits(self, shelf: Shelf) -> set[CommitId]:
+        if self._commits is None:
+            return set()
+        return {CommitId(each) for each in (await Runs(shelf).read(self._commits))[1]}
 
 
-async def _trees(shelf: Shelf, heads: Sequence[str]) -> list[TreeAddress]:
-    """The different trees of all commits which the heads reach."""
-    trees: dict[str, TreeAddress] = {}
-    seen: set[str] = set()
-    for head in heads:
-        if head in seen:
-            continue
-        async with aclosing(shelf.history.walk(head)) as lines:
-            async for line in lines:
-                seen.add(line.id)
-                trees[line.commit.tree.id] = line.commit.tree
-    return list(trees.values())
+async def _sweep(shelf: Shelf, doomed: pl.DataFrame, tell: Watch) -> None:
+    keys = doomed["key"].to_list()
+    for first in range(0, len(keys), DELETED_AT_ONCE):
+        tell(Progress("sweeping", first, len(keys)))
+        await shelf.store.delete(*(shelf.folder + key for key in keys[first : first + DELETED_AT_ONCE]))
 
 
-async def _addresses(shelf: Shelf, tree: TreeAddress) -> pl.DataFrame:
-    contents = await shelf.trees.files.open(tree)
-    frames = [(await shelf.trees.files.scan(contents[row])).select("address") for row in range(len(contents))]
-    return pl.concat([pl.DataFrame(schema={"address": pl.String}), *frames]).unique()
+def _garbage(found: pl.DataFrame, *, is_dry_run: bool, too_young: int) -> Garbage:
+    examples = tuple(found["key"].head(EXAMPLES))
+    return Garbage(found.height, int(found["size"].sum()), examples, is_dry_run=is_dry_run, too_young=too_young)

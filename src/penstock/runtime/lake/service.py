@@ -200,7 +200,7 @@ class Garbage(msgspec.Struct, frozen=True):
     bytes: int
     examples: tuple[str, ...]
     is_dry_run: bool
-    too_young: int = 0  # objects which nothing refers to, but which may still be linked
+    too_young: int = 0  # objects which nothing refers to, but which may still be linked, or wait for another run
 
 
 class Lake(Protocol):
@@ -381,4 +381,12 @@ class Lake(Protocol):
 
     async def find_garbage(self, repository: str) -> Garbage:
         """What the garbage collector would delete: a dry run."""
+        ...
+
+    async def collect_garbage(self, repository: str, *, grace_s: float = 3600.0, watch: Watch | None = None) -> Garbage:
+        """One run of the garbage collector: delete what nothing refers to, or can come to refer to.
+
+        What goes was unmarked already in an earlier run, at least `grace_s` seconds ago. `Overloaded` if another
+        collector is at work: nothing was deleted.
+        """
         ...

@@ -70,9 +70,22 @@ class LakeChecks:
             self._judge(record, result, before, after)
         self.effects.areas(after)
         self._whole_batches(after)
+        self._condemned(machine)
         if after != before:
             self.effects.references(after)
         self.ever_heads.update(dict.fromkeys(branch.head for branch in after.branches.values()))
+
+    def _condemned(self, machine: StagingMachine) -> None:
+        """I10: whoever is given up is no head and no tag, now or later."""
+        for repository in machine.repositories.values():
+            if repository.expired:
+                held = [
+                    *(each.head for each in repository.branches.values()),
+                    *(each.commit for each in repository.tags.values()),
+                ]
+                assert repository.expired.keys().isdisjoint(held), (
+                    "I10: something refers to a commit which is condemned"
+                )
 
     def _judge(self, record: r.Changing, result: Result, before: LakeView, after: LakeView) -> None:
         id_ = record.request.id

@@ -99,6 +99,9 @@ class LakeWorkload:
         self.builder = self.parts.builder(self.shelf)
         self.clients: list[Client] = []
         self.waiting: dict[RequestId, Client] = {}
+        self.orphans: list[
+            tuple[int, list[CommitId]]
+        ] = []  # of each run of a collector: the epoch, commits without head
         self.is_over = False
         self._requests = 0
         self._checkpoints: dict[NodeId, bytes] = {}

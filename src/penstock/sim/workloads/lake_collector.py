@@ -18,7 +18,7 @@ from penstock.sim.workloads.lake_clients import Client, Pause
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["collect", "mark"]
+__all__ = ["collect", "condemnable", "mark"]
 
 REPOSITORY = Instance("r1")
 
@@ -41,6 +41,13 @@ def collect(client: Client) -> Generator[Any, Any, None]:
     if not isinstance(refs, Refs):
         return
     expired = choose(client, refs)
+    orphans = [each for each in client.workload.shelf.commits if each not in client.workload.checks.ever_heads]
+    later = yield RefsRead("repo")  # all of these orphans were built by then
+    if not isinstance(later, Refs):
+        return
+    earlier = [(0, orphans)] if habits.condemns_young else client.workload.orphans
+    expired += [commit for commit in condemnable(earlier, gce) if commit in orphans and commit not in refs.expired]
+    client.workload.orphans.append((later.gce, orphans))
     marked = mark(client.workload.shelf, refs, retained(client, refs, expired))
     yield Pause(int(client.rng.random() * client.rng.choice((1, 30)) * MILLISECOND))
     if habits.condemns:
@@ -59,6 +66,11 @@ def choose(client: Client, refs: Refs) -> list[CommitId]:
     reachable = {ancestor for commit in held for ancestor in shelf.ancestors(commit)}
     known = [commit for commit in client.workload.checks.ever_heads if commit not in refs.expired]
     return [commit for commit in known if commit not in held and (commit not in reachable or rng.random() < 0.5)]
+
+
+def condemnable(earlier: "Iterable[tuple[int, list[CommitId]]]", gce: int) -> "dict[CommitId, None]":
+    """Of commits which earlier runs found without a branch: those which can never be performed any more."""
+    return {commit: None for seen, orphans in earlier if seen <= gce - 2 for commit in orphans}
 
 
 def retained(client: Client, refs: Refs, expired: "Iterable[CommitId]") -> list[CommitId]:

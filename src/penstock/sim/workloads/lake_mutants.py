@@ -1,6 +1,6 @@
 """Mutants of the lake: each breaks one rule of lake.md in a few lines, and must be caught.
 
-All but the last three are named by the design; those three break what we added to it (decisions 401 and 404) or left
+All but the last four are named by the design; those break what we added to it (decisions 401, 404 and 407) or left
 unnamed. A mutant's own `check` is not asked: the world's checkers, or a schedule of its own, must see what it does.
 """
 
@@ -84,6 +84,7 @@ MUTANTS: dict[str, Mutant] = {
     "metadata-by-content": _part("L15: a range's place is its attempt's own", shelf=shell.ByContent),
     "condemns-old-run": _machine("L15 d: CONDEMN is of the current run", broken.CondemnsOldRun),
     "condemns-nothing": _habit("L15 e: sweep only after CONDEMN", "condemns", False),
+    "condemns-young": _habit("407: only what can no longer be performed is condemned", "condemns_young", True),
     "believes-issued": _machine("401: no request is issued in the future", broken.BelievesIssued),
     "old-parent-unnamed": _part("404: a rebuilt commit names its old parents", member=shell.OldParentUnnamed),
 }

@@ -21,6 +21,7 @@ class Habits:
     sweeps_by_epoch: bool = True  # sweep only what is older than the run before
     fences: bool = True
     condemns: bool = True
+    condemns_young: bool = False  # also commits which may still be on their way to be performed
     signs_epochs: bool = True  # an address has the epoch of its own making, not of its linking
     links_sink_files_first: bool = False
 

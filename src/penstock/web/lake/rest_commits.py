@@ -6,12 +6,13 @@ from typing import Any, Final, cast
 import msgspec
 
 from penstock.base.errors import InvalidArgument
-from penstock.runtime.lake.service import ImportPath, Lake, Strategy
+from penstock.runtime.lake.service import Commit, ImportPath, Lake, Strategy
 from penstock.web.http import Request, Response, json_response
 from penstock.web.http.problems import status_of
 from penstock.web.lake.rest_models import (
     CherryPickBody,
     CommitBody,
+    GarbageBody,
     ImportBody,
     MergeBody,
     RevertBody,
@@ -64,6 +65,8 @@ class CommitHandlers:
         add("GET", MERGE, self.merge_base)
         add("POST", MERGE + "/async", self.merge_async)
         add("GET", MERGE + "/async/{id}", self.work)
+        add("POST", REPOSITORY + "/gc", self.collect_garbage)
+        add("GET", REPOSITORY + "/gc/{id}", self.work)
         add("POST", BRANCH + "/revert", self.revert, LONG_MS)
         add("POST", BRANCH + "/cherry-pick", self.cherry_pick, LONG_MS)
         add("POST", BRANCH + "/import", self.start_import)
@@ -198,6 +201,17 @@ class CommitHandlers:
         )
         return json_response(commit_json(picked), 201)
 
+    # garbage
+
+    async def collect_garbage(self, request: Request) -> Response:
+        body = await request.json(GarbageBody)
+        repository = request.parameters["repository"]
+        await self._lake.repository(repository)
+        work = self._works.start(
+            lambda watch: self._lake.collect_garbage(repository, grace_s=body.grace_seconds, watch=watch)
+        )
+        return json_response({"id": work.id}, 202)
+
     # imports
 
     async def start_import(self, request: Request) -> Response:
@@ -232,8 +246,8 @@ def _work_json(work: Work) -> dict[str, Any]:
         "update_time": datetime.fromtimestamp(work.updated_at, UTC).isoformat(),
         "progress": {"phase": work.progress.phase, "done": work.progress.done, "total": work.progress.total},
     }
-    if work.commit is not None:
-        shown["result"] = commit_json(work.commit)
+    if work.result is not None:
+        shown["result"] = commit_json(work.result) if isinstance(work.result, Commit) else work.result
     if work.error is not None:
         shown["error"] = {"message": work.error.message, "penstock": work.error.to_record()}
         shown["status_code"] = status_of(work.error)

@@ -6,7 +6,7 @@ an object and never null.
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ __all__ = [
     "CherryPickBody",
     "CommitBody",
     "CopyBody",
+    "GarbageBody",
     "ImportBody",
     "LinkBody",
     "LoginBody",
@@ -149,6 +150,12 @@ class LinkBody(msgspec.Struct):
     user_metadata: dict[str, str] | None = None
     content_type: str | None = ""
     mtime: int | None = None
+
+
+class GarbageBody(msgspec.Struct):
+    """Collect garbage."""
+
+    grace_seconds: Annotated[float, msgspec.Meta(ge=0)] = 3600.0
 
 
 class ImportLocation(msgspec.Struct):

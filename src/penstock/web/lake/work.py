@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penstock.base.errors import NotFound, Overloaded, PenstockError
-from penstock.runtime.lake.service import Commit, Progress
+from penstock.runtime.lake.service import Commit, Garbage, Progress
 
 __all__ = ["Work", "Works"]
 
@@ -28,12 +28,12 @@ class Work:
     id: str
     progress: Progress = field(default_factory=lambda: Progress("waiting"))
     updated_at: float = 0.0
-    commit: Commit | None = None
+    result: Commit | Garbage | None = None
     error: PenstockError | None = None
 
     @property
     def is_completed(self) -> bool:
-        return self.commit is not None or self.error is not None
+        return self.result is not None or self.error is not None
 
     def watch(self, progress: Progress) -> None:
         self.progress, self.updated_at = progress, time.time()
@@ -46,10 +46,10 @@ class Works:
         self._works: OrderedDict[str, Work] = OrderedDict()
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def start(self, call: Callable[[Callable[[Progress], None]], Awaitable[Commit]]) -> Work:
-        """Start a call which reports its progress, and gives a commit."""
+    def start(self, call: Callable[[Callable[[Progress], None]], Awaitable[Commit | Garbage]]) -> Work:
+        """Start a call which reports its progress, and gives a commit, or what was garbage."""
         if len(self._tasks) >= RUNNING_MAX:
-            raise Overloaded(f"{RUNNING_MAX} commits and merges are under way already")
+            raise Overloaded(f"{RUNNING_MAX} pieces of work are under way already")
         work = Work(secrets.token_hex(12), updated_at=time.time())
         self._works[work.id] = work
         while len(self._works) > REMEMBERED_MAX:
@@ -59,9 +59,9 @@ class Works:
         task.add_done_callback(self._tasks.discard)
         return work
 
-    async def _run(self, work: Work, call: Callable[[Callable[[Progress], None]], Awaitable[Commit]]) -> None:
+    async def _run(self, work: Work, call: Callable[[Callable[[Progress], None]], Awaitable[Commit | Garbage]]) -> None:
         try:
-            work.commit = await call(work.watch)
+            work.result = await call(work.watch)
         except PenstockError as error:
             work.error = error
         work.updated_at = time.time()
