@@ -12,7 +12,7 @@ BIN := .venv/bin
 PYTEST ?= $(BIN)/pytest
 WORKERS ?= 2
 SEEDS ?= 0..2000
-BENCH ?= wire wal quorum keyspace objectstore allocator journal messages lake_staging lake_committed lake_rest
+BENCH ?= wire wal quorum keyspace objectstore allocator journal messages lake
 
 .PHONY: help
 help: ## Show this list
@@ -88,6 +88,14 @@ soak-quorum: setup ## Ten minutes (MINUTES) of faults on real processes; the rep
 .PHONY: soak-journal
 soak-journal: setup ## Ten minutes (MINUTES) of faults on real brokers, with both KeySpaces; the report goes to docs/reports
 	$(BIN)/python -m tests.integration.soak_journal --minutes $(or $(MINUTES),10) --report docs/reports/faults-journal.md
+
+.PHONY: soak-bank
+soak-bank: setup postgresql ## The same (MINUTES) on a bank: consumers, brokers and PostgreSQL
+	$(BIN)/python -m tests.integration.soak_bank --minutes $(or $(MINUTES),10) --report docs/reports/faults-bank.md
+
+.PHONY: soak-spark
+soak-spark: setup java ## kill -9 and freeze Spark drivers at every step of a batch; the report goes to docs/reports
+	$(BIN)/python -m tests.spark.soak_spark --report docs/reports/faults-spark.md
 
 .PHONY: bench
 bench: setup ## Every benchmark next to its peers (or one: make bench BENCH=wire)

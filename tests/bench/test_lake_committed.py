@@ -21,6 +21,11 @@ def test_every_figure_is_measured() -> None:
         ("merge, clustered", "penstock"),
         ("get, warm", "penstock"),
         ("list of 100, warm", "penstock"),
+        ("list of 1,000 below a prefix, cold", "penstock"),
+        ("few changes, clustered, peak memory", "penstock"),
     }
+    many = [row.params["shape"] for row in recorder.rows if row.what == "commit of many"]
+    assert many == ["scattered", "clustered", "new"]
+    assert {"diff of many, peak memory", "merge of many, processor"} <= {row.what for row in recorder.rows}
     assert all(row.value > 0 for row in recorder.rows)
     assert [growth.title for growth in recorder.growth] == ["commit of 1,000 changes", "diff of 1,000 changes"]

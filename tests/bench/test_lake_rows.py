@@ -1,4 +1,4 @@
-from penstock.bench.lake_rows import clustered, made_rows, scattered
+from penstock.bench.lake_rows import appended, clustered, made_rows, scattered
 from penstock.lake.committed.entry import check_entries
 
 
@@ -18,3 +18,12 @@ def test_changes_are_neighbours_or_spread() -> None:
     assert near["path"].equals(rows["path"].slice(495, 10))
     assert far["path"].equals(rows["path"].gather_every(100))
     assert not set(near["etag"]) & set(rows["etag"])
+
+
+def test_new_entries_come_behind_all_others() -> None:
+    rows = made_rows(1000).sort("path")
+
+    new = check_entries(appended(rows, 10))
+
+    assert new.height == 10
+    assert new["path"][0] > rows["path"][-1]

@@ -1,10 +1,13 @@
 """What do commits, diffs and lookups of the lake cost, next to a bare Polars sort, hash and Parquet write?
 
 Sides: `penstock` sorts the staged rows, cuts them into ranges, and makes those and the metarange durable in a folder.
-`bare` is Polars alone on the same rows: sort by path, hash every row, one Parquet file, not synced. Changes come in two
-kinds: *clustered* ones are neighbours (a partition written again), *scattered* ones are spread over the whole tree, so
-that they touch as many ranges as can be. `commit_growth` and `diff_growth` are of clustered changes, from the smallest
-tree to the largest, the median over several places, each time from a cold cache; scattered ones are shown beside them.
+`bare` is Polars alone on the same rows: sort by path, hash every row, one Parquet file, not synced. Changes come in
+three shapes: *clustered* ones are neighbours (a partition written again), *new* ones come behind everything else (a new
+partition), *scattered* ones are spread over the whole tree, so that they touch as many ranges as can be. The published
+97 s of lakeFS are of half a million changes which touch 2.6 GB of ranges, so `commit_500k_seconds` is of *scattered*
+ones: every range of the largest tree is written again. `commit_growth` and `diff_growth` are of clustered changes, from
+the smallest tree to the largest, the median over several places, each time from a cold cache; scattered ones are shown
+beside them. Peak memory is that of the whole process, the rows to commit included.
 """
 
 import asyncio
@@ -12,7 +15,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +22,7 @@ import msgspec
 import polars as pl
 import uvloop
 
-from penstock.bench.lake_rows import clustered, made_rows, scattered
+from penstock.bench.lake_rows import appended, clustered, made_rows, scattered
 from penstock.bench.report import Options, Recorder, interleave
 from penstock.lake.committed.changes import newest, puts
 from penstock.lake.committed.metarange import EMPTY_TREE, Location, TreeAddress, location_of
@@ -117,22 +119,46 @@ class Bench:
         self._trees[size] = await trees.build(EMPTY_TREE, newest(puts(rows)), self._location())
 
     def change_many(self, size: int, rows: pl.DataFrame) -> None:
-        """Half a million changes on the largest tree: all over it, and side by side."""
+        """Half a million changes on the largest tree: all over it, side by side, and new; their diff, and a merge."""
         count = self._scale.many
-        for kind, choose in (("scattered", scattered), ("clustered", clustered)):
-            self._recorder.progress(f"{count:,} {kind} changes on {size:,} objects")
-            changes, began = puts(choose(rows, count)), time.process_time()
-            with Peak() as peak:
-                seconds = self._timed(partial(self._build, size, changes))
-            processor = time.process_time() - began
-            self._recorder.row(f"commit of many, {kind}", "penstock", seconds, "s", changes=count, objects=size)
-            self._recorder.row(f"commit of many, {kind}, processor", "penstock", processor, "s", changes=count)
-            self._recorder.row(f"commit of many, {kind}, peak memory", "penstock", peak.megabytes, "MB", changes=count)
-            if kind == "scattered":
-                self._recorder.bar("commit_500k_seconds", seconds, at_most=COMMIT_500K_SECONDS_MAX)
+        made: dict[str, TreeAddress] = {}
+        shapes = {"scattered": scattered, "clustered": clustered, "new": appended}
+        for shape, choose in shapes.items():
+            self._recorder.progress(f"{count:,} {shape} changes on {size:,} objects")
+            changes = puts(choose(rows, count))
 
-    async def _build(self, size: int, changes: pl.DataFrame, trees: Trees) -> TreeAddress:
-        return await trees.build(self._trees[size], changes, self._location())
+            async def commit(trees: Trees, shape: str = shape, changes: pl.DataFrame = changes) -> None:
+                made[shape] = await trees.build(self._trees[size], changes, self._location())
+
+            seconds = self._figures("commit of many", commit, changes=count, objects=size, shape=shape)
+            if shape == "scattered":
+                self._recorder.bar("commit_500k_seconds", seconds, at_most=COMMIT_500K_SECONDS_MAX)
+        self._compare_many(size, count, made)
+
+    def _compare_many(self, size: int, count: int, made: dict[str, TreeAddress]) -> None:
+        """Diff and merge of commits which differ in half a million places all over them."""
+        base, source, dest = self._trees[size], made["scattered"], made["clustered"]
+
+        async def diff(trees: Trees) -> None:
+            found = sum([part.height async for part in trees.diff(base, source)])
+            assert found == count, (found, count)
+
+        async def merge(trees: Trees) -> None:
+            assert (await trees.merge(base, dest, source, self._location())).tree is not None
+
+        for what, work in {"diff of many": diff, "merge of many": merge}.items():
+            self._recorder.progress(f"{what}: {count:,} scattered differences of two trees of {size:,} objects")
+            self._figures(what, work, changes=count, objects=size)
+
+    def _figures(self, what: str, work: Callable[[Trees], Awaitable[object]], **params: int | str) -> float:
+        """Seconds of some work, recorded with the processor time and the memory it took."""
+        began = time.process_time()
+        with Peak() as peak:
+            seconds = self._timed(work)
+        self._recorder.row(what, "penstock", seconds, "s", **params)
+        self._recorder.row(f"{what}, processor", "penstock", time.process_time() - began, "s", **params)
+        self._recorder.row(f"{what}, peak memory", "penstock", peak.megabytes, "MB", **params)
+        return seconds
 
     def change_few(self, size: int, rows: pl.DataFrame) -> None:
         """A thousand changes: commit, diff and merge."""
@@ -144,7 +170,9 @@ class Bench:
         }
         for kind, changes in cases.items():
             self._recorder.progress(f"{few:,} {kind} changes on {size:,} objects")
-            costs = [self._change(size, each) for each in changes]
+            with Peak() as peak:
+                costs = [self._change(size, each) for each in changes]
+            self._recorder.row(f"few changes, {kind}, peak memory", "penstock", peak.megabytes, "MB", objects=size)
             for what in costs[0]:
                 seconds = statistics.median(cost[what] for cost in costs)
                 self._recorder.row(f"{what}, {kind}", "penstock", seconds, "s", objects=size)
@@ -193,7 +221,17 @@ class Bench:
             seconds = await _each(lambda path: trees.list_page(tree, path[:-9], limit=100), paths[:100])
             self._recorder.row("list of 100, warm", "penstock", seconds * 1e6, "us", objects=size)
 
-        self._timed(read)
+        async def list_folder(trees: Trees) -> None:
+            began = time.perf_counter()
+            page = await trees.list_page(tree, near[0].rpartition("/")[0] + "/", limit=1_000)
+            assert page.entries.height > 0
+            milliseconds = (time.perf_counter() - began) * 1e3
+            self._recorder.row("list of 1,000 below a prefix, cold", "penstock", milliseconds, "ms", objects=size)
+
+        with Peak() as peak:
+            self._timed(read)
+            self._timed(list_folder)
+        self._recorder.row("get and list, peak memory", "penstock", peak.megabytes, "MB", objects=size)
 
     def grow(self) -> None:
         """How cost grows from the smallest to the largest tree."""

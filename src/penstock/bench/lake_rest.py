@@ -56,6 +56,7 @@ def run(recorder: Recorder, options: Options) -> None:
                 recorder.row(f"{kind}s per core and second", OURS, per_core, "1/s", **parameters)
                 recorder.row(f"{kind} latency p50", OURS, p50, "ms", **parameters)
                 recorder.row(f"{kind} latency p99", OURS, p99, "ms", **parameters)
+                recorder.row(f"{kind}s, memory of a member", OURS, _megabytes(site.members), "MB", **parameters)
                 if in_flight == 64:
                     best[kind] = per_core
         recorder.bar("reads_per_core", best["read"], at_least=READS_BAR)
@@ -65,9 +66,10 @@ def run(recorder: Recorder, options: Options) -> None:
 class _Site:
     """A lake which runs: where its members serve, and the processes whose CPU counts."""
 
-    def __init__(self, ports: list[int], pids: list[int], read: bytes, write: bytes) -> None:
+    def __init__(self, ports: list[int], pids: list[int], members: list[int], read: bytes, write: bytes) -> None:
         self.ports = ports
         self.pids = pids
+        self.members = members  # which of the processes are the lake's own
         self.requests = {"read": read, "write": write}
 
 
@@ -82,8 +84,7 @@ def _running(folder: Path, members: int) -> Iterator[_Site]:
         processes = [_member(folder, cluster.addresses("node")[0], port) for port in ports]
         for port in ports:
             _wait_for(port)
-        pids = [*cluster.plan.pids.values(), *(process.pid for process in processes)]
-        yield _site(ports, pids)
+        yield _site(ports, list(cluster.plan.pids.values()), [process.pid for process in processes])
     finally:
         for process in processes:
             process.terminate()
@@ -133,7 +134,7 @@ def _free_port() -> int:
         return int(held.getsockname()[1])
 
 
-def _site(ports: list[int], pids: list[int]) -> _Site:
+def _site(ports: list[int], others: list[int], members: list[int]) -> _Site:
     """One object committed, to be read; one address, to be linked again and again."""
     with LakeClient(f"http://127.0.0.1:{ports[0]}", KEY, SECRET) as lake:
         lake.call("POST", "/repositories", {"name": "bench", "storage_namespace": ""})
@@ -145,7 +146,7 @@ def _site(ports: list[int], pids: list[int]) -> _Site:
     read = f"GET /api/v1{MAIN.ref_api}/objects/stat?path=linked HTTP/1.1\r\n".encode() + headers + b"\r\n"
     write = f"PUT /api/v1{MAIN.branch_api}/staging/backing?path=linked HTTP/1.1\r\n".encode() + headers
     write += b"Content-Length: %d\r\n\r\n" % len(body) + body
-    return _Site(ports, pids, read, write)
+    return _Site(ports, [*others, *members], members, read, write)
 
 
 # the load generator
@@ -190,3 +191,9 @@ def _cpu_seconds(pids: list[int]) -> float:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         total += (int(fields[11]) + int(fields[12])) / TICKS
     return total
+
+
+def _megabytes(pids: list[int]) -> float:
+    """The most memory that any of these processes has had."""
+    statuses = [Path(f"/proc/{pid}/status").read_text() for pid in pids]
+    return max(int(status.partition("VmHWM:")[2].split()[0]) for status in statuses) / 1024

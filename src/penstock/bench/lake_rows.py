@@ -5,7 +5,7 @@ import polars as pl
 
 from penstock.lake.committed.entry import ENTRY_SCHEMA
 
-__all__ = ["clustered", "made_rows", "scattered"]
+__all__ = ["appended", "clustered", "made_rows", "scattered"]
 
 _PARTITION_OBJECTS = 5_000  # of one folder, as a table with a partition a day has
 
@@ -42,6 +42,12 @@ def clustered(rows: pl.DataFrame, count: int, at: float = 0.5) -> pl.DataFrame:
 def scattered(rows: pl.DataFrame, count: int) -> pl.DataFrame:
     """So many entries of sorted rows, evenly spread, changed: the worst case, since every range is touched."""
     return _changed(rows.gather_every(max(1, rows.height // count)).head(count))
+
+
+def appended(rows: pl.DataFrame, count: int) -> pl.DataFrame:
+    """So many entries behind all of the sorted rows: new partitions of a table which grows day by day."""
+    later = pl.col("path").str.replace("dt=", "dt=z", literal=True)
+    return rows.head(count).with_columns(later)
 
 
 def _changed(rows: pl.DataFrame) -> pl.DataFrame:
