@@ -16,7 +16,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 from tests.runtime.journal.cluster import WAIT_S, running_cluster
 from tests.web.lake.servers import LakeProcess
 

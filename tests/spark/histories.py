@@ -20,10 +20,12 @@ NOON = 1_763_208_000_000_000_000
 TIMEOUT_S = 60.0
 
 
-def make(journals: BlockingJournals, name: str, *, fragment_bytes: int = 1 << 10, **labels: str) -> str:
+def make(
+    journals: BlockingJournals, name: str, *, fragment_bytes: int = 1 << 10, labels: dict[str, str] | None = None
+) -> str:
     """A journal of small fragments, which are stored as they are full."""
     spec = JournalSpec(
-        name=name, replication=1, fragment=FragmentSpec(length=fragment_bytes), labels=LabelSet.of(labels)
+        name=name, replication=1, fragment=FragmentSpec(length=fragment_bytes), labels=LabelSet.of(labels or {})
     )
     journals.create(spec)
     journals.append(name, b"", timeout=TIMEOUT_S)

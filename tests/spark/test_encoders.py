@@ -8,9 +8,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.base.errors import InvalidArgument
+from penstock.base.ids import Offset
 from penstock.message.columns import csv_columns, json_columns
 from penstock.message.framing.csv_rows import CsvRows
 from penstock.message.framing.json_lines import JsonLines
+from penstock.message.row_decoder import Piece
 from penstock.message.uuid import CONTINUE_TXN, producer_id
 from penstock.spark.encoders import Producer, acknowledgement, encoder_of, plain_schema
 from penstock.spark.options import Framing
@@ -42,17 +44,15 @@ def test_what_is_encoded_is_decoded_again(framing: Framing, rows: Any) -> None:
     assert set(columns.producers.tolist()) == {producer.id}
     clocks = columns.clocks.tolist()
     assert clocks == sorted(set(clocks))
-    from penstock.base.ids import Offset
-    from penstock.message.row_decoder import Piece
-
     piece = Piece(Offset(0), data, columns.begins[:-1], columns.ends[:-1], columns.clocks[:-1])
     found = decoder.decode([piece]).cast(rows.schema)
     assert found.to_pylist() == rows.to_pylist()
 
 
 def test_frames_are_those_of_the_plain_framings() -> None:
-    for framing, plain in {"json": JsonLines(), "csv": CsvRows()}.items():
-        data = encoder_of(framing, ROWS.schema).encode(ROWS, Producer(producer_id(7), NOON))  # type: ignore[arg-type]
+    plains: dict[Framing, JsonLines | CsvRows] = {"json": JsonLines(), "csv": CsvRows()}
+    for framing, plain in plains.items():
+        data = encoder_of(framing, ROWS.schema).encode(ROWS, Producer(producer_id(7), NOON))
         split = plain.split(data)
         uuids = [plain.uuid(frame) for frame in split.frames]
         assert [uuid and uuid.producer for uuid in uuids] == [producer_id(7)] * 3

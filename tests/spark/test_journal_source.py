@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors.exceptions.captured import StreamingQueryException
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.conftest import Brokers
+from tests.spark.conftest import Brokers, run_to_end
 from tests.spark.histories import (
     NOON,
     SCHEMA,
@@ -30,7 +30,7 @@ from penstock.message.framing.json_lines import JsonLines
 from penstock.message.publisher import Publisher
 from penstock.message.uuid import producer_id
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 LINES = JsonLines()
 
 
@@ -66,7 +66,7 @@ def test_json_is_read_as_by_a_plain_reader_in_one_piece_and_in_many(
 def test_other_framings_are_read_as_by_a_plain_reader(
     spark: SparkSession, brokers: Brokers, journals: BlockingJournals
 ) -> None:
-    name = make(journals, "source/arrow", **{"content-type": ArrowBatches.content_type})
+    name = make(journals, "source/arrow", labels={"content-type": ArrowBatches.content_type})
     write(journals, name, History(8, ArrowBatches(SCHEMA), arrow_value).appends(80))
     plain = read_plainly(journals, name, ArrowBatches(SCHEMA))
     expected = sorted((at, row["n"], row["text"]) for at, batch in plain for row in batch.to_pylist())
@@ -83,11 +83,11 @@ def test_other_framings_are_read_as_by_a_plain_reader(
 
     name = make(journals, "source/raw")
     write(journals, name, History(10, Fixed(), raw_value).appends(80))
-    expected = sorted(read_plainly(journals, name, Fixed()))
+    bodies = sorted(read_plainly(journals, name, Fixed()))
     found = (
         reading(spark, brokers, framing="raw", metadata="true", splitBytes=1024).load(name).select("_offset", "value")
     )
-    assert [(at, bytes(value)) for at, value in rows_of(found)] == expected
+    assert [(at, bytes(value)) for at, value in rows_of(found)] == bodies
 
 
 def test_columns_tell_about_messages_and_times_bound_them(
@@ -159,10 +159,10 @@ def stream(spark: SparkSession, brokers: Brokers, folder: Path, source: str, **o
     def keep(frame: DataFrame, number: int) -> None:
         batches[number] = [tuple(row) for row in frame.collect()]
 
-    frame = spark.readStream.format("journal").option("brokers", brokers.address).schema("n long, _journal string")
-    frame = frame.options(**{name: str(value) for name, value in options.items()}).load(source)
+    reader = spark.readStream.format("journal").option("brokers", brokers.address).schema("n long, _journal string")
+    frame = reader.options(**{name: str(value) for name, value in options.items()}).load(source)
     query = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(folder / "checkpoint"))
-    query.trigger(availableNow=True).start().awaitTermination(TIMEOUT_S)
+    run_to_end(query.trigger(availableNow=True).start)
     return [batches[number] for number in sorted(batches)]
 
 

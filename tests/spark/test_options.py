@@ -17,8 +17,8 @@ def test_the_reference_page_has_every_option_as_the_code_has_it() -> None:
     assert options_table() in PAGE.read_text()
 
 
-def source(is_stream: bool = False, **given: str) -> SourceOptions:
-    return source_options({**HERE, **given}, is_stream=is_stream)
+def source(**given: str) -> SourceOptions:
+    return source_options({**HERE, **given}, is_stream=False)
 
 
 def sink(is_stream: bool = True, **given: str) -> SinkOptions:
@@ -26,7 +26,7 @@ def sink(is_stream: bool = True, **given: str) -> SinkOptions:
 
 
 def test_names_are_read_in_any_case_and_paths_name_journals_or_prefixes() -> None:
-    found = source(MAXBYTESPERTRIGGER="10", path="shop/orders", is_stream=True)
+    found = source_options({**HERE, "MAXBYTESPERTRIGGER": "10", "path": "shop/orders"}, is_stream=True)
     assert found.connection.brokers == ("127.0.0.1:7201", "127.0.0.1:7202")
     assert found.max_bytes == 10
     assert found.selector.matches(LabelSet(), name="shop/orders")

@@ -23,8 +23,8 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
         yield running
 
 
-def batch(number: int, query: str = "q1", ack: bytes = b"", **more: str) -> Record:
-    return Record("s", query, number, {OUT.name: ack or b"ack %d\n" % number}, **more)
+def batch(number: int, query: str = "q1", ack: bytes = b"", guard: str = "") -> Record:
+    return Record("s", query, number, {OUT.name: ack or b"ack %d\n" % number}, guard=guard)
 
 
 def test_the_rule() -> None:

@@ -7,7 +7,6 @@ batch. What a framing cannot hold is refused before anything is written.
 from typing import Any, Final, Protocol
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from penstock.base.errors import InvalidArgument
@@ -52,7 +51,8 @@ class Producer:
 class Encoder(Protocol):
     """Makes frames of rows."""
 
-    framing: MessageFraming
+    @property
+    def framing(self) -> MessageFraming: ...
 
     def encode(self, batch: Any, producer: Producer) -> bytes: ...
 
@@ -87,6 +87,8 @@ class JsonEncoder:
         self._has_columns = bool(schema.names)
 
     def encode(self, batch: Any, producer: Producer) -> bytes:
+        import polars as pl  # in tasks only: planners need not wait for it
+
         uuids = pl.Series(_VIEW, producer.texts(batch.num_rows))
         frame = pl.from_arrow(batch)
         assert isinstance(frame, pl.DataFrame)
@@ -94,7 +96,7 @@ class JsonEncoder:
         lines = pl.select(
             pl.concat_str([pl.lit('{"_meta":{"uuid":"'), uuids, pl.lit('"},'), body, pl.lit("\n")]).alias("lines")
         )
-        return _joined(lines["lines"])
+        return _joined(lines["lines"].to_arrow())
 
 
 class CsvEncoder:
@@ -109,6 +111,8 @@ class CsvEncoder:
                 raise InvalidArgument(f"framing csv cannot hold column {field.name} of {field.type}")
 
     def encode(self, batch: Any, producer: Producer) -> bytes:
+        import polars as pl
+
         frame = pl.from_arrow(batch)
         assert isinstance(frame, pl.DataFrame)
         frame.insert_column(0, pl.Series(_VIEW, producer.texts(batch.num_rows)))
@@ -174,8 +178,8 @@ def _refuse_binary(name: str, kind: Any, framing: str) -> None:
 _VIEW = "_uuid"  # the name of the UUIDs' column; it is not written
 
 
-def _joined(lines: "pl.Series") -> bytes:
+def _joined(lines: Any) -> bytes:
     """All strings of a column, one behind the other."""
-    found = lines.to_arrow().cast(pa.large_string())
+    found = lines.cast(pa.large_string())
     offsets = np.frombuffer(found.buffers()[1], np.int64)[found.offset : found.offset + len(found) + 1]
     return bytes(memoryview(found.buffers()[2])[int(offsets[0]) : int(offsets[-1])])

@@ -1,10 +1,9 @@
 """The format `journal`: reads journals into DataFrames and writes DataFrames into journals, in batches and streams.
 
 Spark makes objects of this class wherever it needs one: on the driver for planning, for every batch of a sink, in a
-process of its own for a streaming source. So they hold nothing but their options.
+process of its own for a streaming source. So they hold nothing but their options, and load what a process needs only
+when it needs it: a cold query starts half a dozen of them.
 """
-
-from collections.abc import Mapping
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -16,14 +15,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.base.errors import InvalidArgument
-from penstock.spark.journal_sink import JournalStreamWriter, JournalWriter
-from penstock.spark.journal_source import JournalReader, JournalStreamReader, Planner
-from penstock.spark.options import OPTIONS, sink_options, source_options
-from penstock.spark.schemas import find_schema
 
 __all__ = ["JournalFormat"]
-
-STREAM_ONLY = frozenset(each.name.lower() for each in OPTIONS if "stream" in each.of and "read" not in each.of)
 
 
 class JournalFormat(DataSource):
@@ -35,24 +28,40 @@ class JournalFormat(DataSource):
 
     def schema(self) -> StructType:
         """The schema which the messages have. Asked for only where the user declares none."""
+        from penstock.spark.journal_source import Planner
+        from penstock.spark.options import has_stream_option, source_options
+        from penstock.spark.schemas import find_schema
+
         given = dict(self.options)
-        options = source_options(given, is_stream=any(name.lower() in STREAM_ONLY for name in given))
+        options = source_options(given, is_stream=has_stream_option(given))
         planner = Planner(options, StructType())
         return find_schema(planner.access, options, list(planner.journals().values()))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return JournalReader(source_options(_plain(self.options), is_stream=False), schema)
+        from penstock.spark.journal_source import JournalReader
+        from penstock.spark.options import source_options
+
+        return JournalReader(source_options(dict(self.options), is_stream=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return JournalStreamReader(source_options(_plain(self.options), is_stream=True), schema)
+        from penstock.spark.journal_source import JournalStreamReader
+        from penstock.spark.options import source_options
+
+        return JournalStreamReader(source_options(dict(self.options), is_stream=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from penstock.spark.journal_sink import JournalWriter
+        from penstock.spark.options import sink_options
+
         _refuse(overwrite)
-        return JournalWriter(sink_options(_plain(self.options), is_stream=False))
+        return JournalWriter(sink_options(dict(self.options), is_stream=False))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from penstock.spark.journal_sink import JournalStreamWriter
+        from penstock.spark.options import sink_options
+
         _refuse(overwrite)
-        return JournalStreamWriter(sink_options(_plain(self.options), is_stream=True))
+        return JournalStreamWriter(sink_options(dict(self.options), is_stream=True))
 
 
 def _refuse(overwrite: bool) -> None:
@@ -61,7 +70,3 @@ def _refuse(overwrite: bool) -> None:
             "journals are only ever appended to: use mode append, not overwrite or complete",
             next_step="complete results belong into a lake table",
         )
-
-
-def _plain(options: Mapping[str, str]) -> dict[str, str]:
-    return dict(options)

@@ -16,7 +16,18 @@ import msgspec
 from penstock.base.errors import InvalidArgument
 from penstock.journal.labels import Label, LabelSelector, LabelSet
 
-__all__ = ["OPTIONS", "Framing", "Option", "Position", "SinkOptions", "SourceOptions", "sink_options", "source_options"]
+__all__ = [
+    "OPTIONS",
+    "Connection",
+    "Framing",
+    "Option",
+    "Position",
+    "SinkOptions",
+    "SourceOptions",
+    "has_stream_option",
+    "sink_options",
+    "source_options",
+]
 
 Framing = Literal["json", "csv", "raw", "arrow"]
 Position = int | Literal["earliest", "latest"]
@@ -129,6 +140,12 @@ def source_options(given: Mapping[str, str], *, is_stream: bool) -> SourceOption
         split_bytes=_number(options, "splitBytes", 64 << 20, least=1 << 10),
         max_bytes=_number(options, "maxBytesPerTrigger", 0, least=1) or None,
     )
+
+
+def has_stream_option(given: Mapping[str, str]) -> bool:
+    """Is there an option which only streams have? Who is asked for a schema is not told what for."""
+    names = {name.lower() for name in given}
+    return any("stream" in each.of and "read" not in each.of and each.name.lower() in names for each in OPTIONS)
 
 
 def sink_options(given: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
