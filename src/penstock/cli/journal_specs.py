@@ -21,23 +21,24 @@ from penstock.journal.labels import Label, LabelSet
 from penstock.journal.spec import JournalSpec
 from penstock.runtime.journal.protocol import Change
 
-__all__ = ["changes_in", "spec_text"]
+__all__ = ["changes_in", "decoded", "spec_text"]
 
 FILE_BYTES_MAX: Final = 16 << 20
 
 
 def changes_in(path: Path, data: bytes) -> list[Change]:
     """What a file asks for."""
-    if len(data) > FILE_BYTES_MAX:
-        raise InvalidArgument(f"{path}: a file of specs has at most {FILE_BYTES_MAX} bytes")
-    found = _decoded(path, data)
+    found = decoded(path, data)
     entries = found.get("journals", [found]) if isinstance(found, dict) else found
     if not isinstance(entries, list) or not entries or not all(isinstance(each, dict) for each in entries):
         raise InvalidArgument(f"{path}: expected `journals:` with a list of specs, or one spec")
     return [_change(path, index, dict(entry)) for index, entry in enumerate(entries)]
 
 
-def _decoded(path: Path, data: bytes) -> Any:
+def decoded(path: Path, data: bytes) -> Any:
+    """What a file says, by its suffix."""
+    if len(data) > FILE_BYTES_MAX:
+        raise InvalidArgument(f"{path}: a file of specs has at most {FILE_BYTES_MAX} bytes")
     try:
         match path.suffix:
             case ".json":

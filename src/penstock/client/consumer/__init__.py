@@ -18,15 +18,19 @@ from penstock.client.consumer.application import Application, Publish, ShardCont
 from penstock.client.consumer.shard_host import ShardHost
 from penstock.client.consumer.sql_store import SqlStore, sql_store
 from penstock.client.consumer.status import ShardCode, ShardStatus
+from penstock.client.messages import CommittedMessage
+from penstock.consumer.store import Store
 
 __all__ = [
     "Application",
+    "CommittedMessage",
     "Publish",
     "ShardCode",
     "ShardContext",
     "ShardHost",
     "ShardStatus",
     "SqlStore",
+    "Store",
     "StoreFactory",
     "application_of",
     "sql_store",

@@ -17,11 +17,11 @@ from penstock.client.consumer.status import ShardStatus
 from penstock.client.journal import Journals
 from penstock.keyspace.allocator.layout import PRIMARY_SLOT, Layout, MemberId
 from penstock.keyspace.mirror import Applied, Entry
-from penstock.keyspace.records import LeaseId
 from penstock.keyspace.transaction import Put, is_present
 from penstock.runtime.keyspace.mirror import KeySpaceMirror
 from penstock.runtime.keyspace.port import KeySpace
 from penstock.runtime.logs import get_logger
+from penstock.runtime.membership import Membership
 from penstock.runtime.tasks import Tasks
 
 __all__ = ["ConsumerServer"]
@@ -49,14 +49,14 @@ class ConsumerServer:
         self._mirror = mirror
         self._layout = layout
         self._folder = folder
-        self._lease: LeaseId | None = None
+        self._membership: Membership | None = None
         self._shards: dict[str, _Shard] = {}
         self._tasks = Tasks(lambda error: log.error("background task failed", exc_info=error))
         self._stop_observing: Callable[[], None] = lambda: None
 
-    def start(self, lease: LeaseId) -> None:
+    def start(self, membership: Membership) -> None:
         """Begin with what is assigned already."""
-        self._lease = lease
+        self._membership = membership
         self._stop_observing = self._mirror.observe(self._observe)
         for entry in self._mirror.range(self._layout.assignments):
             self._look(entry.key)
@@ -121,18 +121,23 @@ class ConsumerServer:
         )
         spec = definition.spec(self._application)
         return ShardHost(
-            spec, self._application, self._journals,
-            context=context, is_primary=wanted.is_primary, on_status=on_status,
-        )  # fmt: skip
+            spec,
+            self._application,
+            self._journals,
+            context=context,
+            is_primary=wanted.is_primary,
+            may_live=lambda: self._membership is not None and self._membership.is_good,
+            on_status=on_status,
+        )
 
     def run(self, shard: "_Shard") -> None:
         self._tasks.start(shard.run(), f"shard {shard.item}")
 
     async def write(self, key: str, status: ShardStatus) -> None:
         """Write a status into its assignment, if that is still there."""
-        assert self._lease is not None
+        assert self._membership is not None
         try:
-            await self._keyspace.transact([is_present(key)], [Put(key, status.encode(), self._lease)])
+            await self._keyspace.transact([is_present(key)], [Put(key, status.encode(), self._membership.lease)])
         except PenstockError as error:  # the next status is written again; a lost lease ends the process
             log.info("status not written", key=key, reason=str(error))
 

@@ -7,6 +7,7 @@
 A *group* is all processes which run one application; it has a root of its own.
 """
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -20,12 +21,18 @@ from penstock.journal.names import PATH_SYMBOLS, check_journal_name, check_token
 from penstock.keyspace.allocator.layout import check_name
 from penstock.keyspace.mirror import Decoder
 
-__all__ = ["ConsumerSpec", "ShardDefinition", "decoders", "root_of"]
+__all__ = ["ROOT", "ConsumerSpec", "ShardDefinition", "decoders", "groups_in", "root_of"]
 
 ROOT: Final = "/penstock-consumers"
 STANDBYS_MAX: Final = 4
 SOURCES_MAX: Final = 1_000
 TXN_MS_MAX: Final = 3_600_000
+
+
+def groups_in(keys: Iterable[str]) -> list[str]:
+    """The groups which these keys of the KeySpace name."""
+    found = {key.removeprefix(f"{ROOT}/").partition("/items/")[0] for key in keys if "/items/" in key}
+    return sorted(found)
 
 
 def root_of(group: str) -> str:

@@ -112,7 +112,7 @@ async def running_consumer(
         stack.push_async_callback(consumer.membership.close)
         await mirror.wait_for_revision(consumer.membership.revision)
         stack.push_async_callback(server.close)
-        server.start(consumer.membership.lease)
+        server.start(consumer.membership)
         consumer.allocator = AllocatorDaemon.start(
             keyspace, mirror, root, member, ShardPolicy(layout), on_failure=consumer.fail
         )

@@ -43,7 +43,7 @@ class HotStore(Protocol):
 class ShardHost:
     """Runs a shard until it is closed. Use it as an async context manager.
 
-    `on_status` is called with each new status, on the event loop.
+    `may_live` is asked before each life. `on_status` is called with each new status, on the event loop.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class ShardHost:
         *,
         context: ShardContext | None = None,
         is_primary: bool = True,
+        may_live: Callable[[], bool] = lambda: True,
         on_status: Callable[[ShardStatus], None] = lambda _: None,
         random: Random | None = None,
     ) -> None:
@@ -63,6 +64,7 @@ class ShardHost:
         self._application = application
         self._journals = journals
         self._context = context or ShardContext(spec.shard, journals)
+        self._may_live = may_live
         self._on_status = on_status
         self._random = random or Random()
         self._run: ShardRun | None = None
@@ -140,6 +142,9 @@ class ShardHost:
         failures = 0
         while True:
             self._restart.clear()
+            # A zombie which does not know it yet must not fence its successor.
+            while not self._may_live():  # noqa: ASYNC110 (time decides it)
+                await asyncio.sleep(PAUSE_S[0])
             before = self.transactions
             error = await self._live_once()
             if error is None:

@@ -92,9 +92,7 @@ class Shards:
         for info in await self.list(shard):
             if info.definition.id == shard:
                 return info
-        raise NotFound(
-            f"there is no shard {shard!r} in group {self.group!r}", next_step=f"penstock shards list {self.group}"
-        )
+        raise NotFound(f"there is no shard {shard!r} in group {self.group!r}", next_step="penstock shards list")
 
     async def apply(self, changes: Sequence[ShardChange]) -> Revision:
         """All changes, or none of them."""
@@ -117,7 +115,7 @@ class Shards:
         if not outcome.succeeded:
             raise PreconditionFailed(
                 "a shard is not as it was expected: somebody else changed it, or it is not there",
-                next_step=f"penstock shards list {self.group}",
+                next_step="penstock shards list",
             )
         return outcome.revision
 
@@ -140,7 +138,7 @@ class Shards:
         info = await self.get(shard)
         primary = info.primary
         if primary is None or not primary.address:
-            raise Unavailable(f"nobody runs shard {shard} now", next_step=f"penstock shards list {self.group}")
+            raise Unavailable(f"nobody runs shard {shard} now", next_step="penstock shards list")
         channel = self._wiring.channel(primary.address)
         try:
             yield channel

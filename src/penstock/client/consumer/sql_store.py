@@ -80,7 +80,8 @@ class SqlStore:
     def __init__(self, url: str, shard: str, *, setup: Callable[[Connection], None] | None = None) -> None:
         self.shard = shard
         self._setup = setup
-        self._engine = _engine(url, shard)
+        self._url = url
+        self._made: Engine | None = None
         self._fence = 0
         self._open: Connection | None = None
         self._sealed: Connection | None = None
@@ -118,9 +119,17 @@ class SqlStore:
     async def close(self) -> None:
         connections = [each for each in (self._open, self._sealed) if each is not None]
         self._open = self._sealed = None
-        await asyncio.to_thread(_close, connections, self._engine)
+        if self._made is not None:
+            await asyncio.to_thread(_close, connections, self._made)
 
     # In threads
+
+    @property
+    def _engine(self) -> Engine:
+        """Made in a thread too: it loads the driver, and an event loop which waits for that may lose its lease."""
+        if self._made is None:
+            self._made = _engine(self._url, self.shard)
+        return self._made
 
     async def _call(self, call: Callable[[], T], *, is_commit: bool = False) -> T:
         """Waited for even if we are cancelled: nobody may close a connection which is at work."""
