@@ -2,11 +2,14 @@
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.base.errors import InvalidArgument
 from penstock.journal.fragment import CompressionCodec
 from penstock.journal.labels import Label, LabelSet
 from penstock.journal.spec import Flags, FragmentSpec, JournalSpec
+from penstock.runtime.journal.fragment_store import object_store_url
 
 
 def test_a_spec_is_valid_by_default_and_crosses_the_wire() -> None:
@@ -50,6 +53,10 @@ def test_good_fragment_specs(fragment: FragmentSpec) -> None:
         ({"fragment": FragmentSpec(stores=("http://x/",))}, "no known scheme"),
         ({"fragment": FragmentSpec(stores=("s3://bucket",))}, "must end in '/'"),
         ({"fragment": FragmentSpec(stores=("s3:///x/",))}, "names no bucket"),
+        ({"fragment": FragmentSpec(stores=("s3://[x/",))}, "is no URL"),
+        ({"fragment": FragmentSpec(stores=("s3://a\x00b/",))}, "has characters which no URL has"),
+        ({"fragment": FragmentSpec(stores=("azure://account/",))}, "names no container"),
+        ({"fragment": FragmentSpec(stores=("azure-ad://tenant/",))}, "names no account"),
         ({"fragment": FragmentSpec(stores=("file://host/x/",))}, "names a host"),
         ({"fragment": FragmentSpec(stores=("memory:///",) * 9)}, "at most 8"),
         ({"fragment": FragmentSpec(path_postfix_template="%s")}, "%s is not known"),
@@ -70,3 +77,47 @@ def test_bad_specs_name_the_field(changes: dict[str, object], says: str) -> None
     with pytest.raises(InvalidArgument) as refused:
         spec.validate()
     assert says in str(refused.value)
+
+
+NUMBERS = st.integers(-2, 6) | st.integers(-(1 << 62), 1 << 62)
+STORES = st.builds(
+    "{}{}".format, st.sampled_from(["s3://", "file://", "azure://", "azure-ad://", "", "gs:"]), st.text()
+)
+FRAGMENTS = st.builds(
+    FragmentSpec,
+    length=NUMBERS | st.just(1 << 20),
+    compression_codec=st.sampled_from(CompressionCodec),
+    stores=st.lists(STORES, max_size=3).map(tuple),
+    refresh_interval_ms=NUMBERS | st.just(60_000),
+    retention_ms=NUMBERS,
+    flush_interval_ms=NUMBERS,
+    path_postfix_template=st.text("%YmdHMs/.a =", max_size=8),
+)
+LABELS = st.lists(st.builds(Label, st.text(max_size=4), st.text(max_size=4), st.booleans()), max_size=3)
+SPECS = st.builds(
+    JournalSpec,
+    name=st.just("shop/orders") | st.text(max_size=8),
+    replication=NUMBERS,
+    labels=LABELS.map(lambda labels: LabelSet(tuple(labels))),
+    fragment=FRAGMENTS,
+    flags=st.sampled_from(Flags),
+    max_append_rate=NUMBERS,
+)
+
+
+@given(SPECS)
+def test_whatever_the_spec_it_is_good_or_refused(spec: JournalSpec) -> None:
+    try:
+        spec.validate()
+    except InvalidArgument:
+        return
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(spec), type=JournalSpec) == spec
+
+
+@given(STORES)
+def test_a_store_which_is_not_refused_can_be_named_to_the_object_stores(url: str) -> None:
+    try:
+        FragmentSpec(stores=(url,)).validate()
+    except InvalidArgument:
+        return
+    assert object_store_url(url)

@@ -33,6 +33,7 @@ from penstock.client.journal_outcomes import RETRYABLE, Appended, error_of, lost
 from penstock.client.journal_reads import Chunk, JournalReads, checked_query
 from penstock.journal.api import AppendResponse, Fate, Resolution, Status
 from penstock.journal.epoch import PipelineEpoch
+from penstock.journal.fragment import OFFSET_MAX
 from penstock.journal.labels import Label, LabelSelector, LabelSet
 from penstock.journal.names import check_journal_name
 from penstock.journal.registers import RegisterChange, Txn
@@ -70,6 +71,7 @@ __all__ = ["Appended", "Change", "Chunk", "Journals"]
 RETRY_S: Final = (0.02, 0.5)
 LIMITS: Final = Limits(frame_bytes_max=8 << 20, stream_window_bytes=8 << 20, keepalive_ms=2_000, pong_ms=3_000)
 START: Final = Offset(0)
+TIMEOUT_S_MAX: Final = 7 * 86_400
 Infos = list[JournalInfo]  # under another name, since `Journals.list` is a method
 Explanations = list[Explained | PenstockError]
 _encode = msgspec.msgpack.Encoder().encode
@@ -146,8 +148,10 @@ class Journals:
         append, it takes effect once however often it is sent.
         """
         self._check_name(journal)
-        if timeout <= 0:
-            raise InvalidArgument(f"timeout {timeout}: expected a time above 0 s")
+        if not 0 < timeout <= TIMEOUT_S_MAX:
+            raise InvalidArgument(f"timeout {timeout}: expected a time above 0 s, and at most {TIMEOUT_S_MAX} s")
+        if offset is not None and not 0 <= offset <= OFFSET_MAX:
+            raise InvalidArgument(f"offset {offset}: expected 0 to {OFFSET_MAX}")
         if txn is not None:
             txn.validate()
         wish = AppendWish(1, offset, txn=txn)
@@ -340,6 +344,11 @@ class Journals:
 
     async def apply(self, changes: Sequence[Change], *, timeout: float = 10.0) -> Revision:
         """Put or delete specs: all of them, or none."""
+        for change in changes:
+            if not -1 <= change.expect_mod_revision <= OFFSET_MAX:
+                raise InvalidArgument(f"revision {change.expect_mod_revision}: expected 0 and more, or -1 for any")
+            if change.upsert is not None:
+                change.upsert.validate()
         body = _encode(Apply(tuple(changes)))
         return _APPLIED.decode(await self._call(APPLY, body, timeout)).revision
 
@@ -361,6 +370,13 @@ class Journals:
         self, journal: str, epoch: PipelineEpoch, begin: int, end: int, *, timeout: float = 10.0
     ) -> Resolution:
         """What became of an append whose error said unknown. PENDING only if it is open after `timeout`."""
+        check_journal_name(journal)
+        if (
+            not 0 <= begin <= end <= OFFSET_MAX
+            or not 0 <= epoch.revision <= OFFSET_MAX
+            or not 0 <= epoch.n <= OFFSET_MAX
+        ):
+            raise InvalidArgument(f"{epoch}/{begin}-{end}: expected EPOCH/BEGIN-END, as the append's error said it")
         body = _encode(ResolveQuery(journal, epoch, Offset(begin), Offset(end)))
         loop = asyncio.get_running_loop()
         deadline, attempt = loop.time() + timeout, 0

@@ -16,6 +16,7 @@ LABEL_SYMBOLS: Final = "-_+/."
 PATH_SYMBOLS: Final = "-_+/.=%"
 JOURNAL_NAME_MIN: Final = 4
 JOURNAL_NAME_MAX: Final = 512
+PART_BYTES_MAX: Final = 255  # of a name between two slashes: it is a folder, of a Spool and of a store
 
 
 def check_token(what: str, text: str, symbols: str, length_min: int, length_max: int) -> None:
@@ -45,6 +46,12 @@ def check_journal_name(name: str) -> None:
         raise InvalidArgument(f"journal name {_shown(name)} begins with '/': names are relative paths")
     if name.endswith("/"):
         raise InvalidArgument(f"journal name {_shown(name)} ends with '/': that is a prefix, not a journal")
+    for part in name.split("/"):
+        if len(part.encode()) > PART_BYTES_MAX:
+            raise InvalidArgument(
+                f"journal name {_shown(name)}: {_shown(part)} has {len(part.encode())} bytes, "
+                f"at most {PART_BYTES_MAX} are allowed between slashes"
+            )
     clean = posixpath.normpath(name)
     if clean != name or re.match(r"\.\.(/|$)", name):
         raise InvalidArgument(f"journal name {_shown(name)} is not a clean path: did you mean {_shown(clean)}?")

@@ -112,7 +112,12 @@ class JournalSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _check_store(url: str) -> None:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise InvalidArgument(f"fragment.stores: {url[:120]!r} is no URL: {error}") from None
+    if not url.isprintable():
+        raise InvalidArgument(f"fragment.stores: {url[:120]!r} has characters which no URL has")
     if parts.scheme not in SCHEMES:
         raise InvalidArgument(
             f"fragment.stores: {url[:120]!r} has no known scheme: expected one of {', '.join(SCHEMES)}"
@@ -123,6 +128,10 @@ def _check_store(url: str) -> None:
         raise InvalidArgument(f"fragment.stores: {url[:120]!r} names a host: write file:///path/")
     if parts.scheme not in ("file", "memory") and not parts.netloc:
         raise InvalidArgument(f"fragment.stores: {url[:120]!r} names no bucket")
+    names = [name for name in parts.path.split("/") if name]
+    wanted = {"azure": ("container",), "azure-ad": ("account", "container")}.get(parts.scheme, ())
+    if len(names) < len(wanted):
+        raise InvalidArgument(f"fragment.stores: {url[:120]!r} names no {wanted[len(names)]}")
 
 
 def _check_postfix(template: str) -> None:

@@ -78,10 +78,12 @@ class JournalGateway:
         name, query = request.parameters["name"], request.query_as(ReadParameters)
         if not -1 <= query.offset <= OFFSET_MAX or not 0 <= query.end <= OFFSET_MAX:
             raise InvalidArgument("offset and end are offsets of the journal; -1 is where it ends now")
+        if 0 < query.end < query.offset:
+            raise InvalidArgument(f"end {query.end} is below offset {query.offset}")
         check_journal_name(name)
         header = await self._journals.stat(name, query.offset)
         headers = _read_headers(header)
-        is_there = header.fragment is not None
+        is_there = header.fragment is not None and not 0 < query.end <= header.offset  # it may go on further behind
         if not is_there and (header.offset > header.write_head or (request.method == "GET" and not query.block)):
             return _nothing_there(request, header, headers)
         end = query.end or (0 if query.block else header.write_head)

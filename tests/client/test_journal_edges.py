@@ -1,0 +1,101 @@
+"""Whatever a client is asked to do, it does it, or it says in its own words why not: no other error, no defect."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.runtime.journal.cluster import running_cluster
+
+from penstock.base.errors import InternalError, InvalidArgument, PenstockError
+from penstock.base.ids import Offset, Revision
+from penstock.client.journal import Change, Journals
+from penstock.journal.epoch import PipelineEpoch
+from penstock.journal.registers import Txn
+from penstock.journal.spec import JournalSpec
+
+NUMBERS = st.integers(-2, 20) | st.integers(-(1 << 70), 1 << 70)
+NAMES = st.just("shop/orders") | st.text("ab/.#% -", max_size=8) | st.text(max_size=6)
+TEXTS = st.text("ab=!,() ", max_size=10) | st.text(max_size=6)
+TIMES = st.sampled_from([0.0, -1.0, 0.02, 0.2, float("nan"), float("inf"), 1e300])
+Call = tuple[str, tuple[Any, ...]]
+CALLS: st.SearchStrategy[Call] = st.one_of(
+    st.tuples(st.just("append"), st.tuples(NAMES, NUMBERS, TEXTS, TEXTS, TIMES)),
+    st.tuples(st.just("txn"), st.tuples(TEXTS, NUMBERS)),
+    st.tuples(st.just("read"), st.tuples(NAMES, NUMBERS, NUMBERS, NUMBERS)),
+    st.tuples(st.just("stat"), st.tuples(NAMES, NUMBERS)),
+    st.tuples(st.just("list"), st.tuples(TEXTS)),
+    st.tuples(st.just("resolve"), st.tuples(NAMES, NUMBERS, NUMBERS, NUMBERS, NUMBERS)),
+    st.tuples(st.just("delete"), st.tuples(NAMES.filter(lambda name: name != "shop/orders"), NUMBERS)),
+    st.tuples(st.just("create"), st.tuples(NAMES, NUMBERS)),
+)
+
+
+def drawn() -> list[Call]:
+    calls: list[Call] = []
+
+    @settings(max_examples=250, database=None, suppress_health_check=list(HealthCheck), deadline=None)
+    @given(CALLS)
+    def collect(call: Call) -> None:
+        calls.append(call)
+
+    collect()
+    return calls
+
+
+async def read(journals: Journals, name: str, offset: int, end: int, since: int) -> None:
+    async for _ in journals.read(name, offset, end=end, begin_mod_time=since):
+        pass
+
+
+def ask(journals: Journals, call: Call) -> Awaitable[Any]:
+    what, arguments = call
+    asked: dict[str, Callable[..., Awaitable[Any]]] = {
+        "append": lambda name, offset, check, register, timeout: journals.append(
+            name, b"x", offset=offset, check=check, union={register: "v"}, timeout=timeout
+        ),
+        "txn": lambda writer, seq: journals.append("shop/orders", b"x", txn=Txn(writer, seq)),
+        "read": lambda name, offset, end, since: read(journals, name, offset, end, since),
+        "stat": journals.stat,
+        "list": journals.list,
+        "resolve": lambda name, revision, n, begin, end: journals.resolve(
+            name, PipelineEpoch(Revision(revision), n), begin, end, timeout=0.05
+        ),
+        "delete": lambda name, revision: journals.apply([Change(delete=name, expect_mod_revision=revision)]),
+        "create": lambda name, replication: journals.create(JournalSpec(name=name, replication=replication)),
+    }
+    return asked[what](*arguments)
+
+
+async def test_every_error_of_a_client_is_a_typed_one(tmp_path: Path) -> None:
+    calls = drawn()
+    async with running_cluster(tmp_path, 1) as cluster, cluster.client() as journals:
+        await cluster.create(JournalSpec(name="shop/orders", replication=1))
+        defects: list[tuple[Call, Exception]] = []
+        for call in calls:
+            try:
+                await ask(journals, call)
+            except InternalError as error:
+                defects.append((call, error))
+            except PenstockError:
+                pass
+            except Exception as error:
+                defects.append((call, error))
+        assert defects == []
+        await journals.append("shop/orders", b"still here")
+
+
+@pytest.mark.parametrize("timeout", [0.0, -1.0, float("nan"), float("inf"), 1e300])
+async def test_a_time_out_is_a_time(timeout: float) -> None:
+    async with Journals(["127.0.0.1:1"]) as journals:
+        with pytest.raises(InvalidArgument, match="timeout"):
+            await journals.append("shop/orders", b"x", timeout=timeout)
+
+
+@pytest.mark.parametrize("offset", [-1, 1 << 63])
+async def test_an_append_is_asked_for_at_an_offset(offset: int) -> None:
+    async with Journals(["127.0.0.1:1"]) as journals:
+        with pytest.raises(InvalidArgument, match=f"offset {offset}"):
+            await journals.append("shop/orders", b"x", offset=Offset(offset))
