@@ -3,7 +3,8 @@
 An object is the file of the same name below the root, so that Spark and every other tool can read it. Changes:
 
     put, writer   write a file in the staging folder and fsync it; then, holding the folder's lock, give it its name
-                  (link where it must be absent, else rename) and fsync the folder; then free the lock, and answer
+                  (link where it must be absent, else rename) and fsync the folder; then free the lock, and answer;
+                  threads which wait for the same folder do that together (`turns.py`)
     delete        holding the lock, unlink and fsync the folder; then remove folders which are empty
     read          open, then wait until the folder's lock is free: what was opened is then durable
 
@@ -17,6 +18,7 @@ import stat
 from collections.abc import Iterable
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
 
 from penstock.base.errors import ObjectStoreFailed, PreconditionFailed, Written
@@ -24,6 +26,7 @@ from penstock.runtime.objectstore.folder.errors import absent, disk_errors, in_t
 from penstock.runtime.objectstore.folder.locks import FolderLocks
 from penstock.runtime.objectstore.folder.staging import StagedFile, Staging
 from penstock.runtime.objectstore.folder.syscalls import Syscalls
+from penstock.runtime.objectstore.folder.turns import Turns
 from penstock.runtime.objectstore.keys import RESERVED
 from penstock.runtime.objectstore.port import ETag, ObjectMeta
 
@@ -41,6 +44,7 @@ class FolderDisk:
         self._calls = syscalls or Syscalls()
         self.locks = FolderLocks(root, lock_ms_max, self._sync_folder)
         self._staging = Staging(f"{root}/{RESERVED}/staging", self.locks, self._calls)
+        self._turns = Turns(self.locks.changing, self._sync_folder)
         self._is_prepared = False
         self._failed = False  # a folder's fsync failed: what it covered may be lost, and another fsync would not tell
 
@@ -93,12 +97,14 @@ class FolderDisk:
             etag = _etag(staged.sync())
         path = self._path(key)
         folder = os.path.dirname(path)
+        give = partial(self._give_name, staged.path, path, key, if_absent=if_absent, if_match=if_match)
         for _ in range(_TRIES_MAX):
-            with disk_errors("put", key), self.locks.changing(folder):
-                if self._give_name(staged.path, path, key, if_absent=if_absent, if_match=if_match):
-                    with disk_errors("put", key, written=Written.UNKNOWN):
-                        self._sync_folder(folder)
-                    return etag
+            is_given, error = self._turns.give(folder, give)
+            with disk_errors("put", key, written=Written.UNKNOWN if is_given else Written.NO):
+                if error is not None:
+                    raise error
+            if is_given:
+                return etag
             with disk_errors("put", key):
                 self._make_folder(folder, key)
         raise ObjectStoreFailed(f"put {key!r}: its folder was removed {_TRIES_MAX} times meanwhile", key=key)
