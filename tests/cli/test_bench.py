@@ -1,3 +1,4 @@
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -67,3 +68,10 @@ def test_a_report_that_cannot_be_kept_is_refused_before_an_hour_is_spent(penstoc
     assert outcome.status == 2
     assert "no/such/folder/kept.json" in outcome.stderr
     assert "wading" not in outcome.stderr
+
+
+def test_sigterm_ends_a_benchmark_so_that_it_ends_what_it_started() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit), bench._ended_by_sigterm():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before

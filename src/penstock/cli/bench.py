@@ -1,6 +1,7 @@
 """`penstock bench`: measure Penstock next to its peers, and see whether every bar is kept."""
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -68,7 +69,7 @@ def run(
     session.start_logs(quiet=True)
     if output_file is not None:
         _refuse_unwritable(output_file)
-    with _only_the_report_on_stdout(), _progress(session, name) as watch:
+    with _ended_by_sigterm(), _only_the_report_on_stdout(), _progress(session, name) as watch:
         report = measure(name, Options(repeats=repeats, quick=quick), watch)
     if output_file is not None:
         with output_file.open("w", encoding="utf-8") as stream:
@@ -77,6 +78,20 @@ def run(
     columns = session.stdout.width if sys.stdout.isatty() else 100
     session.emit(report, *(() if session.wants_json else render(report, questions()[name], columns=columns)))
     return 0 if report.ok else 1
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends a benchmark as Ctrl-C does: it ends the processes which it has started."""
+
+    def end(*_: object) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from tests.lake.staging.lakes import MAIN, REPOSITORY, Lake
 
 from penstock.base.errors import MalformedFrame
 from penstock.lake.staging import records as r
-from penstock.lake.staging.checkpoint import dump, load
+from penstock.lake.staging.checkpoint import dump, freeze, load
 from penstock.lake.staging.machine import StagingMachine
 from penstock.lake.staging.records import CommitId, Instance, Request, SinkPart, StagingToken
 
@@ -82,3 +82,15 @@ def test_the_hash_sees_every_table() -> None:
         lake(record)
         hashes.add(lake.machine.state_hash())
     assert len(hashes) == 8
+
+
+def test_what_is_frozen_does_not_change_with_the_machine() -> None:
+    lake = full_lake()
+    expected = dump(lake.machine)
+    later = freeze(lake.machine)
+    lake.put("3", ("c", "3"))
+    lake(r.DeleteTag(Request("t3", 1), REPOSITORY, Instance("g1")))
+    lake.move("sink2", "c2", sink=SinkPart("q", 1, "5", "6"))
+    assert later() == expected
+    assert later() == expected
+    assert dump(lake.machine) != expected

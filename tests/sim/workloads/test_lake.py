@@ -18,7 +18,7 @@ from penstock.sim.workloads import find
 from penstock.sim.workloads.lake import LakeWorkload
 
 ITEMS, SEEDS_PER_ITEM = 20, 3  # 60 fresh seeds
-DIRECTED = (  # in tests/lake/staging/test_schedules.py: random seeds need dozens or hundreds for these
+DIRECTED = (  # in tests/lake/staging/test_schedules*.py: random seeds need dozens or hundreds for these
     "accepts-lower-attempt",
     "announces-twice",
     "attempt-unchecked",

@@ -4,6 +4,7 @@ A checkpoint is a header in msgpack and the runs of all areas as Arrow IPC strea
 one atomic write. Indexes are not in it; they are built again from the runs.
 """
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
@@ -17,7 +18,7 @@ from penstock.lake.staging.records import CommitId, Instance, Limits
 from penstock.lake.staging.requests import Recorded
 from penstock.lake.staging.run import Run
 
-__all__ = ["dump", "load"]
+__all__ = ["dump", "freeze", "load"]
 
 M = TypeVar("M", bound=StagingMachine)
 
@@ -67,19 +68,39 @@ _codec: Codec[_State] = Codec(_State)
 
 def dump(machine: StagingMachine) -> bytes:
     """Everything needed to go on from here, on any member."""
-    return _codec.encode(
-        _State(
-            machine.applied,
-            machine.now,
-            machine.version,
-            machine.limits,
-            machine.requests.floor,
-            list(machine.requests),
-            list(machine.attempts.values()),
-            [_dump_repository(each) for each in machine.repositories.values()],
-            [_dump_branch(each) for each in machine.branches.values()],
-        )
+    return freeze(machine)()
+
+
+def freeze(machine: StagingMachine) -> Callable[[], bytes]:
+    """The state as it is now; the call makes it bytes, later and on any thread, whatever the machine does meanwhile.
+
+    Runs never change, so what is copied here is small.
+    """
+    areas = {
+        branch.instance: [(area.token, tuple(area.runs), dict(area.memtable)) for area in branch.areas]
+        for branch in machine.branches.values()
+    }
+    state = _State(
+        machine.applied,
+        machine.now,
+        machine.version,
+        machine.limits,
+        machine.requests.floor,
+        list(machine.requests),
+        list(machine.attempts.values()),
+        [_dump_repository(each) for each in machine.repositories.values()],
+        [_dump_branch(each) for each in machine.branches.values()],
     )
+
+    def encode() -> bytes:
+        for branch in state.branches:
+            branch.areas.extend(
+                _Area(token, [run.to_bytes() for run in runs], memtable)
+                for token, runs, memtable in areas.pop(branch.instance, ())
+            )
+        return _codec.encode(state)
+
+    return encode
 
 
 def load(data: bytes, kind: type[M]) -> M:
@@ -106,7 +127,7 @@ def _dump_repository(repository: Repository) -> _Repository:
         repository.name,
         repository.storage,
         repository.default_branch,
-        repository.tags,
+        dict(repository.tags),
         repository.gce,
         list(repository.expired),
         list(repository.touched),
@@ -115,8 +136,9 @@ def _dump_repository(repository: Repository) -> _Repository:
 
 
 def _dump_branch(branch: Branch) -> _Branch:
-    areas = [_Area(area.token, [run.to_bytes() for run in area.runs], area.memtable) for area in branch.areas]
-    return _Branch(branch.instance, branch.repository, branch.name, branch.head, branch.is_hidden, areas, branch.sinks)
+    """All but its areas."""
+    sinks = dict(branch.sinks)
+    return _Branch(branch.instance, branch.repository, branch.name, branch.head, branch.is_hidden, [], sinks)
 
 
 def _load_repository(machine: StagingMachine, saved: _Repository) -> None:

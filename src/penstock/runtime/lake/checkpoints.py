@@ -6,12 +6,14 @@ Members take them at the same positions of the queue, and the state's hash is in
 the same position under another hash has diverged, or the other has. A new member begins with the newest one.
 """
 
+import asyncio
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from penstock.base.errors import InternalError, NotFound
-from penstock.lake.staging.checkpoint import dump, load
+from penstock.lake.staging.checkpoint import freeze, load
 from penstock.lake.staging.machine import StagingMachine
 from penstock.runtime.lake.queue import START
 from penstock.runtime.objectstore import ObjectStore
@@ -52,11 +54,12 @@ class Checkpoints:
             return checkpoint.cursor, machine
         return START, StagingMachine()
 
-    def take(self, cursor: int, machine: StagingMachine) -> tuple[str, bytes]:
-        """The state as it is now, under its name; to be saved."""
-        return self._folder + _name(machine), _encode(_Checkpoint(cursor, dump(machine)))
+    def take(self, cursor: int, machine: StagingMachine) -> tuple[str, Callable[[], bytes]]:
+        """The state as it is now, under its name; to be saved. The call, which takes its time, makes it bytes."""
+        state = freeze(machine)
+        return self._folder + _name(machine), lambda: _encode(_Checkpoint(cursor, state()))
 
-    async def save(self, key: str, data: bytes) -> None:
+    async def save(self, key: str, encode: Callable[[], bytes]) -> None:
         """Write it, unless another member has; and drop old ones. `InternalError` if another state is there."""
         keys = await self._keys()
         position = key[: key.rindex("-") + 1]
@@ -64,7 +67,7 @@ class Checkpoints:
         if any(each != key for each in rivals):
             raise InternalError(f"members have diverged: {rivals[0]} and {key} are of one position")
         if not rivals:
-            await self._store.put(key, data)
+            await self._store.put(key, await asyncio.to_thread(encode))
         await self._store.delete(*[each for each in keys if each < key][: -(KEPT - 1)])
 
     async def _keys(self) -> list[str]:

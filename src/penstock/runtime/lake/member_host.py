@@ -183,8 +183,8 @@ class MemberHost:
     def _checkpoint(self) -> None:
         if self._saving is None or self._saving.done():
             self._saved_cursor = self._cursor
-            key, data = self._checkpoints.take(self._cursor, self.machine)
-            self._saving = self._tasks.start(self._checkpoints.save(key, data), "lake checkpoint")
+            taken = self._checkpoints.take(self._cursor, self.machine)
+            self._saving = self._tasks.start(self._checkpoints.save(*taken), "lake checkpoint")
 
     # effects: what the loop's World must do
 
