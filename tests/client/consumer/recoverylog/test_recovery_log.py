@@ -165,6 +165,14 @@ async def test_hints_never_move_back(tmp_path: Path) -> None:
         assert await keeper.all() == [last, newer]
 
 
+async def test_for_pruning_all_backups_count_however_many_we_would_keep(tmp_path: Path) -> None:
+    async with running_site(tmp_path) as site:
+        kept = [Hints(LOG, (), Point(seq_no, 0, Offset(0))) for seq_no in range(1, 6)]
+        for hints in kept:
+            assert await site.keeper(backups=4).move_on(hints)
+        assert await site.keeper(backups=0).all() == kept[::-1]
+
+
 async def test_a_pruned_log_is_played_back_and_nothing_alive_is_pruned(tmp_path: Path) -> None:
     async with running_site(tmp_path, fragment_bytes=8 << 10) as site:
         store = site.json()

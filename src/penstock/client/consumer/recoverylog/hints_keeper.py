@@ -50,8 +50,8 @@ class HintsKeeper:
 
     async def all(self) -> list[Hints]:
         """All by which the log may be played back. MalformedFrame if one cannot be read: nobody knows what it needs."""
-        found = await self._found()
-        return [Hints.decode(found[key].value) for key in self._keys if key in found]
+        found = await self._found()  # also of who keeps more backups than we do
+        return [Hints.decode(found[key].value) for key in sorted(found, key=lambda key: (key != self._primary, key))]
 
     async def move_on(self, hints: Hints) -> bool:
         """Keep the first hints of a process which has taken over; those before become backups. False: too late."""
