@@ -95,7 +95,12 @@ soak-bank: setup postgresql ## The same (MINUTES) on a bank: consumers, brokers 
 
 .PHONY: soak-spark
 soak-spark: setup java ## kill -9 and freeze Spark drivers at every step of a batch; the report goes to docs/reports
+	$(PYTEST) -p no:xdist tests/spark/slow_journal_source.py tests/spark/slow_journal_sink.py
 	$(BIN)/python -m tests.spark.soak_spark --report docs/reports/faults-spark.md
+
+.PHONY: soak-lake
+soak-lake: setup ## Five minutes (MINUTES) of faults on a lake of real processes; the report goes to docs/reports
+	$(BIN)/python -m tests.integration.soak_lake --minutes $(or $(MINUTES),5) --report docs/reports/faults-lake.md
 
 .PHONY: bench
 bench: setup ## Every benchmark next to its peers (or one: make bench BENCH=wire)

@@ -123,7 +123,8 @@ class Brokers:
 
     async def _serve(self) -> None:
         self._loop, self._is_over = asyncio.get_running_loop(), asyncio.Event()
-        async with running_cluster(self.folder, 1) as cluster:
+        # A machine which stands still for a minute has not lost its broker.
+        async with running_cluster(self.folder, 1, lease_ms=600_000) as cluster:
             self.addresses = cluster.addresses
             self._is_up.set()
             await self._is_over.wait()

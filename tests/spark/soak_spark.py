@@ -121,10 +121,10 @@ def main() -> int:
                     found = soak.kill(point) if kind == "kill -9" else soak.freeze(point)
                     rows.append((kind, point, found, time.monotonic() - began))
                     print(f"{kind} at {point}: {found}", flush=True)
+                    if arguments.report is not None:
+                        arguments.report.write_text(report(rows))
         finally:
             soak.close()
-    if arguments.report is not None:
-        arguments.report.write_text(report(rows))
     return 0 if rows and all(row[2].startswith("every row once") for row in rows) else 1
 
 

@@ -138,21 +138,23 @@ class RangeReader:
 
     def _tables(self, reader: RowsReader) -> Iterator[Any]:
         """What a chunk gave."""
-        again: Iterator[tuple[Offset, bytes]] | None = None
+        again: Iterator[tuple[Offset, bytes]] = iter(())
+        rest: Replay | None = None  # what `again` has not given yet
         while (found := reader.next()) is not None:
             match found:
                 case Rows(table, _):
                     if table.num_rows:
                         yield table
                 case Replay(begin, end):
-                    again = again or self._content.read(begin, end)
-                    reader.replay(*next(again, (end, b"")))
-                    continue
+                    if found != rest:  # of another span, which may well begin where that of before went on
+                        again = self._content.read(begin, end)
+                    offset, data = next(again, (end, b""))
+                    reader.replay(offset, data)
+                    rest = Replay(Offset(offset + len(data)), end)
                 case Skipped(begin, end, why):
                     log.warning("message is skipped", journal=self._part.journal, begin=begin, end=end, why=why)
                 case Anomalous(message, outcome):
                     log.warning("producer misbehaves", journal=self._part.journal, at=str(message), what=outcome.name)
-            again = None
 
     # states
 
