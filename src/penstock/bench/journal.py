@@ -4,78 +4,89 @@ Three broker processes, R = 3, acknowledged when all have it; JetStream when a m
 fsync. Both run on the same filesystem, and one is loaded at a time, in turns.
 """
 
-import asyncio
-import shutil
-import statistics
-import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
-import uvloop
-
-from penstock.base.errors import PenstockError
-from penstock.base.ids import Offset
+from penstock.bench.journal_growth import grow_journals, grow_replicas, stream_one
+from penstock.bench.journal_reads import compare_reads
+from penstock.bench.journal_sides import Ours, Watch, bench_folder, cluster_of
 from penstock.bench.peers.nats import Nats, nats_binary, nats_cluster
 from penstock.bench.report import Options, Recorder, interleave
-from penstock.client.append_service import AppendService
-from penstock.client.journal import Journals
-from penstock.journal.spec import JournalSpec
-from penstock.runtime.cluster.local import LocalCluster
 
 __all__ = ["QUESTION", "run"]
 
 QUESTION = "How fast is an append that every replica has, next to NATS JetStream with three replicas?"
 
-JOURNAL = "bench/journal"
-READY_S = 60.0
 MB = 1e6
 SMALL, MIDDLE, LARGE = 100, 10 << 10, 1 << 20
 BARS = ("mbps_10k_vs_nats", "mbps_1m_vs_nats", "msgs_100b_vs_nats")
+Load = Callable[
+    [int, int, float], tuple[float, list[float]]
+]  # size, in flight, seconds: per second, how long each took
 
 
 def run(recorder: Recorder, options: Options) -> None:
-    """Throughput by size, latency at one in flight, reads behind the appends and from the start."""
-    seconds = 0.5 if options.quick else 4.0
-    with _folder() as folder, ExitStack() as stack:
+    """Throughput by size, latency at one in flight, reads, one endless append; then growth."""
+    seconds = 0.2 if options.quick else 4.0
+    with bench_folder() as folder, ExitStack() as stack:
         recorder.progress("starting clusters")
-        ours = stack.enter_context(_cluster(folder / "brokers", 3))
-        nats = _nats(recorder, stack, folder)
+        ours = stack.enter_context(cluster_of(folder / "brokers", 3))
+        nats = nats_beside(recorder, stack, folder)
+        _latency(recorder, options, seconds, ours, nats)  # before anybody has content to store in the background
         _compare(recorder, options, seconds, ours, nats)
-        _latency(recorder, options, seconds, ours, nats)
-        _reads(recorder, options, seconds, ours)
-    if not options.quick:
-        _grow_replicas(recorder, options, seconds)
+        compare_reads(recorder, options, seconds, ours, nats)
+        stream_one(recorder, options, ours)
+    grow_replicas(recorder, options, seconds)
+    grow_journals(recorder, options)
 
 
-def _compare(recorder: Recorder, options: Options, seconds: float, ours: "Ours", nats: Nats | None) -> None:
+def _compare(recorder: Recorder, options: Options, seconds: float, ours: Ours, nats: Nats | None) -> None:
     for what, size, in_flight, bar, at_least in (
         ("10 KiB appends, 64 in flight", MIDDLE, 64, BARS[0], 2.0),
         ("1 MiB appends, 4 in flight", LARGE, 4, BARS[1], 1.5),
+        ("100-byte messages, 256 publishers", SMALL, 256, BARS[2], 2.0),
     ):
         recorder.progress(what)
-        cases: dict[str, Callable[[], float]] = {"penstock": lambda: ours.append(size, in_flight, seconds)[0]}  # noqa: B023
+        append = ours.serve if size == SMALL else ours.append
+        sides = {"penstock": Side(append, ours.pids, size, in_flight, seconds)}
         if nats is not None:
-            cases["nats"] = lambda: nats.publish(size, in_flight, seconds)[0]  # noqa: B023
-        rates = interleave(cases, options.repeats)
-        for side, rate in rates.items():
-            recorder.row(what, side, rate * size / MB, "MB/s", bytes=size, in_flight=in_flight, replicas=3)
+            sides["nats"] = Side(nats.publish, nats.pids, size, in_flight, seconds)
+        rates = interleave({name: side.rate for name, side in sides.items()}, options.repeats)
+        for name, rate in rates.items():
+            figure, unit = (rate, "messages/s") if size == SMALL else (rate * size / MB, "MB/s")
+            recorder.row(what, name, figure, unit, bytes=size, in_flight=in_flight, replicas=3)
+            recorder.row(f"{what}: processor time of each", name, sides[name].cpu_us, "us", bytes=size)
         if nats is not None:
             recorder.bar(bar, rates["penstock"] / rates["nats"], at_least=at_least)
-    what = "100-byte messages, 256 publishers"
-    recorder.progress(what)
-    cases = {"penstock": lambda: ours.serve(SMALL, 256, seconds)}
-    if nats is not None:
-        cases["nats"] = lambda: nats.publish(SMALL, 256, seconds)[0]
-    rates = interleave(cases, options.repeats)
-    for side, rate in rates.items():
-        recorder.row(what, side, rate, "messages/s", bytes=SMALL, in_flight=256, replicas=3)
-    if nats is not None:
-        recorder.bar(BARS[2], rates["penstock"] / rates["nats"], at_least=2.0)
 
 
-def _latency(recorder: Recorder, options: Options, seconds: float, ours: "Ours", nats: Nats | None) -> None:
+class Side:
+    """One side under one load: how fast, and how much processor time of all its processes and of this one it took."""
+
+    def __init__(self, load: Load, pids: list[int], size: int, in_flight: int, seconds: float) -> None:
+        self._load = partial(load, size, in_flight, seconds)
+        self._watch = Watch([os.getpid(), *pids])
+        self._cpu_s = 0.0
+        self._count = 0
+
+    def rate(self) -> float:
+        """Appends per second."""
+        before = self._watch.cpu_s()
+        rate, times = self._load()
+        self._cpu_s += self._watch.cpu_s() - before
+        self._count += len(times)
+        return rate
+
+    @property
+    def cpu_us(self) -> float:
+        """Of one append, over all runs."""
+        return self._cpu_s / self._count * 1e6
+
+
+def _latency(recorder: Recorder, options: Options, seconds: float, ours: Ours, nats: Nats | None) -> None:
     recorder.progress("one in flight")
     sides: dict[str, Callable[[], list[float]]] = {"penstock": lambda: ours.append(MIDDLE, 1, seconds)[1]}
     if nats is not None:
@@ -91,142 +102,9 @@ def _latency(recorder: Recorder, options: Options, seconds: float, ours: "Ours",
             recorder.row(f"10 KiB, 1 in flight: {name}", side, latency, "us", bytes=MIDDLE, in_flight=1)
 
 
-def _reads(recorder: Recorder, options: Options, seconds: float, ours: "Ours") -> None:
-    recorder.progress("reads")
-    cases = {
-        "tailing behind 10 KiB appends, 64 in flight": lambda: ours.tail(seconds),
-        "from the start, out of the Spools": lambda: ours.read_all(),
-    }
-    for what, rate in interleave(cases, options.repeats).items():
-        recorder.row(f"reads, {what}", "penstock", rate / MB, "MB/s")
-
-
-def _grow_replicas(recorder: Recorder, options: Options, seconds: float) -> None:
-    curve: list[tuple[float, float]] = []
-    for replicas in (1, 3, 5):
-        recorder.progress(f"{replicas} replicas")
-        with _folder() as folder, _cluster(folder / "brokers", replicas) as ours:
-            rate = statistics.median(ours.append(MIDDLE, 64, seconds)[0] for _ in range(options.repeats))
-        recorder.row(
-            "10 KiB appends, 64 in flight, by replicas", "penstock", rate * MIDDLE / MB, "MB/s", replicas=replicas
-        )
-        curve.append((replicas, rate * MIDDLE / MB))
-    recorder.grows("10 KiB appends, 64 in flight", "replicas", "MB/s", {"penstock": curve})
-
-
-class Ours:
-    """A running cluster of ours, loaded from this process."""
-
-    def __init__(self, cluster: LocalCluster) -> None:
-        self._cluster = cluster
-
-    def append(self, size: int, in_flight: int, seconds: float) -> tuple[float, list[float]]:
-        """Appends per second, and how long each took."""
-        return uvloop.run(self._append(size, in_flight, seconds))
-
-    def serve(self, size: int, publishers: int, seconds: float) -> float:
-        """The same through the append service: small ones become few large ones."""
-        return uvloop.run(self._serve(size, publishers, seconds))
-
-    def tail(self, seconds: float) -> float:
-        """Bytes per second which a reader behind the appends got."""
-        return uvloop.run(self._tail(seconds))
-
-    def read_all(self) -> float:
-        return uvloop.run(self._read_all())
-
-    def _journals(self) -> Journals:
-        return Journals(self._cluster.addresses("broker"))
-
-    async def _append(self, size: int, in_flight: int, seconds: float) -> tuple[float, list[float]]:
-        async with self._journals() as journals:
-            await journals.append(JOURNAL, b"warm", timeout=READY_S)
-            return await _load(lambda data: journals.append(JOURNAL, data, timeout=READY_S), size, in_flight, seconds)
-
-    async def _serve(self, size: int, publishers: int, seconds: float) -> float:
-        async with self._journals() as journals, AppendService(journals, writer="bench") as service:
-            await service.append(JOURNAL, b"warm")
-            return (await _load(lambda data: service.append(JOURNAL, data), size, publishers, seconds))[0]
-
-    async def _tail(self, seconds: float) -> float:
-        async with self._journals() as journals:
-            begin = (await journals.append(JOURNAL, b"warm", timeout=READY_S)).end
-            got, began = Offset(0), time.perf_counter()
-
-            async def follow() -> None:
-                nonlocal got
-                async for chunk in journals.read(JOURNAL, begin, follow=True):
-                    got = chunk.end
-
-            following = asyncio.create_task(follow())
-            await _load(lambda data: journals.append(JOURNAL, data, timeout=READY_S), MIDDLE, 64, seconds)
-            took = time.perf_counter() - began
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
-            return max(0, got - begin) / took
-
-    async def _read_all(self) -> float:
-        async with self._journals() as journals:
-            began, size = time.perf_counter(), 0
-            async for chunk in journals.read(JOURNAL, 0, end=256 << 20):
-                size += len(chunk.content)
-            return size / (time.perf_counter() - began)
-
-
-async def _load(
-    append: Callable[[bytes], "asyncio.Future[object] | object"], size: int, in_flight: int, seconds: float
-) -> tuple[float, list[float]]:
-    data, times = b"x" * size, list[float]()
-    end = time.perf_counter() + seconds
-
-    async def writer() -> None:
-        while (start := time.perf_counter()) < end:
-            await append(data)  # type: ignore[misc]
-            times.append(time.perf_counter() - start)
-
-    began = time.perf_counter()
-    await asyncio.gather(*(writer() for _ in range(in_flight)))
-    return len(times) / (time.perf_counter() - began), times
-
-
-@contextmanager
-def _cluster(folder: Path, brokers: int) -> Iterator[Ours]:
-    cluster = LocalCluster.create(folder, nodes=0, brokers=brokers, lease_ms=20_000)
-    try:
-        cluster.start_all()
-        asyncio.run(_until_it_answers(cluster, brokers))
-        yield Ours(cluster)
-    finally:
-        cluster.stop_all()
-
-
-async def _until_it_answers(cluster: LocalCluster, replicas: int) -> None:
-    deadline = time.monotonic() + READY_S
-    async with Journals(cluster.addresses("broker")) as journals:
-        while True:
-            try:
-                await journals.create(JournalSpec(name=JOURNAL, replication=replicas))
-                break
-            except PenstockError:
-                if time.monotonic() > deadline:
-                    raise
-                await asyncio.sleep(0.1)
-        await journals.append(JOURNAL, b"warm", timeout=READY_S)
-
-
-def _nats(recorder: Recorder, stack: ExitStack, folder: Path) -> Nats | None:
+def nats_beside(recorder: Recorder, stack: ExitStack, folder: Path) -> Nats | None:
     if nats_binary() is None:
         why = "no nats-server on the PATH (Debian: apt-get install nats-server)"
         recorder.peer_missing("nats", why, bars=BARS)
         return None
     return stack.enter_context(nats_cluster(folder))
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    """Beside the work, not in /tmp, which is memory on many machines."""
-    folder = Path(tempfile.mkdtemp(prefix=".bench-journal-", dir=Path.cwd()))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -25,6 +25,7 @@ STREAM, SUBJECT = "BENCH", "bench"
 READY_S = 60.0
 ASK_S = 2.0  # a server which has just met the others may forget a question
 STREAM_BYTES_MAX = 2 << 30
+FETCH = 256  # messages a consumer asks for at a time
 _CONFIG = """
 server_name: n{number}
 listen: 127.0.0.1:{port}
@@ -42,28 +43,53 @@ def nats_binary() -> str | None:
 class Nats:
     """A running cluster."""
 
-    def __init__(self, ports: list[int]) -> None:
+    def __init__(self, ports: list[int], pids: list[int]) -> None:
         self._ports = ports
+        self.pids = pids
 
     def publish(self, size: int, in_flight: int, seconds: float) -> tuple[float, list[float]]:
         """Acknowledged messages per second, and how long each took."""
-        return uvloop.run(self._load(size, in_flight, seconds))
+        return uvloop.run(self._publish(size, in_flight, seconds))
 
-    async def _load(self, size: int, in_flight: int, seconds: float) -> tuple[float, list[float]]:
+    def tail(self, size: int, in_flight: int, seconds: float) -> float:
+        """Bytes per second which a consumer behind the publishers fetched."""
+        return uvloop.run(self._tail(size, in_flight, seconds))
+
+    def read(self, size: int, total: int) -> float:
+        """Bytes per second of a new consumer which fetches so many bytes from the start of the stream."""
+        return uvloop.run(self._read(size, total))
+
+    async def _publish(self, size: int, in_flight: int, seconds: float) -> tuple[float, list[float]]:
         connection = await self._leader()
         try:
-            data, times = b"x" * size, list[float]()
-            end = time.perf_counter() + seconds
+            return await _load(connection, size, in_flight, seconds)
+        finally:
+            connection.close()
 
-            async def publisher() -> None:
-                while (start := time.perf_counter()) < end:
-                    answer = json.loads(await connection.request(SUBJECT, data))
-                    assert "seq" in answer, answer
-                    times.append(time.perf_counter() - start)
-
+    async def _tail(self, size: int, in_flight: int, seconds: float) -> float:
+        connection, own = await self._leader(), await self._leader()
+        try:
+            consumer = await own.consume("new")
             began = time.perf_counter()
-            await asyncio.gather(*(publisher() for _ in range(in_flight)))
-            return len(times) / (time.perf_counter() - began), times
+            fetching = asyncio.create_task(own.fetch(consumer, 1 << 62))
+            await _load(connection, size, in_flight, seconds)
+            took = time.perf_counter() - began
+            fetching.cancel()
+            return own.fetched_bytes / took
+        finally:
+            connection.close()
+            own.close()
+
+    async def _read(self, size: int, total: int) -> float:
+        connection = await self._leader()
+        try:
+            info = await connection.ask(f"STREAM.INFO.{STREAM}")
+            while info["state"]["bytes"] < total + size:  # there may not be enough yet
+                await _load(connection, size, 64, 0.2)
+                info = await connection.ask(f"STREAM.INFO.{STREAM}")
+            consumer, began = await connection.consume("all"), time.perf_counter()
+            await connection.fetch(consumer, total)
+            return connection.fetched_bytes / (time.perf_counter() - began)
         finally:
             connection.close()
 
@@ -92,6 +118,21 @@ class Nats:
         raise TimeoutError("no NATS server leads the stream")
 
 
+async def _load(connection: "_Connection", size: int, in_flight: int, seconds: float) -> tuple[float, list[float]]:
+    data, times = b"x" * size, list[float]()
+    end = time.perf_counter() + seconds
+
+    async def publisher() -> None:
+        while (start := time.perf_counter()) < end:
+            answer = json.loads(await connection.request(SUBJECT, data))
+            assert "seq" in answer, answer
+            times.append(time.perf_counter() - start)
+
+    began = time.perf_counter()
+    await asyncio.gather(*(publisher() for _ in range(in_flight)))
+    return len(times) / (time.perf_counter() - began), times
+
+
 class _Connection(asyncio.Protocol):
     """One client: publishes with a reply subject each, and hands answers back."""
 
@@ -100,6 +141,9 @@ class _Connection(asyncio.Protocol):
         self._waiting: dict[bytes, asyncio.Future[bytes]] = {}
         self._numbers = 0
         self._out: list[bytes] = []
+        self._arrived = asyncio.Event()
+        self._fetched = 0  # messages
+        self.fetched_bytes = 0
         self._transport: asyncio.Transport
 
     @classmethod
@@ -111,12 +155,9 @@ class _Connection(asyncio.Protocol):
     async def request(self, subject: str, data: bytes) -> bytes:
         self._numbers += 1
         reply = b"_R.%d" % self._numbers
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[bytes] = loop.create_future()
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[reply] = future
-        if not self._out:
-            loop.call_soon(self._flush)
-        self._out += (b"PUB %s %s %d\r\n" % (subject.encode(), reply, len(data)), data, b"\r\n")
+        self._send(subject, reply, data)
         async with asyncio.timeout(READY_S):
             return await future
 
@@ -124,6 +165,29 @@ class _Connection(asyncio.Protocol):
         """Ask the JetStream API."""
         async with asyncio.timeout(ASK_S):
             return json.loads(await self.request(f"$JS.API.{what}", b"" if body is None else json.dumps(body).encode()))
+
+    async def consume(self, policy: str) -> str:
+        """A consumer which begins with "all" there is, or with what is "new": its name."""
+        config = {"deliver_policy": policy, "ack_policy": "none", "max_waiting": 512}
+        made = await self.ask(f"CONSUMER.CREATE.{STREAM}", {"stream_name": STREAM, "config": config})
+        name: str = made["name"]
+        return name
+
+    async def fetch(self, consumer: str, total: int) -> None:
+        """Fetch so many bytes, with the next request on its way before the last one is answered."""
+        asked = 0
+        body = json.dumps({"batch": FETCH, "expires": int(READY_S * 1e9)}).encode()
+        while self.fetched_bytes < total:
+            while asked < self._fetched + 2 * FETCH:
+                asked += FETCH
+                self._send(f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{consumer}", b"_R.fetch", body)
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    def _send(self, subject: str, reply: bytes, data: bytes) -> None:
+        if not self._out:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._out += (b"PUB %s %s %d\r\n" % (subject.encode(), reply, len(data)), data, b"\r\n")
 
     def _flush(self) -> None:
         self._transport.writelines(self._out)
@@ -143,8 +207,13 @@ class _Connection(asyncio.Protocol):
                 size = int(words[-1])
                 if len(buffer) < at_next + size + 2:
                     break
-                head = int(words[-2]) if words[0] == b"HMSG" else 0
-                self._answer(words[1], bytes(buffer[at_next + head : at_next + size]))
+                if words[1] == SUBJECT.encode():  # of the stream, as it was published: fetched
+                    self._fetched += 1
+                    self.fetched_bytes += size
+                    self._arrived.set()
+                else:
+                    head = int(words[-2]) if words[0] == b"HMSG" else 0
+                    self._answer(words[1], bytes(buffer[at_next + head : at_next + size]))
                 at_next += size + 2
             elif words and words[0] == b"PING":
                 self._transport.write(b"PONG\r\n")
@@ -183,7 +252,7 @@ def nats_cluster(folder: Path, servers: int = 3) -> Iterator[Nats]:
             )
             command = [binary, "-c", str(config)]
             processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        yield Nats(ports[:servers])
+        yield Nats(ports[:servers], [process.pid for process in processes])
     finally:
         for process in processes:
             process.terminate()

@@ -1,0 +1,99 @@
+"""How the cost of journals grows: with replicas, with the number of idle journals, with the length of one append.
+
+An idle journal costs memory and, if anything of it ticks, processor time; both are measured on one broker from outside.
+"""
+
+import asyncio
+import statistics
+import time
+from typing import Final
+
+from penstock.bench.journal_sides import Ours, Watch, bench_folder, cluster_of
+from penstock.bench.report import Options, Recorder
+from penstock.client.journal import Change
+from penstock.journal.spec import JournalSpec
+
+__all__ = ["grow_journals", "grow_replicas", "stream_one"]
+
+MB: Final = 1e6
+SIZE, IN_FLIGHT = 10 << 10, 64
+APPLY_MAX: Final = 100  # specs of one transaction
+GROWTH_MB_MAX: Final = 64.0  # of a broker's memory while an append of any length goes through it
+
+
+def grow_replicas(recorder: Recorder, options: Options, seconds: float) -> None:
+    """Appends by the number of replicas, each in its own process."""
+    curve: list[tuple[float, float]] = []
+    for replicas in (1,) if options.quick else (1, 3, 5):
+        recorder.progress(f"{replicas} replicas")
+        with bench_folder() as folder, cluster_of(folder / "brokers", replicas) as ours:
+            rate = statistics.median(ours.append(SIZE, IN_FLIGHT, seconds)[0] for _ in range(options.repeats))
+        recorder.row(
+            "10 KiB appends, 64 in flight, by replicas", "penstock", rate * SIZE / MB, "MB/s", replicas=replicas
+        )
+        curve.append((replicas, rate * SIZE / MB))
+    recorder.grows("10 KiB appends, 64 in flight", "replicas", "MB/s", {"penstock": curve})
+
+
+def stream_one(recorder: Recorder, options: Options, ours: Ours) -> None:
+    """One append which is longer than anybody's memory should become."""
+    size = (32 << 20) if options.quick else (4 << 30)
+    recorder.progress(f"one append of {size >> 20} MiB")
+    watch = Watch(ours.pids)
+    before = watch.memory_bytes()
+    with watch.peaks() as peaks:
+        rate = ours.stream(size)
+    what = "one append, streamed"
+    recorder.row(what, "penstock", rate / MB, "MB/s", bytes=size, replicas=len(before))
+    recorder.row(f"{what}: memory of the largest broker before", "penstock", max(before) / MB, "MB", bytes=size)
+    recorder.row(f"{what}: memory of the largest broker at its peak", "penstock", max(peaks) / MB, "MB", bytes=size)
+    growth = max(peak - was for peak, was in zip(peaks, before, strict=True))
+    recorder.bar("stream_memory_growth_mb", growth / MB, at_most=GROWTH_MB_MAX)
+
+
+def grow_journals(recorder: Recorder, options: Options) -> None:
+    """Idle journals on one broker: how long until all are served, and what they cost from then on."""
+    counts = (1, 10) if options.quick else (1, 10, 1_000, 10_000)
+    curves: dict[str, list[tuple[float, float]]] = {"memory, KiB": [], "processor, us/s": []}
+    with bench_folder() as folder, cluster_of(folder / "brokers", 1) as ours:
+        watch = Watch(ours.pids)
+        alone_bytes, alone_cpu = watch.memory_bytes()[0], _idle_cpu(watch, options)
+        made = 0
+        for count in counts:
+            recorder.progress(f"{count} journals")
+            began = time.perf_counter()
+            asyncio.run(_make(ours, made, count))
+            served_s = time.perf_counter() - began
+            memory = max(0, watch.memory_bytes()[0] - alone_bytes) / count / 1024
+            cpu = max(0.0, _idle_cpu(watch, options) - alone_cpu) / count * 1e6
+            what = "idle journals on one broker"
+            recorder.row(f"{what}: until all are served", "penstock", served_s, "s", journals=count, new=count - made)
+            recorder.row(f"{what}: memory of each", "penstock", memory, "KiB", journals=count)
+            recorder.row(f"{what}: processor time of each", "penstock", cpu, "us/s", journals=count)
+            curves["memory, KiB"].append((count, memory))
+            curves["processor, us/s"].append((count, cpu))
+            made = count
+        recorder.progress("an append to one of many")
+        _, times = ours.append(SIZE, 1, 0.3 if options.quick else 3.0)
+        p50 = statistics.median(times) * 1e6
+        recorder.row("10 KiB, 1 in flight, beside idle journals: p50", "penstock", p50, "us", journals=made + 1)
+    recorder.grows("idle cost of a journal", "journals on one broker", "of each", curves)
+
+
+def _idle_cpu(watch: Watch, options: Options) -> float:
+    """Processor seconds per second."""
+    before, began = watch.cpu_s(), time.perf_counter()
+    time.sleep(0.2 if options.quick else 10.0)
+    return (watch.cpu_s() - before) / (time.perf_counter() - began)
+
+
+async def _make(ours: Ours, made: int, count: int) -> None:
+    """Have so many journals, beside the one there is, and wait until each has its epoch."""
+    async with ours.journals() as journals:
+        specs = [JournalSpec(name=f"idle/{number:06d}", replication=1) for number in range(made, count)]
+        for first in range(0, len(specs), APPLY_MAX):
+            changes = [Change(upsert=spec) for spec in specs[first : first + APPLY_MAX]]
+            await journals.apply(changes, timeout=60.0)
+        async for listed in journals.watch():
+            if len(listed) == count + 1 and all(each.epoch is not None for each in listed):
+                return
