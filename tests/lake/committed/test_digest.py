@@ -45,6 +45,14 @@ def test_slices_and_chunks_do_not_matter(rows: list[tuple[str, int]], start: int
     assert digest_table("tag", chunked, ["text", "number"]) == digest(part)
 
 
+@settings(deadline=None)
+@given(ROWS)
+def test_the_width_of_offsets_does_not_matter(rows: list[tuple[str, int]]) -> None:
+    narrow = table_of(rows).cast(pa.schema([("text", pa.string()), ("number", pa.int64())]))
+
+    assert digest_table("tag", narrow, ["text", "number"]) == digest(rows)
+
+
 def test_text_moved_between_rows_and_another_tag_are_other_digests() -> None:
     assert digest([("ab", 1), ("c", 1)]) != digest([("a", 1), ("bc", 1)])
     assert digest_table("other", table_of([]), ["text"]) != digest_table("tag", table_of([]), ["text"])

@@ -1,6 +1,7 @@
 import io
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -8,7 +9,7 @@ from tests.lake.committed.shelf import TREES, Tree, entry, tree_of
 
 from penstock.base.errors import ObjectStoreFailed
 from penstock.lake.committed.entry import ENTRY_SCHEMA, entries_from
-from penstock.lake.committed.range import RangeId, decode_range, encode_range
+from penstock.lake.committed.range import RangeId, decode_range, encode_range, frame_of, joined, table_of
 
 ENTRIES = entries_from([("a", entry(1)), ("b", entry(2, metadata='{"k":"ü"}')), ("c", entry(3))])
 
@@ -67,6 +68,42 @@ def test_a_truncated_or_foreign_file_is_refused() -> None:
         decode_range(encoded.to_parquet()[:-20], encoded.id)
     with pytest.raises(ObjectStoreFailed):
         decode_range(foreign.getvalue(), encoded.id)
+
+
+def test_a_file_with_a_missing_value_or_other_types_is_refused() -> None:
+    for column in (pl.lit(None, pl.String).alias("etag"), pl.lit("many").alias("size")):
+        other = io.BytesIO()
+        ENTRIES.with_columns(column).write_parquet(other)
+
+        with pytest.raises(ObjectStoreFailed, match="is not the Parquet file it should be"):
+            decode_range(other.getvalue(), encode_range(ENTRIES).id)
+
+
+def test_text_beyond_32_bit_offsets_has_the_same_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow = encode_range(ENTRIES)
+    monkeypatch.setattr("penstock.lake.committed.range._NARROW_BYTES_MAX", 0)
+
+    wide = encode_range(ENTRIES)
+
+    assert (narrow.table.schema.field("path").type, wide.table.schema.field("path").type) == (
+        pa.string(),
+        pa.large_string(),
+    )
+    assert wide.id == narrow.id
+    assert decode_range(wide.to_parquet(), narrow.id).equals(ENTRIES)
+
+
+def test_ranges_are_joined_whatever_their_offsets() -> None:
+    one, other = ENTRIES.head(1), ENTRIES.tail(2)
+
+    table = joined([one.to_arrow(), table_of(other)])
+
+    assert table.column("path").num_chunks == 1
+    assert frame_of(table).equals(ENTRIES)
+
+
+def test_other_engines_read_the_file() -> None:
+    assert pl.read_parquet(io.BytesIO(encode_range(ENTRIES).to_parquet())).equals(ENTRIES)
 
 
 def test_other_engines_see_plain_columns() -> None:

@@ -63,6 +63,23 @@ async def test_a_range_is_read_once_for_those_who_come_again_and_scans_leave_no_
     assert trees.files.ranges.misses == 1
 
 
+async def test_ranges_fetched_together_are_checked_held_or_not(store: ObjectStore, trees: Trees) -> None:
+    contents = await trees.files.open(await trees.build(EMPTY_TREE, puts(ENTRIES), HERE))
+    ranges = [contents[row] for row in range(len(contents))]
+
+    nothing_held = await trees.files.fetch(ranges)
+    await trees.files.entries(ranges[0])
+    first_held = await trees.files.fetch(ranges)
+
+    assert nothing_held.entries().equals(ENTRIES)
+    assert first_held.entries().equals(ENTRIES)
+    assert (await trees.files.fetch([])).entries().equals(ENTRIES.clear())
+    await store.copy(*(f"shop/{range_key(HERE, each.id)}" for each in (ranges[0], ranges[1])))
+    wrong = await trees.files.fetch(ranges)
+    with pytest.raises(ObjectStoreFailed, match="holds other entries"):
+        wrong.tables()
+
+
 async def test_equal_trees_keep_their_own_locations(store: ObjectStore, trees: Trees) -> None:
     """L15: a child of one must not refer to what only the other refers to, for that may be swept."""
     kept = await trees.build(EMPTY_TREE, puts(ENTRIES), HERE)
