@@ -67,3 +67,25 @@ async def running_site(folder: Path, *, fragment_bytes: int = 64 << 10) -> Async
         await cluster.create(spec)
         async with await EmbeddedKeySpace.open(folder / "keyspace", EmbeddedOptions(poll_ms=10)) as keyspace:
             yield Site(cluster, journals, keyspace, folder / "work")
+
+
+async def write(store: SqliteStore, note: str, offset: int) -> None:
+    (await store.transaction()).execute("INSERT INTO notes VALUES (?)", (note,))
+    await store.seal(checkpoint(offset))
+    await store.commit()
+
+
+async def notes(store: SqliteStore) -> list[str]:
+    return [row[0] for row in (await store.transaction()).execute("SELECT note FROM notes ORDER BY rowid")]
+
+
+async def fill(site: Site, commits: int, size: int = 1_000) -> list[str]:
+    """A life of a store, which ends; what it has committed."""
+    store = site.sqlite()
+    last = await store.restore()
+    offset = last.sources["shop/orders"].offset if last.sources else 0
+    for number in range(commits):
+        await write(store, f"{offset + number}:{'x' * size}", offset + number + 1)
+    written = await notes(store)
+    await store.close()
+    return written

@@ -21,6 +21,9 @@ class Remembering(Journals):
         self.calls: list[tuple[Any, dict[str, Any]]] = []
         self.answers_lost = 0
 
+    async def __aenter__(self) -> "Remembering":
+        return self
+
     async def append(self, journal: str, content: Any, **settings: Any) -> Appended:
         done = await super().append(journal, content, **settings)
         if content:

@@ -71,6 +71,18 @@ class Player:
             await self._reader.close()
             self._close_files()
 
+    async def copy(self) -> None:
+        """Play what there is now, and end: the folder then has the files, and nobody was fenced."""
+        try:
+            await asyncio.to_thread(self._clear)
+            effects = self._playback.start()
+            while self._playback.state is PlayState.BACKFILL:
+                effects = [more for effect in effects for more in await self._perform(effect)]
+            await asyncio.to_thread(self._link, dict(sorted(self._playback.fsm.paths.items())))
+        finally:
+            await self._reader.close()
+            self._close_files()
+
     async def _perform(self, effect: Effect) -> list[Effect]:
         match effect:
             case ReadLog():

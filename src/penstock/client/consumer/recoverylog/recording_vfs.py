@@ -9,6 +9,7 @@ from typing import Any
 
 import apsw
 
+from penstock.base.errors import InvalidArgument
 from penstock.client.consumer.recoverylog.recording import Recording
 
 __all__ = ["RecordingVfs"]
@@ -40,7 +41,8 @@ class RecordingVfs(apsw.VFS):
         self._recording.unlinked(self._path(filename))
 
     def _path(self, filename: str) -> str:
-        assert filename.startswith(self._folder), f"{filename} is not in {self._folder}"
+        if not filename.startswith(self._folder):
+            raise InvalidArgument(f"{filename} is not in {self._folder}: it would not be recorded")
         return filename.removeprefix(self._folder)
 
 
