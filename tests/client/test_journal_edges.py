@@ -1,5 +1,6 @@
 """Whatever a client is asked to do, it does it, or it says in its own words why not: no other error, no defect."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -7,11 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.runtime.journal.cluster import running_cluster
+from tests.runtime.journal.cluster import WAIT_S, running_cluster
 
 from penstock.base.errors import InternalError, InvalidArgument, PenstockError
 from penstock.base.ids import Offset, Revision
 from penstock.client.journal import Change, Journals
+from penstock.journal.api import Resolution
 from penstock.journal.epoch import PipelineEpoch
 from penstock.journal.registers import Txn
 from penstock.journal.spec import JournalSpec
@@ -36,7 +38,7 @@ CALLS: st.SearchStrategy[Call] = st.one_of(
 def drawn() -> list[Call]:
     calls: list[Call] = []
 
-    @settings(max_examples=250, database=None, suppress_health_check=list(HealthCheck), deadline=None)
+    @settings(max_examples=150, database=None, suppress_health_check=list(HealthCheck), deadline=None)
     @given(CALLS)
     def collect(call: Call) -> None:
         calls.append(call)
@@ -99,3 +101,27 @@ async def test_an_append_is_asked_for_at_an_offset(offset: int) -> None:
     async with Journals(["127.0.0.1:1"]) as journals:
         with pytest.raises(InvalidArgument, match=f"offset {offset}"):
             await journals.append("shop/orders", b"x", offset=Offset(offset))
+
+
+async def test_a_question_goes_on_to_the_next_broker_when_one_is_lost_before_it_answers(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, 2) as cluster:
+        await cluster.create(JournalSpec(name="shop/orders", replication=1))
+        other = next(name for name in cluster.brokers if name != cluster.primary("shop/orders"))
+        broker = cluster.brokers[other]
+        addresses = [broker.address, *(address for address in cluster.addresses if address != broker.address)]
+        asked = asyncio.Event()
+
+        async def never(query: object) -> Resolution:
+            asked.set()
+            await asyncio.get_running_loop().create_future()
+            raise AssertionError
+
+        broker.server.resolve = never  # type: ignore[method-assign]
+        async with Journals(addresses) as journals:
+            done = await journals.append("shop/orders", b"12345", timeout=WAIT_S)
+            asking = asyncio.create_task(
+                journals.resolve("shop/orders", done.epoch, done.begin, done.end, timeout=WAIT_S)
+            )
+            await asked.wait()
+            await cluster.stop(other)
+            assert await asking is Resolution.COMMITTED

@@ -381,10 +381,19 @@ class Journals:
         loop = asyncio.get_running_loop()
         deadline, attempt = loop.time() + timeout, 0
         while True:
-            found = _RESOLVED.decode(await self._call(RESOLVE, body, max(0.1, deadline - loop.time()))).resolution
+            found: Resolution | PenstockError
+            try:
+                left_s = max(0.1, deadline - loop.time())
+                found = _RESOLVED.decode(await self._call(RESOLVE, body, left_s, is_question=True)).resolution
+            except (Unavailable, Indeterminate) as error:
+                found = error
             attempt += 1
             pause_s = self._pause_s(attempt)
-            if found is not Resolution.PENDING or loop.time() + pause_s >= deadline:
+            if isinstance(found, Resolution) and found is not Resolution.PENDING:
+                return found
+            if loop.time() + pause_s >= deadline:
+                if isinstance(found, PenstockError):
+                    raise found
                 return found
             await asyncio.sleep(pause_s)
 
@@ -423,12 +432,21 @@ class Journals:
             )
         return self._channels[address]
 
-    async def _call(self, method: str, body: bytes, timeout: float, address: str | None = None) -> bytes:
-        """Ask one broker, or all we know one after the other until one answers."""
+    async def _call(
+        self, method: str, body: bytes, timeout: float, address: str | None = None, *, is_question: bool = False
+    ) -> bytes:
+        """Ask one broker, or all we know one after the other until one answers.
+
+        A question changes nothing: if a broker is lost before it answers, the next one is asked.
+        """
         last: PenstockError = Unavailable("no broker was asked")
         for each in [address] if address is not None else list(self._addresses):
             try:
                 return (await self._channel(each).call(method, body, deadline_s=timeout)).body
             except Unavailable as error:
+                last = error
+            except Indeterminate as error:
+                if not is_question:
+                    raise
                 last = error
         raise last

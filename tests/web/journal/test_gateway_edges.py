@@ -32,7 +32,7 @@ Requested = tuple[str, str, list[tuple[str, str]], dict[str, str]]
 def drawn() -> list[Requested]:
     requests: list[Requested] = []
 
-    @settings(max_examples=200, database=None, suppress_health_check=list(HealthCheck), deadline=None)
+    @settings(max_examples=150, database=None, suppress_health_check=list(HealthCheck), deadline=None)
     @given(REQUESTS)
     def collect(request: Requested) -> None:
         requests.append(request)
