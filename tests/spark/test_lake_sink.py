@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from tests.spark.lakes import Orders, access_of, log, make_repository, options_of, run_stream, sinks
@@ -75,37 +74,6 @@ def test_a_rewound_checkpoint_and_a_zombie_are_refused(spark: SparkSession, lake
         run_stream(orders.stream(spark), lake, url, stale)
     assert ids(spark, lake, url) == [1, 2, 3]
     assert len(log(lake, "stream-zombie")) == 3
-
-
-def test_tasks_which_fail_leave_nothing_visible(spark: SparkSession, lake: LakeProcess, tmp_path: Path) -> None:
-    url = make_repository(lake, "stream-retries") + "/orders"
-    orders = Orders(tmp_path / "in")
-    orders.add(*range(10))
-
-    def stumble(rows):  # type: ignore[no-untyped-def]
-        yield from rows
-        context = TaskContext.get()
-        assert context is not None
-        if context.attemptNumber() < 2:
-            raise RuntimeError("this attempt dies behind its last row")
-
-    frame = orders.stream(spark).repartition(2).mapInArrow(stumble, Orders.SCHEMA)
-    run_stream(frame, lake, url, tmp_path / "checkpoint")
-    assert ids(spark, lake, url) == list(range(10))
-    assert len(log(lake, "stream-retries")) == 1
-
-
-def test_complete_mode_replaces_the_table(spark: SparkSession, lake: LakeProcess, tmp_path: Path) -> None:
-    url = make_repository(lake, "stream-complete") + "/totals"
-    orders = Orders(tmp_path / "in")
-    orders.add(0, 1, 2)
-    orders.add(3, 4)
-    totals = orders.stream(spark).groupBy("sku").count()
-    run_stream(totals, lake, url, tmp_path / "checkpoint", mode="complete")
-    found = read_table(spark, url, options=options_of(lake)).orderBy("sku").collect()
-    assert found == [Row(sku="sku0", count=2), Row(sku="sku1", count=2), Row(sku="sku2", count=1)]
-    before = read_table(spark, "lake://stream-complete@main~1/totals", options=options_of(lake))
-    assert sum(row["count"] for row in before.collect()) == 3
 
 
 def test_batches_tables_and_time(spark: SparkSession, lake: LakeProcess) -> None:

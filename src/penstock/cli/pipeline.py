@@ -172,21 +172,34 @@ def backfill(
     help_epilogue=examples(
         "penstock pipeline adopt revenue.orders lake://shop@main --checkpoint penstock-data/pipelines/revenue/orders",
         "penstock pipeline adopt revenue.orders lake://shop@main --forget",
+        "penstock pipeline adopt revenue.totals     one which writes to journals",
     )
 )
-def adopt(
+async def adopt(
     sink: Annotated[str, Parameter(help="The sink's name, as the refusal says it.", metavar="SINK")],
-    url: Annotated[str, Parameter(help="The branch it writes to: lake://REPOSITORY@BRANCH", metavar="URL")],
+    url: Annotated[
+        str, Parameter(help="The branch it writes to, lake://REPOSITORY@BRANCH. Without one: journals.", metavar="URL")
+    ] = "",
     /,
     *,
     checkpoint: Annotated[
         str, Parameter(help="The checkpoint whose query may go on, behind its last done batch.", metavar="FOLDER")
     ] = "",
     forget: Annotated[bool, Parameter(help="Forget the sink: whatever query comes next has it.")] = False,
+    transactions: Annotated[
+        str, Parameter(help="The journal of transactions, for a sink of journals.", metavar="JOURNAL")
+    ] = "spark/transactions",
+    broker: AtBrokers = (),
+    cluster: AtFolder = CLUSTER_FOLDER,
     lake: AtLake = None,
     session: InSession,
 ) -> None:
-    """Give a sink to another query: after a checkpoint was reset on purpose. What is in the table stays there."""
+    """Give a sink to another query: after a checkpoint was reset on purpose. What was written stays there."""
+    if not url:
+        await _adopt_in_journals(
+            session, sink, transactions, addresses_of(session, broker, cluster, "broker", "--broker")
+        )
+        return
     if bool(checkpoint) == forget:
         raise InvalidArgument("say either which query may go on, with --checkpoint, or --forget")
     target = parse_lake_url(url)
@@ -202,6 +215,19 @@ def adopt(
         body = {"sink": sink, "query": state.query, "batch": state.committed}
         client.call("PUT", f"{target.branch_api}/sinks", body)
     session.say(f"{sink} belongs to query {state.query} now, behind batch {state.committed}")
+
+
+async def _adopt_in_journals(session: Session, sink: str, transactions: str, brokers: list[str]) -> None:
+    """Its last batch is finished first: whoever recorded it may never come back."""
+    from penstock.cli.wiring import wiring_of
+    from penstock.client.journal import Journals
+    from penstock.spark.transactions import Transactions
+
+    session.start_logs(quiet=True)
+    wiring = wiring_of(session)
+    async with Journals(brokers, token=wiring.token, tls=wiring.client_tls) as journals:
+        before = await Transactions(journals, transactions).adopt(sink)
+    session.say(f"{sink} is free; it was at batch {before.batch} of query {before.query}")
 
 
 def _register(client: LakeClient, api: str, sink: str) -> dict[str, Any]:

@@ -65,7 +65,8 @@ def commit_batch(
     try:
         answer = access.ask("POST", f"{target.branch_api}/sinks/batches", msgspec.to_builtins(body))
     except PreconditionFailed as error:
-        adopt = f"penstock pipeline adopt {batch.sink}, if this query is the right one"
+        branch = f"lake://{target.repository}@{target.ref}"
+        adopt = f"penstock pipeline adopt {batch.sink} {branch} --forget, if this query is the right one"
         raise PreconditionFailed(told(PreconditionFailed(error.message, next_step=adopt)), next_step=adopt) from None
     except PenstockError as error:
         error.args = (told(error),)  # all that Spark shows of it

@@ -25,6 +25,9 @@ __all__ = ["FlowProgress", "PipelineRun", "lag_of", "offset_of", "starting_of"]
 
 POLL_S: Final = 0.25
 ROWS_SHOWN: Final = 3
+SOURCES_S: Final = 60.0
+SLOW_START: Final = "Python worker failed to connect back"  # Spark's words
+SLOW_STARTS_MAX: Final = 10
 STARTING: Final = "backfilled-to"  # in a flow's folder: where its stream begins
 
 
@@ -47,11 +50,21 @@ class PipelineRun:
         self.pipeline = pipeline
         self.flows = pipeline.chosen(flows)
         self.queries: dict[str, StreamingQuery] = {}
+        self._settings: dict[str, Any] = {}
+        self._slow_starts = 0
 
     def start(self, *, once: bool = False, interval: str = "0 seconds") -> None:
         """Start every flow: until all there is is read (`once`), or for good."""
+        self._settings = {"once": once, "interval": interval}
         for flow in self.flows:
             self.queries[flow.name] = self._start(flow, once=once, interval=interval)
+            self._wait_for_sources(self.queries[flow.name])
+
+    def _wait_for_sources(self, query: StreamingQuery) -> None:
+        """One after the other: Spark gives the process of a source 10 s to start, on a busy machine too."""
+        end = time.monotonic() + SOURCES_S
+        while query.isActive and query.status["message"] == "Initializing sources" and time.monotonic() < end:
+            time.sleep(POLL_S)
 
     def _start(self, flow: Flow, *, once: bool, interval: str) -> StreamingQuery:
         checkpoint = self.pipeline.checkpoint_of(flow)
@@ -104,13 +117,22 @@ class PipelineRun:
                 tell(list(self.progress()))
                 for flow in self.flows:
                     failure = self.queries[flow.name].exception()
-                    if failure is not None:
+                    if failure is not None and not self._starts_again(flow, failure):
                         raise self._failure(flow, failure)
                 if not any(each.isActive for each in self.queries.values()):
                     return
                 time.sleep(POLL_S)
         finally:
             self.stop()
+
+    def _starts_again(self, flow: Flow, failure: StreamingQueryException) -> bool:
+        """A source whose process was too slow to start has done nothing yet: it is started again."""
+        if SLOW_START not in str(failure) or self._slow_starts >= SLOW_STARTS_MAX:
+            return False
+        self._slow_starts += 1
+        self.queries[flow.name] = self._start(flow, **self._settings)
+        self._wait_for_sources(self.queries[flow.name])
+        return True
 
     def stop(self) -> None:
         for query in self.queries.values():
