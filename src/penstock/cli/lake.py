@@ -55,7 +55,14 @@ async def serve(
     ] = False,
     name: Annotated[str, Parameter(help="This member's name. Default: the host's, and something random.")] = "",
     shard: Shard = "main",
+    journal: Annotated[
+        str, Parameter(help="A journal which orders the changes, instead of the quorum log.", metavar="NAME")
+    ] = "",
     node_address: AtNodes = (),
+    broker: Annotated[
+        tuple[str, ...],
+        Parameter(help="Of --journal: a broker to ask. Default: the local cluster's.", metavar="HOST:PORT"),
+    ] = (),
     cluster: AtFolder = CLUSTER_FOLDER,
     session: InSession,
 ) -> None:
@@ -63,7 +70,9 @@ async def serve(
     from penstock.cli.lake_server import serve_lake
 
     session.start_logs()
-    await serve_lake(session, listen, name, shard, node_address, cluster, is_alone=alone)
+    await serve_lake(
+        session, listen, name, shard, node_address, cluster, is_alone=alone, journal=journal, brokers=broker
+    )
 
 
 # objects

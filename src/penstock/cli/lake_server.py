@@ -11,12 +11,16 @@ from urllib.parse import quote
 from penstock.base.errors import ConfigError, Unavailable
 from penstock.cli.lake_targets import CREDENTIALS_FILE
 from penstock.cli.session import Session
-from penstock.cli.targets import quorum_log_of
-from penstock.cli.wiring import metrics_endpoint, parse_address
+from penstock.cli.targets import addresses_of, quorum_log_of
+from penstock.cli.wiring import metrics_endpoint, parse_address, wiring_of
+from penstock.client.journal import Journals
+from penstock.client.lake_journal_queue import JournalQueue
 from penstock.client.quorum import QuorumLog
 from penstock.runtime.config.options import object_store_url, store_options, wal_options, wire_tls
 from penstock.runtime.keyspace import open_keyspace
 from penstock.runtime.lake.lake_service import serving_lake
+from penstock.runtime.lake.queue import Queue
+from penstock.runtime.lake.quorum_queue import QuorumQueue
 from penstock.runtime.objectstore import open_store
 from penstock.runtime.quorum.alone import quorum_alone
 from penstock.web.http import HttpServer
@@ -35,6 +39,8 @@ async def serve_lake(
     cluster: Path,
     *,
     is_alone: bool,
+    journal: str = "",
+    brokers: tuple[str, ...] = (),
 ) -> None:
     """Serve until cancelled."""
     config = session.effective.config
@@ -43,9 +49,9 @@ async def serve_lake(
     url = object_store_url(config)
     secret = credentials.secret_access_key
     async with (
-        _queue_of(session, shard, nodes, cluster, is_alone=is_alone) as log,
+        _queue_of(session, shard, nodes, cluster, journal, brokers, is_alone=is_alone) as queue,
         open_store(url, store_options(config.objectstore)) as store,
-        serving_lake(log, store, url, secret=secret, shard=shard, name=name) as lake,
+        serving_lake(queue, store, url, secret=secret, shard=journal or shard, name=name) as lake,
         await HttpServer.start(
             lake_app(lake, credentials, url), address.host, address.port, tls=wire_tls(config.tls), name="lake"
         ) as server,
@@ -61,11 +67,24 @@ async def serve_lake(
 
 @asynccontextmanager
 async def _queue_of(
-    session: Session, shard: str, nodes: tuple[str, ...], cluster: Path, *, is_alone: bool
-) -> AsyncIterator[QuorumLog]:
+    session: Session,
+    shard: str,
+    nodes: tuple[str, ...],
+    cluster: Path,
+    journal: str,
+    brokers: tuple[str, ...],
+    *,
+    is_alone: bool,
+) -> AsyncIterator[Queue]:
+    if journal:
+        wiring = wiring_of(session)
+        addresses = addresses_of(session, brokers, cluster, "broker", "--broker")
+        async with Journals(addresses, token=wiring.token, tls=wiring.client_tls) as journals:
+            yield JournalQueue(journals, journal)
+        return
     if not is_alone:
         async with quorum_log_of(session, shard, nodes, cluster) as log:
-            yield log
+            yield QuorumQueue(log)
         return
     config = session.effective.config
     folder = config.data.folder.absolute()
@@ -74,7 +93,7 @@ async def _queue_of(
         quorum_alone(folder, keyspace, shard, wal=wal_options(config.wal)) as alone,
         QuorumLog([alone.node], shard) as log,
     ):
-        yield log
+        yield QuorumQueue(log)
 
 
 def lake_credentials(session: Session) -> tuple[Credentials, Path | None]:

@@ -35,6 +35,7 @@ from penstock.runtime.journal.process import BROKER_LIMITS, RunningBroker, runni
 from penstock.runtime.keyspace import open_keyspace
 from penstock.runtime.keyspace.port import KeySpace
 from penstock.runtime.lake.lake_service import LakeService, serving_lake
+from penstock.runtime.lake.quorum_queue import QuorumQueue
 from penstock.runtime.objectstore import open_store
 from penstock.runtime.quorum.alone import quorum_alone
 from penstock.runtime.quorum.process import Wiring
@@ -123,7 +124,9 @@ async def _lake(
     credentials, _ = lake_credentials(session)
     url, secret = object_store_url(config), credentials.secret_access_key
     store = await stack.enter_async_context(open_store(url, store_options(config.objectstore)))
-    lake = await stack.enter_async_context(serving_lake(log, store, url, secret=secret, shard=SHARD, name="up"))
+    lake = await stack.enter_async_context(
+        serving_lake(QuorumQueue(log), store, url, secret=secret, shard=SHARD, name="up")
+    )
     journals = await stack.enter_async_context(Journals([broker.address], token=wiring.token, tls=wiring.client_tls))
     gateway = JournalGateway(journals, token=Secret(wiring.token) if wiring.token is not None else None)
     app = lake_app(lake, credentials, url, more_sites=[gateway.site()])

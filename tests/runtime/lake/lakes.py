@@ -8,6 +8,7 @@ from tests.runtime.quorum.cluster import Cluster, running_cluster
 
 from penstock.client.quorum import QuorumLog
 from penstock.runtime.lake.lake_service import LakeService, serving_lake
+from penstock.runtime.lake.quorum_queue import QuorumQueue
 from penstock.runtime.objectstore import open_store
 
 SECRET = "a secret of the tests"
@@ -15,14 +16,14 @@ SECRET = "a secret of the tests"
 
 @asynccontextmanager
 async def member_of(
-    cluster: Cluster, folder: Path, name: str, *, checkpoint_batches: int = 4_000
+    cluster: Cluster, folder: Path, name: str, *, checkpoint_span: int | None = None
 ) -> AsyncIterator[LakeService]:
     """Another member of the lake on this cluster, whose objects are in the folder."""
     url = f"file://{folder}/objects"
     async with (
         QuorumLog(list(cluster.addresses.values()), "main") as log,
         open_store(url) as store,
-        serving_lake(log, store, url, secret=SECRET, name=name, checkpoint_batches=checkpoint_batches) as lake,
+        serving_lake(QuorumQueue(log), store, url, secret=SECRET, name=name, checkpoint_span=checkpoint_span) as lake,
     ):
         yield lake
 

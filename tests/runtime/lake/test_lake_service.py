@@ -187,8 +187,8 @@ async def test_lists_are_paged_and_grouped_over_staged_and_committed(tmp_path: P
 async def test_members_agree_and_a_new_one_begins_with_the_newest_checkpoint(tmp_path: Path) -> None:
     async with running_cluster(tmp_path / "quorum", 1) as cluster:
         async with (
-            member_of(cluster, tmp_path, "m1", checkpoint_batches=8) as one,
-            member_of(cluster, tmp_path, "m2", checkpoint_batches=8) as two,
+            member_of(cluster, tmp_path, "m1", checkpoint_span=8) as one,
+            member_of(cluster, tmp_path, "m2", checkpoint_span=8) as two,
         ):
             await one.create_repository("shop")
             for number in range(30):

@@ -29,6 +29,8 @@ from penstock.runtime.objectstore import open_store
 class LocalQueue:
     """A queue in memory, for one member: it can be held back, and it can forget."""
 
+    checkpoint_span = 4_000
+
     def __init__(self) -> None:
         self.flows = asyncio.Event()
         self.flows.set()

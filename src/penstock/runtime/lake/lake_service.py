@@ -1,6 +1,6 @@
 """The lake's service on one member: `service.Lake`, put together from its parts.
 
-async with serving_lake(quorum_log, store, "file:///data/objects", secret="...") as lake: ...
+async with serving_lake(QuorumQueue(log), store, "file:///data/objects", secret="...") as lake: ...
 """
 
 import secrets as random_names
@@ -17,10 +17,10 @@ from penstock.runtime.lake.committed import TreeOptions
 from penstock.runtime.lake.engine import Engine, Host
 from penstock.runtime.lake.garbage_service import GarbageCollector
 from penstock.runtime.lake.imports_service import Imports
-from penstock.runtime.lake.member_host import CHECKPOINT_BATCHES, MemberHost
+from penstock.runtime.lake.member_host import MemberHost
 from penstock.runtime.lake.names_service import Names
 from penstock.runtime.lake.objects import Objects
-from penstock.runtime.lake.quorum_queue import Log, QuorumQueue
+from penstock.runtime.lake.queue import Queue
 from penstock.runtime.lake.samples import sample_objects
 from penstock.runtime.lake.service import Repository
 from penstock.runtime.lake.shelves import Shelves
@@ -59,7 +59,7 @@ class LakeService(Names, Objects, Imports, Sinks, GarbageCollector):
 
 @asynccontextmanager
 async def serving_lake(
-    quorum_log: Log,
+    queue: Queue,
     store: ObjectStore,
     store_url: str,
     *,
@@ -67,12 +67,11 @@ async def serving_lake(
     shard: str = "main",
     name: str = "",
     config: MemberConfig | None = None,
-    checkpoint_batches: int = CHECKPOINT_BATCHES,
+    checkpoint_span: int | None = None,
 ) -> AsyncIterator[LakeService]:
-    """A member which has played back the queue, as a service."""
+    """A member which has played back the queue, as a service. The queue is closed with it."""
     builder = LakeBuilder()
     shelves = Shelves(store, store_url, TreeOptions(cache_bytes_max=TREE_CACHE_BYTES))
-    queue = QuorumQueue(quorum_log)
     checkpoints = Checkpoints(store, f"_penstock/lake/{shard}/")
     host = await MemberHost.start(
         queue,
@@ -80,7 +79,7 @@ async def serving_lake(
         builder,
         name=name or f"{socket.gethostname()}-{random_names.token_hex(4)}",
         config=config,
-        checkpoint_batches=checkpoint_batches,
+        checkpoint_span=checkpoint_span,
     )
     service = LakeService(host, shelves, builder, secret=secret, store_url=store_url)
     try:

@@ -5,15 +5,15 @@
     await host.sync()          # what `host.machine` holds now is no older than this call
 
 It decides nothing. Records are put on the queue as the core says; what the queue delivers is numbered and handed to the
-core; metaranges are built by the builder, in tasks; a checkpoint is taken every so many transactions. When it cannot go
-on (the members have diverged, the queue has forgotten what is missing) it fails, and whoever waits is told.
+core; metaranges are built by the builder, in tasks; checkpoints are taken at places which all members share. When it
+cannot go on (the members have diverged, the queue has forgotten what is missing) it fails, and whoever waits is told.
 """
 
 import asyncio
 import secrets
 from collections.abc import Sequence
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from penstock.base.effects import Effect, Event, Reply, Requested
 from penstock.base.errors import InternalError, PenstockError, ShuttingDown, Unavailable
@@ -42,8 +42,6 @@ from penstock.runtime.tasks import Tasks
 
 __all__ = ["Builder", "MemberHost"]
 
-CHECKPOINT_BATCHES: Final = 4_000  # transactions; a node keeps 10,000 entries behind its snapshot, at most half of them
-
 log = get_logger()
 
 
@@ -68,7 +66,7 @@ class MemberHost:
         *,
         name: str,
         config: MemberConfig | None = None,
-        checkpoint_batches: int = CHECKPOINT_BATCHES,
+        checkpoint_span: int | None = None,
     ) -> None:
         self.member = Member(machine, name, secrets.token_hex(6), config)
         self.failed = ""
@@ -77,7 +75,7 @@ class MemberHost:
         self._builder = builder
         self._cursor = cursor
         self._saved_cursor = cursor
-        self._checkpoint_batches = checkpoint_batches
+        self._checkpoint_span = checkpoint_span or queue.checkpoint_span
         self._numbers = count(1)
         self._waiting: dict[RequestId, asyncio.Future[Any]] = {}
         self._errors: dict[RequestId, PenstockError] = {}  # why a build failed, until its request is answered
@@ -95,7 +93,7 @@ class MemberHost:
         *,
         name: str,
         config: MemberConfig | None = None,
-        checkpoint_batches: int = CHECKPOINT_BATCHES,
+        checkpoint_span: int | None = None,
     ) -> "MemberHost":
         """A member which has played back what it missed: its own SYNC has come back to it."""
         cursor, machine = await checkpoints.newest()
@@ -107,7 +105,7 @@ class MemberHost:
             cursor,
             name=name,
             config=config,
-            checkpoint_batches=checkpoint_batches,
+            checkpoint_span=checkpoint_span,
         )
         host._tasks.start(host._read(), "lake queue read")
         host._loop.run(host.member.start(host._loop.now))
@@ -177,7 +175,7 @@ class MemberHost:
             self._loop.post(Delivered(position, batch.stamp, envelope))
         self._cursor = batch.cursor
         # At places every member shares, so that their states can be compared.
-        if batch.cursor // self._checkpoint_batches > self._saved_cursor // self._checkpoint_batches:
+        if batch.cursor // self._checkpoint_span > self._saved_cursor // self._checkpoint_span:
             self._checkpoint()
 
     def _checkpoint(self) -> None:

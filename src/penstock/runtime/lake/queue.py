@@ -32,6 +32,11 @@ class QueueBatch(msgspec.Struct, frozen=True):
 class Queue(Protocol):
     """What a member asks of a queue."""
 
+    @property
+    def checkpoint_span(self) -> int:
+        """How far apart, in cursors, members take their checkpoints: all at the same places."""
+        ...
+
     def put(self, envelope: Envelope) -> None:
         """Hand over a record. Never waits, may be lost."""
         ...

@@ -1,0 +1,223 @@
+"""A lake of real processes under load: members, writers who remember what was acknowledged, and the audit."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+from tests.integration.test_quorum_faults import metadata_of
+from tests.web.lake.servers import KEY, SECRET
+
+from penstock.base.errors import Indeterminate, NoChanges, PenstockError, Unavailable
+from penstock.client.lake_api import LakeApi
+from penstock.client.lake_place import LakePlace
+from penstock.client.lake_repository import Branch, Repository
+from penstock.runtime.cluster.local import LocalCluster
+
+READY_S = 120.0
+ANSWER_S = 5.0  # then another member is asked: this one may be frozen
+AWAY_S = 0.2  # between two tries while a member is away
+T = TypeVar("T")
+
+
+class Members:
+    """Members of one lake, each a process."""
+
+    def __init__(self, folder: Path, cluster: LocalCluster, count: int) -> None:
+        self.folder = folder
+        self.cluster = cluster
+        self.ports = _free_ports(count)
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+
+    @property
+    def urls(self) -> list[str]:
+        return [f"http://127.0.0.1:{port}" for port in self.ports]
+
+    def start(self, port: int) -> None:
+        environment = {
+            **os.environ,
+            "PENSTOCK_DATA_FOLDER": str(self.folder / "data"),
+            "PENSTOCK_LAKE_ACCESS_KEY_ID": KEY,
+            "PENSTOCK_LAKE_SECRET_ACCESS_KEY": SECRET,
+            "PENSTOCK_LOG_LEVEL": "warning",
+        }
+        nodes = [word for address in self.cluster.addresses("node") for word in ("--node-address", address)]
+        command = [sys.executable, "-m", "penstock", "lake", "serve", *nodes, "--listen", f"127.0.0.1:{port}"]
+        with (self.folder / f"member-{port}.log").open("ab") as log:
+            self._running[port] = subprocess.Popen(command, env=environment, stderr=log)
+
+    def start_all(self) -> None:
+        for port in self.ports:
+            self.start(port)
+
+    def signal(self, port: int, number: signal.Signals) -> None:
+        self._running[port].send_signal(number)
+        if number is signal.SIGKILL:
+            self._running.pop(port).wait(30)
+
+    def kill_all(self) -> None:
+        """At once."""
+        for process in self._running.values():
+            process.kill()
+        for port in list(self._running):
+            self._running.pop(port).wait(30)
+
+    def start_again_what_ended(self) -> None:
+        """A member which lost its queue for too long ends its process, and is started again by whoever watches it."""
+        for port in self.ports:
+            if port not in self._running or self._running[port].poll() is not None:
+                self.start(port)
+
+    def log(self) -> str:
+        return "\n".join(path.read_text()[-2000:] for path in sorted(self.folder.glob("member-*.log")))
+
+
+class Load:
+    """Users of the lake, with everything they were told."""
+
+    def __init__(self, members: Members, name: str, seed: int = 1) -> None:
+        self.members = members
+        self.name = name
+        self.rng = Random(seed)
+        self.is_over = False
+        self.puts: dict[str, bytes] = {}  # acknowledged
+        self.commits: set[str] = set()
+        self.reads = 0
+        self.lost_answers = 0
+        self._apis = [LakeApi(LakePlace(url, KEY, SECRET)) for url in members.urls]
+        self._grew = asyncio.Event()
+
+    async def close(self) -> None:
+        for api in self._apis:
+            await api.close()
+
+    def main(self) -> Branch:
+        """The branch, through some member."""
+        return Repository(self.rng.choice(self._apis), "drill").branch("main")
+
+    async def again(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Ask some member after the other until one answers. For what may be done twice."""
+        end = time.monotonic() + READY_S
+        while True:
+            try:
+                return await asyncio.wait_for(call(), ANSWER_S)
+            except (Unavailable, Indeterminate, TimeoutError) as error:
+                self.lost_answers += 1
+                if time.monotonic() > end:
+                    raise AssertionError(f"the lake is away: {error}\n{self.members.log()}") from None
+            await asyncio.sleep(AWAY_S)
+
+    async def prepare(self) -> None:
+        await self.again(lambda: Repository(self._apis[0], "drill").create(exists_ok=True))
+
+    async def write(self, writer: int) -> None:
+        """New objects, one after the other, each until it is acknowledged."""
+        number = 0
+        while not self.is_over:
+            number += 1
+            path, content = f"{self.name}/{writer}/{number:06d}", b"%d of %d" % (number, writer)
+            await self.again(lambda path=path, content=content: self.main().put(path, content))  # type: ignore[misc]
+            self.puts[path] = content
+            self._grew.set()
+
+    async def count(self, counter: int) -> None:
+        """One object overwritten again and again, and read in between through any member: never an older one."""
+        path, number = f"{self.name}/counter-{counter}", 0
+        while not self.is_over:
+            number += 1
+            content = b"%d" % number
+            await self.again(lambda content=content: self.main().put(path, content))  # type: ignore[misc]
+            self.puts[path] = content
+            seen = await self.again(lambda: self.main().read(path))
+            assert seen == content, f"{path}: {content!r} was acknowledged, {seen!r} is read"
+            self.reads += 1
+
+    async def commit(self) -> None:
+        """Commit now and then; what is acknowledged must be in the log for ever."""
+        while not self.is_over:
+            with suppress(NoChanges, Unavailable, Indeterminate, TimeoutError):
+                made = await asyncio.wait_for(self.main().commit(f"{self.name}"), 2 * ANSWER_S)
+                self.commits.add(made.id)
+            await asyncio.sleep(AWAY_S)
+
+    async def more(self, puts: int = 20) -> None:
+        """Until so many more were acknowledged."""
+        wanted = len(self.puts) + puts
+        async with asyncio.timeout(READY_S):
+            while len(self.puts) < wanted:
+                self._grew.clear()
+                await self._grew.wait()
+
+    async def audit(self) -> None:
+        """Everything acknowledged is there, through every member, and all of them show the same."""
+        shown = []
+        for api in self._apis:
+            branch = Repository(api, "drill").branch("main")
+            shown.append(await self.again(lambda branch=branch: _tree(branch)))  # type: ignore[misc]
+        assert all(tree == shown[0] for tree in shown), "members show different trees"
+        missing = [path for path in self.puts if path not in shown[0]]
+        assert not missing, f"acknowledged and gone: {missing[:5]} of {len(missing)}"
+        for path in [each for each in self.puts if "counter" in each] + self.rng.sample(sorted(self.puts), 10):
+            content = await self.again(lambda path=path: self.main().read(path))  # type: ignore[misc]
+            assert content == self.puts[path], f"{path}: {content!r}, not {self.puts[path]!r}"
+        log = await self.again(lambda: _log(self.main()))
+        assert self.commits <= log, f"acknowledged commits which the log has not: {self.commits - log}"
+
+
+async def _tree(branch: Branch) -> dict[str, str]:
+    return {each.path: each.etag async for each in branch.list()}
+
+
+async def _log(branch: Branch) -> set[str]:
+    return {each.id async for each in branch.log()}
+
+
+async def under_load(
+    members: Members, name: str, drill: Callable[[Load], Coroutine[Any, Any, None]], *, writers: int = 2, seed: int = 1
+) -> Load:
+    """Run a drill while the lake is used; then the audit."""
+    await metadata_of(members.cluster)
+    load = Load(members, name, seed)
+    try:
+        await load.prepare()
+        users = [*(load.write(number) for number in range(writers)), load.count(1), load.count(2), load.commit()]
+        tasks = [asyncio.create_task(user) for user in users]
+        working = asyncio.gather(*tasks)
+        try:
+            drilling = asyncio.create_task(drill(load))
+            both: list[asyncio.Future[Any]] = [working, drilling]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if not drilling.done():
+                drilling.cancel()
+                await working  # raises what broke the load
+            await drilling
+            load.is_over = True
+            await asyncio.wait_for(working, READY_S)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        await load.audit()
+    except PenstockError as error:
+        raise AssertionError(f"{error}\n{members.log()}") from error
+    finally:
+        await load.close()
+    return load
+
+
+def _free_ports(count: int) -> list[int]:
+    held = [socket.socket() for _ in range(count)]
+    for each in held:
+        each.bind(("127.0.0.1", 0))
+    ports = [int(each.getsockname()[1]) for each in held]
+    for each in held:
+        each.close()
+    return ports
