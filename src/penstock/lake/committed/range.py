@@ -40,6 +40,7 @@ Data = bytes | memoryview
 _TAG: Final = "penstock range 1"
 _REPEATING: Final = ["content_type", "metadata", "location"]  # a dictionary pays for these alone
 _SORTED: Final = ["path", "min_key", "max_key"]  # neighbours begin alike; and their statistics help a reader to skip
+_WRITE_ROWS: Final = 8192  # handed to a column at once: most ranges have less, and a call costs more than its rows
 _NARROW: Final = {pl.String(): pa.string(), pl.Int64(): pa.int64()}
 _NARROW_BYTES_MAX: Final = (1 << 31) - 1  # 32-bit offsets reach so far
 
@@ -116,6 +117,7 @@ def write_parquet(table: pa.Table) -> memoryview:
         compression={name: "none" if name in packed else "zstd" for name in table.column_names},
         compression_level={name: 1 for name in table.column_names if name not in packed},
         write_statistics=in_order,
+        write_batch_size=_WRITE_ROWS,
     )
     return memoryview(sink.getvalue())
 
