@@ -4,9 +4,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.client.consumer.recoverylog.site import checkpoint, fill, notes, running_site, write
+from tests.client.consumer.recoverylog.site import LOG, checkpoint, fill, notes, running_site, write
 
 from penstock.base.errors import Fenced
+from penstock.client.consumer.recoverylog import recovery_log
 from penstock.client.consumer.sqlite_store import SqliteStore
 
 WAIT_S = 60.0
@@ -81,4 +82,25 @@ async def test_a_broker_which_restarts_in_between_is_waited_for(tmp_path: Path) 
         again = site.sqlite()
         assert await again.restore() == checkpoint(2)
         assert await notes(again) == ["before", "meanwhile"]
+        await again.close()
+
+
+async def test_hints_are_kept_and_move_on_as_the_log_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery_log, "KEEP_HINTS_BYTES", 20_000)
+    monkeypatch.setattr(recovery_log, "MOVE_HINTS_BYTES", 60_000)
+    async with running_site(tmp_path) as site:
+        store = site.sqlite()
+        await store.restore()
+        first = await site.keeper().all()
+        for number in range(60):
+            await write(store, "x" * 2_000, number + 1)
+        kept = await site.keeper().all()
+        end = (await site.journals.stat(LOG)).write_head
+        assert len(kept) == 3
+        assert not {each.encode() for each in first} & {each.encode() for each in kept}
+        assert end - kept[0].end.offset <= 40_000
+        assert kept[0].end.seq_no > kept[1].end.seq_no > kept[2].end.seq_no
+        await store.close()
+        again = site.sqlite()
+        assert await again.restore() == checkpoint(60)
         await again.close()

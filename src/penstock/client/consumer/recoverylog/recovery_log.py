@@ -30,6 +30,7 @@ __all__ = ["RecoveryLog"]
 
 KEEP_HINTS_S: Final = 300.0
 KEEP_HINTS_BYTES: Final = 16 << 20  # recorded since they were kept: a playback has that much more to read
+MOVE_HINTS_BYTES: Final = 256 << 20  # recorded since they became backups: else nothing behind those could be pruned
 
 log = get_logger()
 
@@ -55,6 +56,7 @@ class RecoveryLog:
         self._first_hints: Hints | None = None
         self._kept_at = 0.0
         self._unkept_bytes = 0
+        self._unmoved_bytes = 0
 
     @property
     def played_bytes(self) -> int:
@@ -78,7 +80,6 @@ class RecoveryLog:
         finally:
             at_head.cancel()
         if playing.done():
-            self._playing = None
             playing.result()
 
     async def restore(self) -> Recording:
@@ -100,8 +101,6 @@ class RecoveryLog:
                 if await self._hints.pick() == hints:
                     raise
                 # Meanwhile another process has kept newer hints, and what the old ones needed may have been pruned.
-            finally:
-                self._playing = None
 
     async def restored(self) -> None:
         """The store has read its checkpoint: the hints which led to it become backups of new ones."""
@@ -124,16 +123,21 @@ class RecoveryLog:
         end = await self._writer.append(barrier.frames)
         hints = self.recording.acknowledged(barrier, end)
         self._unkept_bytes += barrier.size
+        self._unmoved_bytes += barrier.size
         is_due = asyncio.get_running_loop().time() - self._kept_at > KEEP_HINTS_S
         if hints is not None and (is_due or self._unkept_bytes > KEEP_HINTS_BYTES):
             await self._keep(hints)
 
     async def _keep(self, hints: Hints) -> None:
         """What was committed is committed, whether or not the KeySpace answers now."""
+        is_moving = self._unmoved_bytes > MOVE_HINTS_BYTES
         try:
-            await self._hints.keep(hints)
+            await (self._hints.move_on(hints) if is_moving else self._hints.keep(hints))
         except PenstockError as error:
             log.warning("hints not kept", log=self.name, reason=str(error))
+            is_moving = False
+        if is_moving:
+            self._unmoved_bytes = 0
         self._kept_at = asyncio.get_running_loop().time()
         self._unkept_bytes = 0
 
