@@ -16,7 +16,7 @@ ORDERS = JournalSpec(name="shop/orders", replication=1)
 
 
 def use(addresses: list[str]) -> None:
-    with BlockingJournals(addresses) as journals:
+    with BlockingJournals(addresses, direct=True) as journals:
         journals.create(ORDERS)
         done = journals.append("shop/orders", b"hello", timeout=60.0)
         assert journals.resolve("shop/orders", done.epoch, done.begin, done.end) is Resolution.COMMITTED

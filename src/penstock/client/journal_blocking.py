@@ -33,8 +33,10 @@ __all__ = ["BlockingAppendService", "BlockingJournals"]
 class BlockingJournals:
     """`Journals`, without `await`."""
 
-    def __init__(self, addresses: Sequence[str], *, token: str | None = None, tls: Tls | None = None) -> None:
-        self.journals = Journals(addresses, token=token, tls=tls)
+    def __init__(
+        self, addresses: Sequence[str], *, token: str | None = None, tls: Tls | None = None, direct: bool = False
+    ) -> None:
+        self.journals = Journals(addresses, token=token, tls=tls, direct=direct)
         self._thread = LoopThread.shared()
 
     def __enter__(self) -> "BlockingJournals":
