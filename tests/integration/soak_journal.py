@@ -100,7 +100,12 @@ def main() -> None:
     for kind in ("embedded", "etcd"):
         with tempfile.TemporaryDirectory() as folder, brokers_on(kind, Path(folder), BROKERS) as cluster:
             end = time.monotonic() + options.minutes * 30
-            asyncio.run(soak(cluster, kind, end, rng, seen, told))
+            try:
+                asyncio.run(soak(cluster, kind, end, rng, seen, told))
+            except BaseException:
+                for name in cluster.names("broker"):
+                    print(f"--- {name}\n{cluster.log_tail(name, 60)}", flush=True)
+                raise
     text = report(seen, told, options.minutes, options.seed)
     print(text)
     if options.report is not None:
