@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import uvloop
 
 from penstock.base.errors import PenstockError
 from penstock.base.ids import Offset
 from penstock.client.append_service import AppendService
-from penstock.client.journal import Journals
+from penstock.client.journal import LIMITS, Journals
 from penstock.journal.spec import FragmentSpec, JournalSpec
 from penstock.runtime.cluster.local import LocalCluster
 
@@ -25,6 +26,8 @@ __all__ = ["JOURNAL", "READY_S", "Ours", "Watch", "bench_folder", "cluster_of", 
 JOURNAL: Final = "bench/journal"
 COLD: Final = "bench/cold"
 READY_S: Final = 120.0
+FRAGMENT_BYTES: Final = 16 << 30  # so long that nothing is stored while appends are measured
+PATIENT: Final = msgspec.structs.replace(LIMITS, pong_ms=60_000)  # a busy machine is not a dead broker
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -40,7 +43,7 @@ class Ours:
         return list(self._cluster.plan.pids.values())
 
     def journals(self, *, is_direct: bool = False) -> Journals:
-        return Journals(self._cluster.addresses("broker"), direct=is_direct)
+        return Journals(self._cluster.addresses("broker"), limits=PATIENT, direct=is_direct)
 
     def append(self, size: int, in_flight: int, seconds: float) -> tuple[float, list[float]]:
         """Appends per second, and how long each took."""
@@ -201,7 +204,8 @@ def cluster_of(folder: Path, brokers: int) -> Iterator[Ours]:
 
 async def _until_it_answers(cluster: LocalCluster, replicas: int) -> None:
     async with Journals(cluster.addresses("broker")) as journals:
-        await _patiently(lambda: journals.create(JournalSpec(name=JOURNAL, replication=replicas)))
+        spec = JournalSpec(name=JOURNAL, replication=replicas, fragment=FragmentSpec(length=FRAGMENT_BYTES))
+        await _patiently(lambda: journals.create(spec))
         await _patiently(lambda: journals.append(JOURNAL, b"warm", timeout=READY_S / 4))
 
 

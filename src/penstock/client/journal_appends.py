@@ -30,7 +30,7 @@ from penstock.runtime.wire.message import Message
 __all__ = ["PART_BYTES", "Answered", "AppendStream", "Lost"]
 
 PART_BYTES: Final = 512 << 10  # of one append in one message
-GROUP_BYTES: Final = 128 << 10  # of several: the broker begins with the first while the next ones are on their way
+GROUP_BYTES: Final = 192 << 10  # of several: the broker begins with the first while the next ones are on their way
 QUEUE_BYTES: Final = 4 << 20  # not sent yet, because the broker has no room for it
 
 
