@@ -7,6 +7,7 @@ stopped one is let go: it must change nothing.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -20,7 +21,7 @@ from pathlib import Path
 from tests.spark.conftest import Brokers, builder, end_jvm, run_to_end
 from tests.spark.driver import POINTS, start
 from tests.spark.histories import make
-from tests.spark.test_driver_kill import run_driver
+from tests.spark.slow_driver_kill import end_driver, run_driver
 from tests.spark.test_journal_sink import numbers_of, put
 
 import penstock.spark
@@ -52,7 +53,10 @@ class Soak:
         """kill -9 there, then another driver goes on."""
         source, target, checkpoint = self._prepare()
         driver = run_driver(self._brokers.address, source, target, checkpoint, point)
-        code = driver.wait(WAIT_S)
+        try:
+            code = driver.wait(WAIT_S)
+        finally:
+            end_driver(driver)
         if code != -signal.SIGKILL:
             return f"the driver was not killed there: it ended with {code}"
         before = len(self._seen(target))
@@ -70,11 +74,18 @@ class Soak:
                 return f"the driver was not stopped there: it ended with {driver.returncode}"
             self._go_on(source, target, checkpoint)
             seen = self._seen(target)
+        except BaseException:
+            end_driver(driver)
+            raise
         finally:
             if mark.exists():
                 for pid in reversed(json.loads(mark.read_text())):
-                    os.kill(pid, signal.SIGCONT)
-        code = driver.wait(WAIT_S)
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGCONT)
+        try:
+            code = driver.wait(WAIT_S)
+        finally:
+            end_driver(driver)
         if self._seen(target) != seen:
             return "WRONG: the zombie changed what is seen"
         return self._judge(target, f"the zombie ended with {code}")
