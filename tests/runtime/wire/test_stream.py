@@ -252,6 +252,21 @@ async def test_a_handler_which_does_not_read_stops_the_client(stage: Stage) -> N
     assert await stream.finish() == Message(b"100", b"")
 
 
+async def test_what_is_flushed_is_written_before_the_turn_ends_and_once(stage: Stage) -> None:
+    _, channel = await stage.both()
+    stage.handlers.release.set()
+    async with channel.stream("swallow") as stream:
+        await stream.send(b"first")
+        await soon(stage.handlers.started)
+        before = channel.statistics().writes
+        stream.send_nowait(b"second")
+        assert channel.statistics().writes == before
+        stream.flush()
+        stream.flush()  # there is nothing left
+        assert channel.statistics().writes == before + 1
+        assert await stream.finish() == Message(b"2", b"")
+
+
 async def test_a_reader_who_keeps_up_gets_a_larger_window_and_gives_it_back(stage: Stage) -> None:
     server, channel = await stage.both(stream_window_bytes=WINDOW)
     [connection] = server._connections
