@@ -38,14 +38,15 @@ READY_S = 90.0
 class Consumers:
     """Processes c1, c2, c3, which can be killed, frozen and started again."""
 
-    def __init__(self, folder: Path, database: str) -> None:
+    def __init__(self, folder: Path, database: str, lease_ms: int) -> None:
+        self.lease_ms = lease_ms
         self.names = ["c1", "c2", "c3"]
         self._folder = folder
         self._environment = {**os.environ, "BANK_DATABASE": database, "PENSTOCK_LOG_FORMAT": "json"}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str) -> None:
-        arguments = ["consumer", "run", str(EXAMPLE / "bank.py"), "--id", name, "--lease-ms", str(LEASE_MS)]
+        arguments = ["consumer", "run", str(EXAMPLE / "bank.py"), "--id", name, "--lease-ms", str(self.lease_ms)]
         arguments += ["--cluster", str(self._folder), "--folder", str(self._folder / name)]
         with (self._folder / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
@@ -281,10 +282,10 @@ def _difference(entries: Counter[Any], expected: Counter[Any]) -> str:
 
 
 @asynccontextmanager
-async def running_bank(folder: Path, database: str) -> AsyncIterator[Drill]:
+async def running_bank(folder: Path, database: str, lease_ms: int = LEASE_MS) -> AsyncIterator[Drill]:
     """Brokers, journals, shards and consumers; when this returns, every shard is consumed."""
-    cluster = LocalCluster.create(folder, nodes=0, brokers=3, lease_ms=LEASE_MS)
-    consumers = Consumers(folder, database)
+    cluster = LocalCluster.create(folder, nodes=0, brokers=3, lease_ms=lease_ms)
+    consumers = Consumers(folder, database, lease_ms)
     try:
         cluster.start_all()
         for name in consumers.names:

@@ -18,11 +18,13 @@ ROUND_S = 60.0
 TELLERS = 4
 
 
-async def soak(folder: Path, database: str, seconds: float, seed: int) -> tuple[Counter[str], dict[str, int]]:
+async def soak(
+    folder: Path, database: str, seconds: float, seed: int, lease_ms: int
+) -> tuple[Counter[str], dict[str, int]]:
     """Faults by kind, and what the audit counted. Raises where it fails."""
     rng = Random(seed)
     faults: Counter[str] = Counter()
-    async with running_bank(folder, database) as drill:
+    async with running_bank(folder, database, lease_ms) as drill:
         kinds = {
             "consumer killed": drill.kill_a_consumer,
             "primary of a shard killed": drill.kill_a_primary,
@@ -35,6 +37,7 @@ async def soak(folder: Path, database: str, seconds: float, seed: int) -> tuple[
         begin, told = time.monotonic(), 0
         while time.monotonic() - begin < seconds:
             name = rng.choice(list(kinds))
+            print(f"{time.monotonic() - begin:.0f} s: {name}, {drill.taken} transfers", flush=True)
             await kinds[name](rng)
             faults[name] += 1
             await drill.more(20)
@@ -77,10 +80,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--lease-ms", type=int, default=5_000)
     parser.add_argument("--report", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, running_postgres() as database:
-        faults, audited = asyncio.run(soak(Path(folder) / "bank", database, options.minutes * 60, options.seed))
+        work = soak(Path(folder) / "bank", database, options.minutes * 60, options.seed, options.lease_ms)
+        faults, audited = asyncio.run(work)
     text = report(faults, audited, options.minutes, options.seed)
     print(text)
     if options.report is not None:

@@ -7,9 +7,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from cyclopts import Parameter
@@ -46,6 +46,9 @@ AtBrokers = Annotated[
     Parameter(name="--broker", help="A broker to ask. Default: the local cluster's.", metavar="HOST:PORT"),
 ]
 Name = Annotated[str, Parameter(help="The journal's name.", metavar="NAME")]
+Framing = Annotated[
+    Literal["json", "csv"], Parameter(help="What a message is: a line of JSON, or a record of CSV.", show_choices=True)
+]
 PIECE_BYTES: Final = 512 << 10
 
 
@@ -285,6 +288,69 @@ async def read(
         async for chunk in journals.read(name, first, end=end, follow=follow, begin_mod_time=since):
             sys.stdout.buffer.write(chunk.content)
             sys.stdout.buffer.flush()
+
+
+@app.command(
+    help_epilogue=examples(
+        "cat orders.jsonl | penstock journals publish shop/orders",
+        "cat orders.csv | penstock journals publish shop/orders --framing csv",
+    )
+)
+async def publish(
+    name: Name,
+    /,
+    *,
+    framing: Framing = "json",
+    progress: Annotated[bool, Parameter(help="Say from time to time how many there were.")] = False,
+    broker: AtBrokers = (),
+    cluster: AtFolder = CLUSTER_FOLDER,
+    session: InSession,
+) -> None:
+    """Publish each line of stdin as a message, with a UUID: whoever reads committed messages sees it once."""
+    from penstock.cli.journal_messages import publish_lines
+
+    async with _journals(session, broker, cluster) as journals:
+        say = session.say if progress else None
+        count, end = await publish_lines(journals, name, framing, sys.stdin.buffer, say)
+    session.emit({"journal": name, "messages": count, "end": end}, f"{name}: {count} messages, up to {end}")
+
+
+@app.command(
+    help_epilogue=examples(
+        "penstock journals cat shop/orders --committed --limit 3",
+        "penstock journals cat shop/orders --committed --follow --uuids",
+    )
+)
+async def cat(
+    name: Name,
+    /,
+    *,
+    committed: Annotated[
+        bool, Parameter(help="Only committed messages, each once. Otherwise all there are, duplicates too.")
+    ] = False,
+    first: Annotated[int, Parameter(name="--from", help="The offset to begin at.", metavar="OFFSET")] = 0,
+    limit: Annotated[int | None, Parameter(help="Messages to show at most.", metavar="N")] = None,
+    follow: Annotated[bool, Parameter(help="Go on as more is published.")] = False,
+    uuids: Annotated[bool, Parameter(help="Show each message's UUID too, before it.")] = False,
+    framing: Framing = "json",
+    broker: AtBrokers = (),
+    cluster: AtFolder = CLUSTER_FOLDER,
+    session: InSession,
+) -> None:
+    """Write a journal's messages to stdout, one to a line."""
+    from penstock.cli.journal_messages import message_lines
+
+    async with _journals(session, broker, cluster) as journals:
+        lines = message_lines(journals, name, framing, first, committed=committed, follow=follow, uuids=uuids)
+        async with aclosing(lines):
+            count = 0
+            while limit is None or count < limit:
+                line = await anext(lines, None)
+                if line is None:
+                    return
+                count += 1
+                sys.stdout.buffer.write(line)
+                sys.stdout.buffer.flush()
 
 
 @app.command(help_epilogue=examples("penstock journals fragments shop/orders"))

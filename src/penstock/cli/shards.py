@@ -1,6 +1,8 @@
 """`penstock shards`: the shards of consumers, who runs them, and how far they are."""
 
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,10 +14,15 @@ from penstock.base.ids import Offset
 from penstock.cli.consumer_targets import AtKeySpace, InGroup, groups_of, keyspace_of, shards_of
 from penstock.cli.noun import InSession, examples, noun
 from penstock.cli.output import make_table
-from penstock.cli.targets import CLUSTER_FOLDER, AtFolder
+from penstock.cli.session import Session
+from penstock.cli.targets import CLUSTER_FOLDER, AtFolder, addresses_of
+from penstock.cli.wiring import wiring_of
 
 if TYPE_CHECKING:
-    from penstock.client.consumer.shards import ShardInfo
+    from penstock.client.consumer.recoverylog.hints_keeper import HintsKeeper
+    from penstock.client.consumer.shards import ShardInfo, Shards
+    from penstock.client.journal import Journals
+    from penstock.runtime.keyspace.port import KeySpace
 
 __all__ = ["app"]
 
@@ -30,6 +37,10 @@ app = noun(
 )
 
 Name = Annotated[str, Parameter(help="The shard's id.", metavar="SHARD")]
+AtBrokers = Annotated[
+    tuple[str, ...],
+    Parameter(name="--broker", help="A broker to ask. Default: the local cluster's.", metavar="HOST:PORT"),
+]
 REASON_WIDTH = 60
 
 
@@ -150,3 +161,89 @@ async def restart(
         await shards.restart(shard)
     result: dict[str, Any] = {"shard": shard}
     session.emit(result, f"{shard} begins anew")
+
+
+@app.command(help_epilogue=examples("penstock shards recover wordcount /tmp/wordcount"))
+async def recover(
+    shard: Name,
+    folder: Annotated[Path, Parameter(help="A folder which is not there yet.", metavar="FOLDER")],
+    /,
+    *,
+    group: InGroup = None,
+    keyspace: AtKeySpace = None,
+    broker: AtBrokers = (),
+    cluster: AtFolder = CLUSTER_FOLDER,
+    session: InSession,
+) -> None:
+    """Play a shard's recovery log back into a folder: a copy of its files. Who runs the shard is not disturbed."""
+    from penstock.client.consumer.recoverylog.log_reader import LogReader
+    from penstock.client.consumer.recoverylog.player import Player
+
+    if folder.exists():
+        raise InvalidArgument(f"{folder} is there already: its files would be lost")
+    async with _logs(session, group, keyspace, broker, cluster) as (shards, space, journals):
+        keeper = _keeper(space, shards, await shards.get(shard))
+        player = Player(await keeper.pick(), folder, LogReader(journals, keeper.log))
+        await player.copy()
+    files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    session.emit(
+        {"shard": shard, "folder": str(folder), "files": files, "played_bytes": player.played_bytes},
+        f"{len(files)} files in {folder}, from {player.played_bytes} bytes of {keeper.log}: {', '.join(files)}",
+    )
+
+
+@app.command(help_epilogue=examples("penstock shards prune wordcount", "penstock shards prune wordcount --delete"))
+async def prune(
+    shard: Name,
+    /,
+    *,
+    delete: Annotated[bool, Parameter(help="Do it. Without it, say only what would go.")] = False,
+    group: InGroup = None,
+    keyspace: AtKeySpace = None,
+    broker: AtBrokers = (),
+    cluster: AtFolder = CLUSTER_FOLDER,
+    session: InSession,
+) -> None:
+    """Remove the fragments of a shard's recovery log which no hints need any more. A dry run, unless told otherwise."""
+    from penstock.client.consumer.recoverylog.pruner import plan_pruning
+    from penstock.client.consumer.recoverylog.pruner import prune as prune_log
+    from penstock.runtime.journal.fragment_store import FragmentStores
+
+    async with _logs(session, group, keyspace, broker, cluster) as (shards, space, journals):
+        log = _keeper(space, shards, await shards.get(shard)).log
+        users = [info for info in await shards.list() if info.definition.recovery_log == log]
+        pruning = await plan_pruning(journals, log, [_keeper(space, shards, info) for info in users])
+        if delete:
+            async with FragmentStores() as stores:
+                await prune_log(stores, pruning)
+    done = "removed" if delete else "would be removed; do it with --delete"
+    session.emit(
+        {"log": log, "deleted": delete, "bytes": pruning.bytes, "gone": msgspec.to_builtins(pruning.gone)},
+        f"{log}: {len(pruning.gone)} fragments with {pruning.bytes} bytes {done}; {len(pruning.kept)} stay",
+    )
+
+
+@asynccontextmanager
+async def _logs(
+    session: Session, group: str | None, keyspace: str | None, broker: tuple[str, ...], cluster: Path
+) -> "AsyncIterator[tuple[Shards, KeySpace, Journals]]":
+    from penstock.client.journal import Journals
+
+    wiring = wiring_of(session)
+    addresses = addresses_of(session, broker, cluster, "broker", "--broker")
+    async with (
+        shards_of(session, group, keyspace, cluster) as shards,
+        Journals(addresses, token=wiring.token, tls=wiring.client_tls) as journals,
+    ):
+        yield shards, shards.keyspace, journals
+
+
+def _keeper(space: "KeySpace", shards: "Shards", info: "ShardInfo") -> "HintsKeeper":
+    from penstock.client.consumer.definition import root_of
+    from penstock.client.consumer.recovered_stores import hints_prefix
+    from penstock.client.consumer.recoverylog.hints_keeper import HintsKeeper
+
+    definition = info.definition
+    if not definition.recovery_log:
+        raise InvalidArgument(f"shard {definition.id} has no recovery log: its store is elsewhere")
+    return HintsKeeper(space, hints_prefix(definition.id, root_of(shards.group)), definition.recovery_log)

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.base.errors import PenstockError, Unavailable
 from penstock.client.consumer.application import Application, ShardContext
-from penstock.client.consumer.definition import ShardDefinition
+from penstock.client.consumer.definition import ConsumerSpec, ShardDefinition
 from penstock.client.consumer.shard_host import ShardHost
 from penstock.client.consumer.status import ShardStatus
 from penstock.client.journal import Journals
@@ -65,6 +65,13 @@ class ConsumerServer:
         self._stop_observing()
         await asyncio.gather(*(shard.close() for shard in self._shards.values()))
         await self._tasks.close()
+
+    @property
+    def has_others(self) -> bool:
+        """Is there another process which could take our shards over?"""
+        mine = self._layout.member_key(self.me)
+        others = [entry for entry in self._mirror.range(self._layout.members) if entry.key != mine]
+        return any(not ConsumerSpec.decode(entry.stored.value).is_exiting for entry in others)
 
     def host(self, shard: str) -> ShardHost:
         """The host of a shard which this process consumes."""

@@ -91,7 +91,7 @@ class Consuming:
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            await asyncio.wait([future])
+            await asyncio.gather(future, return_exceptions=True)
             raise
 
 

@@ -70,7 +70,9 @@ class RunningConsumer:
         await asyncio.shield(self._failure)
 
     async def drain(self) -> list[str]:
-        """Have others take over every shard; return what nobody could take."""
+        """Have others take over every shard; return what nobody could take. Without others, nothing is waited for."""
+        if not self.server.has_others:
+            return self.allocator.assigned_items
         spec = ConsumerSpec(endpoint=self.address, limit=self.config.limit, is_exiting=True)
         left = await self.allocator.drain(self.membership, spec.encode(), wait_s=self.config.drain_s)
         log.info("consumer drained", consumer=str(self.server.me), left=len(left))

@@ -3,12 +3,13 @@
 Specs and statuses are the KeySpace's; how far a shard is, its primary knows.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
 
-from penstock.base.errors import InvalidArgument, NotFound, PreconditionFailed, Unavailable
+from penstock.base.errors import Indeterminate, InvalidArgument, NotFound, PreconditionFailed, Unavailable
 from penstock.base.ids import Offset, Revision
 from penstock.client.consumer.definition import ConsumerSpec, ShardDefinition, decoders, root_of
 from penstock.client.consumer.service import RESTART, STAT, STAT_RESULT, RestartQuery, StatQuery
@@ -23,6 +24,7 @@ from penstock.runtime.wire.client import Channel
 
 __all__ = ["ShardChange", "ShardInfo", "ShardReplica", "Shards"]
 
+RETRY_S = 0.1
 GRACE_S = 10.0  # the shard's primary keeps the time-out, and says more than that it is over
 CHANGES_MAX = 100  # of one apply: it is one transaction
 _encode = msgspec.msgpack.Encoder().encode
@@ -62,7 +64,7 @@ class Shards:
 
     def __init__(self, keyspace: KeySpace, group: str, wiring: Wiring | None = None) -> None:
         self.group = group
-        self._keyspace = keyspace
+        self.keyspace = keyspace
         self._layout = Layout(root_of(group))
         self._wiring = wiring or Wiring()
 
@@ -70,7 +72,7 @@ class Shards:
         """All whose names begin so, as they are at one revision."""
         root = self._layout.root
         mirror = Mirror(f"{root}/", decoders(root))
-        mirror.load(await self._keyspace.range(f"{root}/"))
+        mirror.load(await self.keyspace.range(f"{root}/"))
         return [
             ShardInfo(entry.value, entry.stored.mod_revision, self._replicas(mirror, entry.value.id))
             for entry in mirror.range(self._layout.items + prefix)
@@ -111,7 +113,7 @@ class Shards:
             else:
                 compares += [is_present(key)] if change.expect_mod_revision < 0 else []
                 then.append(Delete(key))
-        outcome = await self._keyspace.transact(compares, then)
+        outcome = await self.keyspace.transact(compares, then)
         if not outcome.succeeded:
             raise PreconditionFailed(
                 "a shard is not as it was expected: somebody else changed it, or it is not there",
@@ -122,11 +124,23 @@ class Shards:
     async def stat(
         self, shard: str, read_through: Mapping[str, Offset] | None = None, *, timeout: float = 10.0
     ) -> StatResult:
-        """How far its primary is; with offsets, as soon as everything before them has taken its full effect."""
-        query = StatQuery(shard, dict(read_through or {}), max(1, int(timeout * 1_000)))
-        async with self._primary(shard) as channel:
-            answer = await channel.call(STAT, _encode(query), deadline_s=timeout + GRACE_S)
-        return STAT_RESULT.decode(answer.body)
+        """How far its primary is; with offsets, as soon as everything before them has taken its full effect.
+
+        A shard which nobody runs just now is waited for, too.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        while True:
+            left_s = max(0.001, deadline - loop.time())
+            query = StatQuery(shard, dict(read_through or {}), max(1, int(left_s * 1_000)))
+            try:
+                async with self._primary(shard) as channel:
+                    answer = await channel.call(STAT, _encode(query), deadline_s=left_s + GRACE_S)
+                return STAT_RESULT.decode(answer.body)
+            except (Unavailable, Indeterminate):  # it is being handed over, perhaps
+                if loop.time() + RETRY_S >= deadline:
+                    raise
+                await asyncio.sleep(RETRY_S)
 
     async def restart(self, shard: str) -> None:
         """Begin a new life now: after a failure which was mended, say."""

@@ -137,7 +137,7 @@ class SqlStore:
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            await asyncio.wait([future])
+            await asyncio.gather(future, return_exceptions=True)
             raise
         except SQLAlchemyError as error:
             raise _translated(error, self.shard, is_commit=is_commit) from error
