@@ -7,6 +7,7 @@ an fsync.
 
 import asyncio
 import json
+import secrets
 import shutil
 import subprocess
 import time
@@ -138,6 +139,7 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+        self._inbox = b"_R" + secrets.token_hex(4).encode()  # answers to others are not for us
         self._waiting: dict[bytes, asyncio.Future[bytes]] = {}
         self._numbers = 0
         self._out: list[bytes] = []
@@ -149,12 +151,13 @@ class _Connection(asyncio.Protocol):
     @classmethod
     async def open(cls, port: int) -> "_Connection":
         _, connection = await asyncio.get_running_loop().create_connection(cls, "127.0.0.1", port)
-        connection._transport.write(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\nSUB _R.* 1\r\n')
+        hello = b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\nSUB %s.* 1\r\n'
+        connection._transport.write(hello % connection._inbox)
         return connection
 
     async def request(self, subject: str, data: bytes) -> bytes:
         self._numbers += 1
-        reply = b"_R.%d" % self._numbers
+        reply = b"%s.%d" % (self._inbox, self._numbers)
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[reply] = future
         self._send(subject, reply, data)
@@ -180,7 +183,7 @@ class _Connection(asyncio.Protocol):
         while self.fetched_bytes < total:
             while asked < self._fetched + 2 * FETCH:
                 asked += FETCH
-                self._send(f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{consumer}", b"_R.fetch", body)
+                self._send(f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{consumer}", self._inbox + b".fetch", body)
             self._arrived.clear()
             await self._arrived.wait()
 
