@@ -150,11 +150,15 @@ class Load:
 
     async def more(self, puts: int = 20) -> None:
         """Until so many more were acknowledged."""
-        wanted = len(self.puts) + puts
-        async with asyncio.timeout(READY_S):
-            while len(self.puts) < wanted:
-                self._grew.clear()
-                await self._grew.wait()
+        before, wanted = len(self.puts), len(self.puts) + puts
+        try:
+            async with asyncio.timeout(READY_S):
+                while len(self.puts) < wanted:
+                    self._grew.clear()
+                    await self._grew.wait()
+        except TimeoutError:
+            done = f"{len(self.puts) - before} of {puts} puts within {READY_S:g} s, {self.lost_answers} answers lost"
+            raise AssertionError(f"{done}\n{self.members.log()}") from None
 
     async def audit(self) -> None:
         """Everything acknowledged is there, through every member, and all of them show the same."""

@@ -86,6 +86,7 @@ async def soak(members: Members, seconds: float, seed: int) -> tuple[Counter[str
             await load.more()
             while time.monotonic() < round_end:
                 name = load.rng.choice(list(FAULTS))
+                print(f"{name} …", flush=True)
                 await FAULTS[name](load)
                 faults[name] += 1
                 members.start_again_what_ended()
