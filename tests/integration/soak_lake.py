@@ -6,6 +6,7 @@ python -m tests.integration.soak_lake --minutes 5 --report docs/reports/faults-l
 import argparse
 import asyncio
 import signal
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -129,6 +130,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=Path)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and end what was started
     with tempfile.TemporaryDirectory() as folder:
         cluster = LocalCluster.create(Path(folder) / "cluster", nodes=3, machine="log", snapshot_entries=2_000)
         members = Members(Path(folder), cluster, 3)
