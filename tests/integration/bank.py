@@ -32,7 +32,8 @@ from penstock.runtime.keyspace.embedded.store import EmbeddedKeySpace
 EXAMPLE = Path(__file__).parents[2] / "examples/bank"
 ACCOUNTS = 40
 LEASE_MS = 5_000
-READY_S = 90.0
+READY_S = 120.0
+FROZEN_S = 40.0
 
 
 class Consumers:
@@ -178,16 +179,23 @@ class Drill:
     async def freeze_a_primary(self, rng: Random) -> None:
         """Until others have taken over: it wakes up as a zombie, and must end without doing harm."""
         shard = f"bank-{rng.randrange(4)}"
-        name = await self._primary(shard)
+        while not await self._freeze_until_replaced(shard, await self._primary(shard)):
+            pass
+
+    async def _freeze_until_replaced(self, shard: str, name: str) -> bool:
+        """False: it was frozen while it held the KeySpace's lock, and all others were as good as frozen with it."""
+        ended = asyncio.create_task(self.consumers.ended(name))
         self.consumers.kill(name, signal.SIGSTOP)
         try:
-            await self._primary(shard, other_than=name)
-            await self.ready()
-            awaited = asyncio.create_task(self.consumers.ended(name))
-            await asyncio.sleep(0)
+            async with asyncio.timeout(FROZEN_S):
+                await self._primary(shard, other_than=name)
+        except TimeoutError:
+            ended.cancel()
+            return False
         finally:
             self.consumers.kill(name, signal.SIGCONT)
-        await awaited
+        await ended
+        return True
 
     async def freeze_a_consumer_briefly(self, rng: Random) -> None:
         """It keeps its lease."""
