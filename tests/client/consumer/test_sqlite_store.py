@@ -15,7 +15,7 @@ from penstock.base.errors import InvalidArgument, StorageError
 from penstock.client.consumer.recoverylog import recording
 from penstock.client.consumer.sqlite_store import SqliteStore
 
-WAIT_S = 60.0
+WAIT_S = 100.0
 
 
 async def commit(store: SqliteStore, offset: int, *statements: str) -> None:

@@ -163,3 +163,22 @@ def test_hints_are_not_given_while_more_is_recorded_than_the_log_has(tmp_path: P
     barrier = recorded.recording.barrier()
     recorded.folder.write("a", 0, b"y")
     assert recorded.recording.acknowledged(barrier, Offset(100)) is None
+
+
+in_place = st.one_of(
+    st.tuples(st.just("write"), st.just("a"), st.integers(0, 60), st.binary(min_size=1, max_size=30)),
+    st.tuples(st.just("rewrite"), st.just("a")),
+    st.tuples(st.just("barrier")),
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(in_place, max_size=40))
+def test_a_file_may_be_changed_while_it_is_rewritten(taken: list[tuple[object, ...]]) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "REWRITE_LOG_BYTES_MIN", 0)
+        patch.setattr(module, "REWRITE_FACTOR", 0)
+        patch.setattr(module, "REWRITE_STEP_BYTES", 16)
+        recorded = Recorded(Path(folder))
+        for step in [("create", "a", bytes(80)), *taken, *[("rewrite", "a")] * 6, ("barrier",)]:
+            perform(recorded, step)
