@@ -168,3 +168,16 @@ async def test_who_says_that_content_is_here_is_known_and_nothing_of_it_leaves_i
     links.close_all()
     await asyncio.sleep(0)
     assert wire.sent == []
+
+
+async def test_a_mark_which_waits_when_its_stream_is_closed_hinders_no_other() -> None:
+    """Found by the soak: it was sent on the closed stream, and the error kept the marks of all others back."""
+    links, first = linked()
+    second = Wire()
+    links.accept(ReplicateHello("shop/orders", NodeId("b3"), EPOCH), second)  # type: ignore[arg-type]
+    for peer in ("b2", "b3"):
+        links.send(NodeId(peer), mark(1))
+    links.flush_marks()
+    links.close(NodeId("b2"), EPOCH)
+    await asyncio.sleep(0)
+    assert (first.sent, second.sent) == ([], [[mark(1)]])

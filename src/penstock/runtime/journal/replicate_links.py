@@ -135,6 +135,7 @@ class ReplicateLink:
         self.waiting: deque[tuple[bytes, Any]] = deque()  # encoded, and the peer has no room for it
         self.waiting_bytes = 0
         self.is_ending = False
+        self._has_ended = False  # nothing can be sent any more
         self._links = links
 
     def take(self) -> list[Any]:
@@ -146,6 +147,8 @@ class ReplicateLink:
         return outbox
 
     def queue(self, encoded: list[tuple[bytes, Any]]) -> None:
+        if self.is_ending or self._has_ended:
+            return  # a mark which waited for the end of the turn: whoever hears of a later epoch needs it no more
         size = 0
         for body, bulk in encoded:
             self.waiting.append((body, bulk))
@@ -157,7 +160,7 @@ class ReplicateLink:
 
     def on_writable(self) -> None:
         stream = self.stream
-        if stream is None:
+        if stream is None or self._has_ended:
             return
         was_full = self.waiting_bytes > FULL_BYTES
         while self.waiting and stream.can_send(len(self.waiting[0][0]) + len(self.waiting[0][1])):
@@ -175,6 +178,7 @@ class ReplicateLink:
         self.on_writable()
 
     def _end(self, stream: Stream) -> None:
+        self._has_ended = True
         if isinstance(stream, ClientStream | ServerStream):
             stream.end()
 
@@ -192,8 +196,8 @@ class ReplicateLink:
 
     def on_end(self) -> None:
         """The peer sends no more, so neither do we."""
-        if isinstance(self.stream, ServerStream):
-            self.stream.end()
+        if isinstance(self.stream, ServerStream) and not self._has_ended:
+            self._end(self.stream)
 
     def on_closed(self, error: PenstockError | None) -> None:
         self.stream = None
