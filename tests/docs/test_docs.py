@@ -104,7 +104,7 @@ tree = cache(command_tree)
 
 def check_penstock(words: list[str]) -> None:
     """Parse the line as far as it is given, and run nothing. A command may be named without its arguments."""
-    given = list(takewhile(lambda word: word not in ("…", "NOUN"), words))
+    given = list(takewhile(lambda word: word not in ("…", "NOUN", "||"), words))
     with suppress(MissingArgumentError):
         tree().parse_args(re.sub(r" ?--output json", "", " ".join(given)).split())
 
