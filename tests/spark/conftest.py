@@ -30,6 +30,7 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.log.level": "OFF",
+    "spark.python.daemon.module": "penstock.spark.daemon",  # as `spark_session` has it
     "spark.python.authenticate.socketTimeout": "300s",  # workers start slowly on a busy machine
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",

@@ -26,6 +26,7 @@ LOCAL: Final = {
 ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
+    "spark.python.daemon.module": "penstock.spark.daemon",  # workers find what they need loaded
     "spark.python.authenticate.socketTimeout": "300s",  # 15 s are too few for workers which start on a busy machine
 }
 END_S: Final = 30

@@ -1,0 +1,36 @@
+"""PySpark's daemon, from which Python workers are forked, with everything they need loaded before the first fork.
+
+Spark asks a new worker for every plan of a source and every group of tasks, and each would load Arrow, pandas and this
+package again: seconds of a processor for milliseconds of work. `spark.python.daemon.module` names this module, and
+PySpark's own is what runs in it. What always holds: nothing here starts a thread or opens anything, because what is
+forked would inherit it broken.
+"""
+
+import importlib
+from typing import Final
+
+from pyspark.daemon import manager
+
+__all__ = ["LOADED"]
+
+LOADED: Final = (
+    "pandas",
+    "pyarrow.json",
+    "pyarrow.parquet",
+    "pyspark.sql.pandas.types",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.lookup_data_sources",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.worker.write_into_data_source",
+    "pyspark.worker",
+    "penstock.spark.journal_sink",
+    "penstock.spark.journal_source",
+    "penstock.spark.lake_reader",
+    "penstock.spark.lake_sink",
+    "penstock.spark.lake_stream",
+)
+
+if __name__ == "__main__":
+    for name in LOADED:
+        importlib.import_module(name)
+    manager()
