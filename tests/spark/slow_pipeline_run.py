@@ -1,8 +1,9 @@
-"""More of pipelines, with a real Spark: several tables in one commit, tables which follow others.
+"""More of pipelines, with a real Spark: several tables in one commit, tables which follow others; the demo's faults.
 
 `make soak-spark` runs these.
 """
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.spark.lakes import log, options_of, sinks
 from tests.spark.test_pipeline_run import Shop, lake_server
 from tests.web.lake.servers import LakeProcess
 
+from penstock.cli.main import run
 from penstock.client.journal_blocking import BlockingJournals
 from penstock.spark import lake
 
@@ -59,3 +61,12 @@ def test_rows_which_commits_add_are_a_stream(
     shop.run()
     shop.run()  # nothing new: its own commits are no rows of the table it follows
     assert shop.amounts("copy") == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("faults", [(), ("broker",), ("leader",), ("driver",), ("broker", "leader", "driver")])
+def test_the_demo_with_each_fault(faults: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> None:
+    chosen = [part for name in faults for part in ("--fault", name)] or ["--calm"]
+    assert run(["--output", "json", "demo", "--orders", "6000", "--seconds", "20", *chosen]) == 0
+    account = json.loads(capfd.readouterr().out)
+    assert (account["ok"], account["orders"], account["lost"], account["doubled"]) == (True, 6000, 0, 0)
+    assert account["revenue"] == account["books"]

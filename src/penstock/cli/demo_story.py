@@ -1,220 +1,273 @@
-"""The demo's story: writers which never stop, faults which strike, and an audit of every answer they got."""
+"""The demo's story: orders come in, a pipeline carries them into the lake, faults strike, an auditor counts.
+
+The auditor trusts nobody: it knows the orders by their numbers, reads the lake's Parquet files itself, and compares row
+by row and cent by cent. Only then is the branch merged.
+"""
 
 import asyncio
-import shutil
-import signal
+import io
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from penstock.base.errors import Indeterminate, NotFound, PenstockError, PreconditionFailed, Unavailable
-from penstock.client.operator import Operators
-from penstock.client.quorum import QuorumLog
-from penstock.quorum.metadata import Metadata, Status
-from penstock.runtime.cluster.local import LocalCluster
-from penstock.runtime.quorum.machines import AppendTo, Get, encode_op
+from penstock.base.errors import PenstockError, Unavailable
+from penstock.cli.demo_shop import PRODUCTS, Findings, Found, audit, books_of, order
+from penstock.cli.demo_stage import JOURNAL, Stage
+from penstock.client.journal import Journals
+from penstock.client.lake import LakeClient, LakeUrl
+from penstock.client.messages import MessagePublisher
+from penstock.spark.lake_access import LakeAccess
+from penstock.spark.lake_tree import files_of
 
-__all__ = ["Audit", "Fault", "Story"]
+__all__ = ["FAULTS", "Account", "Fault", "Story"]
 
-READY_S = 60.0
-PAUSE_S = 2.0
-RESTART_S = 1.0
+LOOK_S: Final = 0.5
+TELL_S: Final = 3.0
+RESTART_S: Final = 1.0
+PATIENCE_S: Final = 600.0  # how long nothing may happen at all
+PUBLISH_AT_ONCE: Final = 50
+RESTARTS_MAX: Final = 30
+INGEST: Final = LakeUrl("shop", "ingest", "orders/")
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """A blow, and whom it hits."""
+    """A blow: what it is, and which part of the orders must be in the lake before it strikes."""
 
     what: str
-    how: Literal["kill", "pause"]
-    target: Literal["leader", "follower", "operator"]
+    part: float
 
 
-class Audit(msgspec.Struct, frozen=True):
-    """What was promised, and what is there."""
+FAULTS: Final = {
+    "broker": Fault("kill -9 the broker which takes the orders", 0.2),
+    "leader": Fault("kill -9 the leader of the quorum log", 0.4),
+    "driver": Fault("kill -9 Spark's driver", 0.6),
+}
 
-    acknowledged: int
-    unknown: int
-    found: int
-    lost: int
-    doubled: int
-    out_of_order: int
-    replicas_agree: bool
-    leaders: int
-    longest_silence_ms: int
-    faults: int
+
+class Account(msgspec.Struct, frozen=True):
+    """How it ended."""
+
+    orders: int
+    books: Decimal
+    findings: Findings
+    commits: int
+    faults: tuple[str, ...]
+    merged: str
+    is_same_on_main: bool
+    seconds: float
 
     @property
     def is_clean(self) -> bool:
-        return self.replicas_agree and not (self.lost or self.doubled or self.out_of_order)
+        return self.findings.is_clean and self.is_same_on_main
 
     def verdict(self) -> str:
-        return (
-            "Every acknowledged record is there, once, in order." if self.is_clean else "SOMETHING WAS LOST: a defect."
-        )
-
-    def as_data(self) -> dict[str, Any]:
-        return {**msgspec.to_builtins(self), "ok": self.is_clean}
+        return "Every order is there once, to the cent." if self.is_clean else "SOMETHING IS WRONG: a defect."
 
     def rows(self) -> list[tuple[str, str]]:
+        found = self.findings
         return [
-            ("records acknowledged", f"{self.acknowledged:,}"),
-            ("records with unknown outcome", f"{self.unknown:,}"),
-            ("records found", f"{self.found:,}"),
-            ("lost", f"{self.lost:,}"),
-            ("doubled", f"{self.doubled:,}"),
-            ("out of order", f"{self.out_of_order:,}"),
-            ("replicas agree", "yes" if self.replicas_agree else "NO"),
-            ("faults", f"{self.faults:,}"),
-            ("leaders on the way", f"{self.leaders:,}"),
-            ("longest time without an answer", f"{self.longest_silence_ms:,} ms"),
+            ("orders published", f"{self.orders:,}"),
+            ("orders lost", f"{found.lost:,}"),
+            ("orders twice", f"{found.doubled:,}"),
+            ("rows which say something else", f"{found.strange:,}"),
+            ("revenue by the books", f"{self.books:,}"),
+            ("revenue in the lake", f"{found.revenue:,}"),
+            ("totals per product", "right" if found.totals_right else "WRONG"),
+            ("commits of the pipeline", f"{self.commits:,}"),
+            ("killed on the way", f"{len(self.faults)} processes" if self.faults else "nothing"),
+            ("merged into main after the audit", self.merged[:12] or "no"),
+            ("seconds", f"{self.seconds:,.0f}"),
         ]
+
+    def as_data(self) -> dict[str, Any]:
+        return {
+            "ok": self.is_clean,
+            "orders": self.orders,
+            "lost": self.findings.lost,
+            "doubled": self.findings.doubled,
+            "strange": self.findings.strange,
+            "revenue": str(self.findings.revenue),
+            "books": str(self.books),
+            "totals_right": self.findings.totals_right,
+            "commits": self.commits,
+            "faults": list(self.faults),
+            "merged": self.merged,
+            "seconds": round(self.seconds, 1),
+        }
 
 
 class Story:
     """One run of the demo."""
 
     def __init__(
-        self,
-        cluster: LocalCluster,
-        say: Callable[[str], None],
-        *,
-        writers: int,
-        seconds: float,
-        faults: Sequence[Fault],
+        self, stage: Stage, say: Callable[[str], None], *, orders: int, seconds: float, faults: Sequence[str]
     ) -> None:
-        self._cluster = cluster
+        self.stage = stage
         self._say = say
+        self._orders = orders
         self._seconds = seconds
-        self._faults = faults
-        self._acknowledged: list[int] = [0] * writers  # per writer: so many records, from 0 on
-        self._unknown: list[int] = [0] * writers
-        self._silence_s = 0.0
-        self._last_answer = 0.0
-        self._epochs: dict[int, str] = {}
+        self._faults = sorted(faults, key=lambda name: FAULTS[name].part)
+        self._published = 0
+        self._in_lake = 0
+        self._restarts = 0
+        self._begun = time.monotonic()
 
-    async def begin(self) -> None:
-        """Wait until the shard has a leader."""
-        self._say(f"starting 3 nodes and an operator in {self._cluster.folder} …")
-        metadata = await self._metadata(READY_S)
-        self._say(f"{metadata.leader.node if metadata.leader else '?'} leads; {len(self._acknowledged)} writers begin")
+    async def run(self) -> Account:
+        say, stage = self._say, self.stage
+        say(f"starting 3 brokers, 3 quorum nodes, an operator and a lake in {stage.folder} …")
+        await stage.start()
+        await asyncio.to_thread(self._open_shop)
+        say(f"the shop is open: {self._orders:,} orders to come; starting Spark …")
+        stage.start_pipeline()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._publish())
+            tasks.create_task(self._tell())
+            watching = tasks.create_task(self._strike())
+        assert watching.done()
+        say("everything is in the lake; the audit begins")
+        stage.end("pipeline")
+        return await asyncio.to_thread(self._close)
 
-    async def run(self) -> None:
-        """Writers and faults side by side."""
-        self._last_answer = time.monotonic()
-        end = self._last_answer + self._seconds
-        await asyncio.gather(
-            *(self._write(number, end) for number in range(len(self._acknowledged))), self._strike(), self._tell(end)
-        )
+    # before
 
-    async def _write(self, number: int, end: float) -> None:
-        """Append records 0, 1, 2 …: the next one only when the one before is acknowledged."""
-        async with QuorumLog(self._cluster.addresses("node"), self._cluster.plan.shard) as log:
-            while time.monotonic() < end:
-                record = b"%08d" % self._acknowledged[number]
-                seq = log.next_seq()
-                self._unknown[number] = 1
-                while True:
-                    try:
-                        await log.append(encode_op(AppendTo(f"writer{number}", record)), seq=seq, timeout=5.0)
-                        break
-                    except (Indeterminate, Unavailable):
-                        continue  # the same seq again: it takes effect once
-                self._answered(number)
+    def _open_shop(self) -> None:
+        """A repository with the products in it, and a branch for the pipeline to write to."""
+        lake = self.stage.lake
+        lake.ask("POST", "/repositories", {"name": "shop", "storage_namespace": "local://shop"})
+        names = {"sku": list(PRODUCTS), "name": [name for name, _ in PRODUCTS.values()]}
+        file = io.BytesIO()
+        pq.write_table(pa.table(names), file)
+        file.seek(0)
+        with LakeClient(lake.url, lake.key, lake.secret) as client:
+            client.upload(LakeUrl("shop", "main", "products/all.parquet"), file)
+        lake.ask("POST", "/repositories/shop/branches/main/commits", {"message": "products"})
+        lake.ask("POST", "/repositories/shop/branches", {"name": "ingest", "source": "main"})
 
-    def _answered(self, number: int) -> None:
-        now = time.monotonic()
-        self._silence_s = max(self._silence_s, now - self._last_answer)
-        self._last_answer = now
-        self._acknowledged[number] += 1
-        self._unknown[number] = 0
+    # meanwhile
+
+    async def _publish(self) -> None:
+        """Orders at an even pace, in order, through whatever happens to brokers."""
+        pause = self._seconds * PUBLISH_AT_ONCE / self._orders
+        async with Journals(self.stage.brokers) as journals, MessagePublisher(journals) as publish:
+            while self._published < self._orders:
+                end = min(self._orders, self._published + PUBLISH_AT_ONCE)
+                await publish(JOURNAL, *(order(number) for number in range(self._published, end)))
+                self._published = end
+                await asyncio.sleep(pause)
 
     async def _strike(self) -> None:
-        gap_s = self._seconds / (len(self._faults) + 1)
-        for fault in self._faults:
-            await asyncio.sleep(max(0.1, gap_s - PAUSE_S))
-            name = await self._name_of(fault.target)
-            self._say(f"  {fault.what}: {name}")
-            if fault.how == "kill":
-                self._cluster.kill(name)
-                await asyncio.sleep(RESTART_S)
-                self._cluster.start(name)
-            else:
-                self._cluster.kill(name, signal.SIGSTOP)
-                await asyncio.sleep(PAUSE_S)
-                self._cluster.kill(name, signal.SIGCONT)
+        """Faults at their time; until all orders are in the lake, rows and totals alike."""
+        left = list(self._faults)
+        last_change, last = time.monotonic(), -1
+        while True:
+            self._in_lake, totals = await asyncio.to_thread(self._look)
+            if self._in_lake != last:
+                last_change, last = time.monotonic(), self._in_lake
+            if left and self._in_lake >= FAULTS[left[0]].part * self._orders:
+                await self._blow(left.pop(0))
+            if not left and self._in_lake >= self._orders and totals >= self._orders:
+                return
+            self._supervise()
+            if time.monotonic() - last_change > PATIENCE_S:
+                raise Unavailable(f"no order came for {PATIENCE_S:.0f} s:\n{self.stage.last_words('pipeline')}")
+            await asyncio.sleep(LOOK_S)
 
-    async def _tell(self, end: float) -> None:
-        last = 0
-        while (left := end - time.monotonic()) > 0:
-            await asyncio.sleep(min(2.0, left))
-            done = sum(self._acknowledged)
-            metadata = await self._metadata(READY_S, is_steady=False)
-            leader = metadata.leader.node if metadata.leader is not None else "nobody"
-            self._say(f"{done:9,} acknowledged, {(done - last) / 2:7,.0f}/s, epoch {metadata.epoch}, {leader} leads")
-            last = done
+    def _supervise(self) -> None:
+        """Whatever ends by itself is started again, as a supervisor would: but not for ever."""
+        for name in self.stage.ended():
+            self._restarts += 1
+            words = self.stage.last_words(name)
+            if self._restarts > RESTARTS_MAX:
+                raise Unavailable(f"{name} has ended, and nothing is started more than {RESTARTS_MAX} times:\n{words}")
+            self._say(
+                f"  {name} has ended ({words.splitlines()[-1][:120] if words else 'no words'}); starting it again"
+            )
+            self.stage.start_again(name)
 
-    async def audit(self) -> Audit:
-        """Read every writer's list back, and compare the replicas."""
-        self._say("audit: reading every record back …")
-        lost = doubled = out_of_order = found = 0
-        async with QuorumLog(self._cluster.addresses("node"), self._cluster.plan.shard) as log:
-            for number, acknowledged in enumerate(self._acknowledged):
-                value = (await log.read(encode_op(Get(f"writer{number}")), timeout=READY_S)).result or b""
-                records = [int(value[at : at + 8]) for at in range(0, len(value), 8)]
-                found += len(records)
-                lost += len(set(range(acknowledged)) - set(records))
-                doubled += len(records) - len(set(records))
-                out_of_order += records != sorted(records)
-            agree = await self._replicas_agree(log)
-        await self._metadata(READY_S)
-        return Audit(
-            sum(self._acknowledged), sum(self._unknown), found, lost, doubled, out_of_order, agree,
-            len(self._epochs), int(self._silence_s * 1000), len(self._faults),
-        )  # fmt: skip
+    async def _blow(self, name: str) -> None:
+        self._say(f"  {FAULTS[name].what}")
+        stage = self.stage
+        if name == "driver":
+            stage.kill("pipeline")
+            await asyncio.sleep(RESTART_S)
+            stage.start_pipeline()
+            return
+        find: dict[str, Callable[[], Awaitable[str]]] = {"broker": stage.primary, "leader": stage.leader}
+        process = await find[name]()
+        stage.cluster.kill(process)
+        await asyncio.sleep(RESTART_S)
+        stage.cluster.start(process)
+        self._say(f"  {process} is started again")
 
-    async def _replicas_agree(self, log: QuorumLog) -> bool:
-        """Nobody writes any more: soon all three must have the same checksum over everything they applied."""
-        deadline = time.monotonic() + READY_S
-        while time.monotonic() < deadline:
-            answers = [answer for answer in (await log.status()).values() if not isinstance(answer, PenstockError)]
-            replicas = [each for answer in answers for each, _ in answer]
-            if any(each.diverged for each in replicas):
-                return False
-            if len(replicas) == 3 and len({each.checksum for each in replicas}) == 1:
-                return True
-            await asyncio.sleep(0.1)
-        return False
+    def _look(self) -> tuple[int, int]:
+        """How many orders the newest commits say they have: in rows, and in totals."""
+        rows, totals = 0, 0
+        try:
+            for commit in _log(self.stage.lake):
+                said = commit["metadata"]
+                if said.get("penstock.sink") == "demo.enriched":
+                    rows += int(said["penstock.rows"])
+            if rows >= self._orders:
+                totals = sum(count for count, _ in _totals(self.stage.lake, "ingest").values())
+        except PenstockError:
+            return self._in_lake, 0  # the lake is busy with a new leader: look again
+        return rows, totals
 
-    def remove_folder(self) -> None:
-        shutil.rmtree(self._cluster.folder, ignore_errors=True)
+    async def _tell(self) -> None:
+        while self._in_lake < self._orders:
+            await asyncio.sleep(TELL_S)
+            seconds = time.monotonic() - self._begun
+            self._say(f"{seconds:5.0f} s   {self._published:8,} published   {self._in_lake:8,} in the lake")
 
-    async def _metadata(self, seconds: float, *, is_steady: bool = True) -> Metadata:
-        """The shard's metadata, made if there is none; with `is_steady`, as soon as somebody leads."""
-        deadline = time.monotonic() + seconds
-        plan = self._cluster.plan
-        while time.monotonic() < deadline:
-            try:
-                async with Operators(self._cluster.addresses("operator")) as operators:
-                    shards = (await operators.status()).shards
-                    if plan.shard not in shards:
-                        await operators.create(plan.shard, self._cluster.names("node"))
-                    metadata = shards.get(plan.shard, (None, ""))[0]
-            except (Unavailable, Indeterminate, NotFound, PreconditionFailed):
-                metadata = None  # still coming up, or struck down
-            if metadata is not None and (metadata.status is Status.STEADY_STATE or not is_steady):
-                if metadata.leader is not None:
-                    self._epochs[metadata.epoch] = metadata.leader.node
-                return metadata
-            await asyncio.sleep(0.1)
-        raise Unavailable("no leader in time", next_step=f"look into the log files in {self._cluster.folder}")
+    # after
 
-    async def _name_of(self, target: str) -> str:
-        if target == "operator":
-            return self._cluster.names("operator")[0]
-        metadata = await self._metadata(READY_S)
-        assert metadata.leader is not None
-        if target == "leader":
-            return metadata.leader.node
-        return next(member.node for member in metadata.ensemble if member != metadata.leader)
+    def _close(self) -> Account:
+        lake = self.stage.lake
+        books = books_of(self._orders)
+        findings = audit(books, _found(lake, "ingest"))
+        commits = sum("penstock.sink" in each["metadata"] for each in _log(lake))
+        merged, is_same = "", False
+        if findings.is_clean:
+            body = {"message": "Orders, audited", "metadata": {"audit": "passed"}}
+            merged = lake.ask("POST", "/repositories/shop/refs/ingest/merge/main", body)["reference"]
+            is_same = audit(books, _found(lake, "main")).is_clean
+        return Account(
+            self._orders,
+            books.revenue,
+            findings,
+            commits,
+            tuple(FAULTS[name].what.removeprefix("kill -9 ") for name in self._faults),
+            merged,
+            is_same,
+            time.monotonic() - self._begun,
+        )
+
+
+def _log(lake: LakeAccess) -> list[dict[str, Any]]:
+    return lake.pages("/repositories/shop/refs/ingest/commits")
+
+
+def _table(lake: LakeAccess, ref: str, path: str) -> pa.Table:
+    """A table's files, read as they lie in the store: no part of the pipeline is asked."""
+    files = files_of(lake, LakeUrl("shop", ref, path)).files
+    return pa.concat_tables(pq.read_table(Path(unquote(urlsplit(each.url).path))) for each in files)
+
+
+def _totals(lake: LakeAccess, ref: str) -> dict[str, tuple[int, Decimal]]:
+    try:
+        rows = _table(lake, ref, "totals/").to_pylist()
+    except pa.ArrowInvalid:
+        return {}  # there are no files yet
+    return {row["sku"]: (row["orders"], row["amount"]) for row in rows}
+
+
+def _found(lake: LakeAccess, ref: str) -> Found:
+    rows = _table(lake, ref, "orders/").to_pylist()
+    return Found([(row["id"], row["sku"], row["name"], row["amount"]) for row in rows], _totals(lake, ref))
