@@ -121,6 +121,7 @@ async def test_a_client_reads_its_own_writes_from_a_replica_which_lags(tmp_path:
         links = cluster.hosts("shop/orders")[cluster.primary("shop/orders")].links
         for to, message in held:
             links.send(to, message)
+        links.flush_marks()
         assert await reading == b"mine"
         assert (await head).offset == 4
 

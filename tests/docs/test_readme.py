@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 import sys
+from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,13 +78,24 @@ def test_the_guide_to_the_quorum_log_runs_as_printed(empty_folder: Path) -> None
     assert "ensemble n1 n2 n4" in ran.stdout
 
 
-OTHERS = [ROOT / "docs/guides/lake.md"]  # needs a server: tests/docs/test_lake_guide.py runs it
-PYTHON = [
-    (page.relative_to(ROOT), block)
-    for page in PAGES
-    if page not in OTHERS
-    for block in blocks(page.read_text("utf-8"), "python")
-]
+# Parts of programs, which need servers or Spark: what runs them is said beside each.
+PARTS = {
+    Path("docs/guides/consumers.md"),  # tests/docs/test_consumer_guide.py
+    Path("docs/guides/lake.md"),  # tests/docs/test_lake_guide.py
+    Path("docs/guides/pipeline.md"),  # tests/spark/test_pipeline_guide.py
+    Path("docs/guides/spark.md"),  # nothing does, but for what tests/spark has of the same
+    Path("docs/reference/consumers.md"),
+    Path("docs/reference/stores.md"),
+}
+ALL = [(page.relative_to(ROOT), block) for page in PAGES for block in blocks(page.read_text("utf-8"), "python")]
+PYTHON = [(page, block) for page, block in ALL if page not in PARTS]
+
+
+@pytest.mark.parametrize("page", sorted({page for page, _ in ALL if page in PARTS}), ids=str)
+def test_parts_of_programs_in_the_papers_are_python(page: Path) -> None:
+    for each, block in ALL:
+        if each == page:
+            compile(block, str(page), "exec", flags=PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 @pytest.mark.parametrize(("page", "block"), PYTHON, ids=[str(page) for page, _ in PYTHON])

@@ -32,7 +32,7 @@ EPILOGUE = examples(
     "penstock sim explore --all --states 3000000 --output json > explored.json",
 )
 JOURNAL = "journal-"  # what the names of a journal's worlds begin with
-COLUMNS = ["configuration", "states", "transitions", "depth", "core steps", "states/s", "CPU s", "result"]
+COLUMNS = ["configuration", "states", "transitions", "depth", "core steps", "states/s", "result"]
 
 
 class Explored(msgspec.Struct, frozen=True):
@@ -161,7 +161,7 @@ def _as_text(found: list[Explored]) -> Iterator[Any]:
     rows = [
         [
             each.configuration, f"{each.states:,}", f"{each.transitions:,}", str(each.depth), f"{each.core_steps:,}",
-            f"{each.states / max(each.cpu_seconds, 0.01):,.0f}", f"{each.cpu_seconds:,.1f}", each.result,
+            f"{each.states / max(each.cpu_seconds, 0.01):,.0f}", ": ".join(each.result.split(": ")[:2]),
         ]
         for each in found
     ]  # fmt: skip

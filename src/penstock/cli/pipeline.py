@@ -170,7 +170,7 @@ def backfill(
 
 @app.command(
     help_epilogue=examples(
-        "penstock pipeline adopt revenue.orders lake://shop@main --checkpoint penstock-data/pipelines/revenue/orders",
+        "penstock pipeline adopt revenue.orders lake://shop@main --checkpoint FOLDER",
         "penstock pipeline adopt revenue.orders lake://shop@main --forget",
         "penstock pipeline adopt revenue.totals     one which writes to journals",
     )

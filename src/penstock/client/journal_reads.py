@@ -10,7 +10,7 @@ checked behind its last byte, on both ways.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -20,10 +20,12 @@ from penstock.base.ids import Offset
 from penstock.client.journal_content import Buffer
 from penstock.journal.fragment import OFFSET_MAX, Fragment
 from penstock.journal.names import check_journal_name
-from penstock.runtime.journal.fragment_store import FragmentStores
 from penstock.runtime.journal.protocol import READ, ReadHeader, ReadQuery
 from penstock.runtime.logs import get_logger
 from penstock.runtime.wire.client import Channel
+
+if TYPE_CHECKING:
+    from penstock.runtime.journal.fragment_store import FragmentStores
 
 __all__ = ["Chunk", "JournalReads", "checked_query"]
 
@@ -70,7 +72,7 @@ class JournalReads:
         self._channel = channel
         self._serving = serving
         self._pause_s = pause_s
-        self._stores = FragmentStores() if is_direct else None
+        self._stores = _open_stores() if is_direct else None
         self._unreachable: set[str] = set()  # stores which this client cannot read: brokers do it
         self._ends: dict[str, Offset] = {}  # by journal: what this client knows to be there
 
@@ -152,6 +154,12 @@ class JournalReads:
             async for message in stream:
                 return _HEADER.decode(message.body)
         raise Unavailable(f"{address} said nothing about {journal}")
+
+
+def _open_stores() -> "FragmentStores":
+    from penstock.runtime.journal.fragment_store import FragmentStores  # and with it object stores: few need them
+
+    return FragmentStores()
 
 
 def checked_query(journal: str, offset: int, end: int, *, follow: bool, begin_mod_time: int) -> ReadQuery:
