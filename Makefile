@@ -44,10 +44,16 @@ lock: | $(UV) ## Resolve the dependencies again into the lock files
 	  --group docs --output-file requirements-docs.lock
 
 .PHONY: check
-check: setup ## Lint, layers, types
+check: lint types ## Lint, layers, types
+
+.PHONY: lint
+lint: setup
 	$(BIN)/ruff check src tests
 	$(BIN)/ruff format --check src tests
 	$(BIN)/lint-imports
+
+.PHONY: types
+types: setup
 	$(BIN)/mypy
 
 .PHONY: format
@@ -56,7 +62,11 @@ format: setup ## Let ruff rewrite what it can
 	$(BIN)/ruff format src tests
 
 .PHONY: test
-test: check java postgresql ## Everything CI runs: checks, then all tests
+test: lint java postgresql ## Everything CI runs: checks, and all tests
+	@$(MAKE) --no-print-directory --jobs 2 types tests # two cores: types are checked beside the first tests
+
+.PHONY: tests
+tests: setup
 	$(PYTEST) -n $(WORKERS) --dist loadgroup
 
 .PHONY: java
@@ -80,6 +90,10 @@ sim: setup ## Every workload of the simulator over SEEDS (default 0..2000)
 .PHONY: explore
 explore: setup ## Every state of every small world of the cores, up to STATES each (default 1000000)
 	$(BIN)/penstock sim explore --all --states $(or $(STATES),1000000)
+
+.PHONY: specs
+specs: setup java ## Every small world of specs/, explored to its end by TLC
+	SPECS=all $(PYTEST) tests/specs
 
 .PHONY: soak-quorum
 soak-quorum: setup ## Ten minutes (MINUTES) of faults on real processes; the report goes to docs/reports
