@@ -67,7 +67,7 @@ test: lint java postgresql ## Everything CI runs: checks, and all tests
 
 .PHONY: tests
 tests: setup
-	$(PYTEST) -n $(WORKERS) --dist loadgroup
+	$(PYTEST) -n $(WORKERS)
 
 .PHONY: java
 java: # Spark and the model checker need Java 17 or newer
@@ -92,8 +92,8 @@ explore: setup ## Every state of every small world of the cores, up to STATES ea
 	$(BIN)/penstock sim explore --all --states $(or $(STATES),1000000)
 
 .PHONY: specs
-specs: setup java ## Every small world of specs/, explored to its end by TLC
-	SPECS=all $(PYTEST) tests/specs
+specs: setup java ## Every small world of specs/, explored to its end by TLC, and every mutant caught
+	SPECS=all $(PYTEST) -n $(WORKERS) tests/specs tests/specs/slow_mutants.py
 
 .PHONY: soak-quorum
 soak-quorum: setup ## Ten minutes (MINUTES) of faults on real processes; the report goes to docs/reports
@@ -110,7 +110,7 @@ soak-bank: setup postgresql ## The same (MINUTES) on a bank: consumers, brokers 
 .PHONY: soak-spark
 soak-spark: setup java ## kill -9 and freeze Spark drivers at every step of a batch; the report goes to docs/reports
 	$(PYTEST) -p no:xdist tests/spark/slow_driver_kill.py tests/spark/slow_journal_source.py tests/spark/slow_journal_sink.py \
-	  tests/spark/slow_lake_sink.py tests/spark/slow_pipeline_run.py
+	  tests/spark/slow_lake_sink.py tests/spark/slow_pipeline_run.py tests/spark/slow_pipeline_guide.py
 	$(BIN)/python -m tests.spark.soak_lake --minutes $(or $(MINUTES),10) --report docs/reports/faults-spark-lake.md
 	$(BIN)/python -m tests.spark.soak_spark --report docs/reports/faults-spark.md
 

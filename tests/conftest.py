@@ -1,6 +1,10 @@
-"""For every test: whatever one of them configures of the log ends with it, and no property has to be fast."""
+"""For every test: whatever one of them configures of the log ends with it, and no property has to be fast.
+
+And for all of them together: those which need Spark are run by one worker, since a JVM is dear.
+"""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import structlog
@@ -17,3 +21,15 @@ def _logs_as_they_were() -> Iterator[None]:
     structlog.reset_defaults()
     yield
     structlog.reset_defaults()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadgroup` would do, but xdist 3.8 writes its groups where pytest 9.2 no longer looks for them."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneSpark(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+
+    return OneSpark(config, log)

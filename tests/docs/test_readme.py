@@ -82,7 +82,7 @@ def test_the_guide_to_the_quorum_log_runs_as_printed(empty_folder: Path) -> None
 PARTS = {
     Path("docs/guides/consumers.md"),  # tests/docs/test_consumer_guide.py
     Path("docs/guides/lake.md"),  # tests/docs/test_lake_guide.py
-    Path("docs/guides/pipeline.md"),  # tests/spark/test_pipeline_guide.py
+    Path("docs/guides/pipeline.md"),  # tests/spark/slow_pipeline_guide.py
     Path("docs/guides/spark.md"),  # nothing does, but for what tests/spark has of the same
     Path("docs/reference/consumers.md"),
     Path("docs/reference/stores.md"),

@@ -1,6 +1,6 @@
 """One small Spark and one broker for all tests of this folder: whoever asks first waits for them.
 
-Mark every file which uses them with `pytestmark = pytest.mark.xdist_group("spark")`, so that one worker has them.
+One worker runs this whole folder (`tests/conftest.py`), so that there is one of each.
 Journals are shared: name yours after your test.
 """
 

@@ -19,7 +19,6 @@ from tests.spark.test_journal_sink import numbers_of, put
 
 from penstock.client.journal_blocking import BlockingJournals
 
-pytestmark = pytest.mark.xdist_group("spark")
 ROOT = Path(__file__).parents[2]
 
 

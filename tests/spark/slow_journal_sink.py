@@ -14,7 +14,7 @@ from penstock.spark.ranges import shared_access
 from penstock.spark.transactions import Transactions
 
 __all__ = ["flow"]
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 def test_a_reset_checkpoint_is_refused_until_the_sink_is_adopted(

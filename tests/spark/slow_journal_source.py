@@ -14,7 +14,7 @@ from penstock.client.journal_blocking import BlockingJournals
 from penstock.message.publisher import Publisher
 from penstock.message.uuid import producer_id
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 def test_wrong_options_are_refused_with_what_would_be_right(

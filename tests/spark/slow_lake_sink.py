@@ -11,7 +11,7 @@ from tests.web.lake.servers import LakeProcess
 
 from penstock.spark.table import read_table
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 def test_tasks_which_fail_leave_nothing_visible(spark: SparkSession, lake: LakeProcess, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from penstock.client.journal_blocking import BlockingJournals
 from penstock.spark import lake
 
 __all__ = ["lake_server"]
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 
 def test_several_tables_are_committed_together(

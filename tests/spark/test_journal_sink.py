@@ -17,7 +17,7 @@ from penstock.message.framing.json_lines import JsonLines
 from penstock.message.publisher import Publisher
 from penstock.message.uuid import producer_id
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 LINES = JsonLines()
 TRANSACTIONS = "spark/transactions"
 

@@ -16,7 +16,7 @@ from penstock.spark.checkpoint import plan_of, state_of
 from penstock.spark.lake_sink import BATCH_PROPERTY, QUERY_PROPERTY, Wrote, checked
 from penstock.spark.table import read_changes, read_entries, read_ranges, read_table
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 
 def ids(spark: SparkSession, lake: LakeProcess, url: str) -> list[int]:

@@ -22,7 +22,7 @@ from penstock.spark.pipeline_run import PipelineRun
 from penstock.spark.pipeline_status import status_of
 from penstock.spark.table import read_table
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 SCHEMA = "id long, sku string, amount decimal(9,2)"
 
 

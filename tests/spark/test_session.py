@@ -1,13 +1,10 @@
 """The tools of these tests: Spark runs, the broker answers."""
 
-import pytest
 from pyspark.sql import SparkSession
 from tests.spark.conftest import Brokers
 
 from penstock.client.journal_blocking import BlockingJournals
 from penstock.journal.spec import JournalSpec
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 
 def test_spark_and_a_broker_are_there(spark: SparkSession, brokers: Brokers, journals: BlockingJournals) -> None:

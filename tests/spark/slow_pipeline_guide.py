@@ -13,7 +13,7 @@ from tests.web.lake.servers import KEY, SECRET
 from penstock.cli.main import run
 from penstock.spark.table import read_table
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "pipeline.md"
 
 
