@@ -15,7 +15,7 @@ from penstock.cli.session import Session
 from penstock.cli.wiring import metrics_endpoint, parse_address, wiring_of
 from penstock.keyspace.allocator.layout import MemberId
 from penstock.runtime.journal.config import BrokerConfig
-from penstock.runtime.quorum.process import Wiring
+from penstock.runtime.wiring import Wiring
 
 if TYPE_CHECKING:
     from penstock.runtime.journal.process import RunningBroker

@@ -38,8 +38,8 @@ from penstock.runtime.lake.lake_service import LakeService, serving_lake
 from penstock.runtime.lake.quorum_queue import QuorumQueue
 from penstock.runtime.objectstore import open_store
 from penstock.runtime.quorum.alone import quorum_alone
-from penstock.runtime.quorum.process import Wiring
 from penstock.runtime.running import Running
+from penstock.runtime.wiring import Wiring
 from penstock.web.http import HttpServer
 from penstock.web.journal.gateway import JournalGateway
 from penstock.web.lake.server import lake_app

@@ -8,9 +8,8 @@ from penstock.cli.session import Session
 from penstock.runtime.config import Config
 from penstock.runtime.config.options import fields_from, wire_tls
 from penstock.runtime.config.values import Address
-from penstock.runtime.metrics_http import MetricsServer
-from penstock.runtime.quorum.process import PEER_LIMITS, Wiring
 from penstock.runtime.wire.limits import Limits
+from penstock.runtime.wiring import PEER_LIMITS, Wiring
 
 __all__ = ["metrics_endpoint", "parse_address", "wiring_of"]
 
@@ -47,5 +46,7 @@ async def metrics_endpoint(session: Session) -> AsyncIterator[None]:
     if listen is None:
         yield
         return
+    from penstock.runtime.metrics_http import MetricsServer  # and with it a library few commands need
+
     async with MetricsServer(listen):
         yield

@@ -19,7 +19,7 @@ from penstock.runtime.keyspace import open_keyspace
 from penstock.runtime.keyspace.embedded.options import EmbeddedOptions
 from penstock.runtime.keyspace.embedded.store import EmbeddedKeySpace
 from penstock.runtime.keyspace.port import KeySpace
-from penstock.runtime.quorum.process import Wiring
+from penstock.runtime.wiring import Wiring
 
 WAIT_S = 60.0
 CONFIG = BrokerConfig(late_upload_ms=100, core=JournalConfig(retry_ns=20 * MILLISECOND, retry_ns_max=200 * MILLISECOND))

@@ -9,8 +9,9 @@ from penstock.quorum.config import NodeConfig, OperatorConfig
 from penstock.runtime.keyspace.embedded.store import EmbeddedKeySpace
 from penstock.runtime.quorum.node_server import NodeServer
 from penstock.runtime.quorum.operator_server import OperatorServer
-from penstock.runtime.quorum.process import Wiring, running_node, running_operator
+from penstock.runtime.quorum.process import running_node, running_operator
 from penstock.runtime.wire.server import Server
+from penstock.runtime.wiring import Wiring
 
 
 class Cluster:

@@ -26,9 +26,9 @@ from penstock.runtime.keyspace.mirror import KeySpaceMirror
 from penstock.runtime.keyspace.port import KeySpace
 from penstock.runtime.logs import get_logger
 from penstock.runtime.membership import Membership
-from penstock.runtime.quorum.process import Wiring
 from penstock.runtime.wire.server import Server
 from penstock.runtime.wire.service import Service
+from penstock.runtime.wiring import Wiring
 
 __all__ = ["ConsumerConfig", "RunningConsumer", "running_consumer"]
 

@@ -19,8 +19,8 @@ from penstock.keyspace.allocator.layout import PRIMARY_SLOT, Layout
 from penstock.keyspace.mirror import Mirror
 from penstock.keyspace.transaction import Compare, Delete, Operation, Put, is_at, is_present
 from penstock.runtime.keyspace.port import KeySpace
-from penstock.runtime.quorum.process import Wiring
 from penstock.runtime.wire.client import Channel
+from penstock.runtime.wiring import Wiring
 
 __all__ = ["ShardChange", "ShardInfo", "ShardReplica", "Shards"]
 

@@ -26,11 +26,11 @@ from penstock.runtime.keyspace.port import KeySpace
 from penstock.runtime.logs import get_logger
 from penstock.runtime.membership import Membership
 from penstock.runtime.quorum.peers import Channels
-from penstock.runtime.quorum.process import Wiring
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.wire.limits import Limits
 from penstock.runtime.wire.server import Server
 from penstock.runtime.wire.service import Service
+from penstock.runtime.wiring import Wiring
 
 __all__ = ["BROKER_LIMITS", "RunningBroker", "running_broker"]
 

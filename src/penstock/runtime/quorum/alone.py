@@ -14,8 +14,9 @@ import msgspec
 from penstock.base.ids import NodeId
 from penstock.quorum.config import SERVED
 from penstock.runtime.keyspace.port import KeySpace
-from penstock.runtime.quorum.process import Wiring, running_node, running_operator
+from penstock.runtime.quorum.process import running_node, running_operator
 from penstock.runtime.wal import WalOptions
+from penstock.runtime.wiring import Wiring
 
 __all__ = ["QuorumAlone", "quorum_alone"]
 

@@ -3,9 +3,6 @@
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from random import Random
-
-import msgspec
 
 from penstock.base.ids import NodeId
 from penstock.quorum.config import NodeConfig, OperatorConfig
@@ -18,44 +15,13 @@ from penstock.runtime.quorum.operator_service import OperatorService
 from penstock.runtime.quorum.peers import Channels
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.wal import WalOptions
-from penstock.runtime.wire.backoff import Backoff
-from penstock.runtime.wire.client import Channel
-from penstock.runtime.wire.limits import Limits
 from penstock.runtime.wire.server import Server
 from penstock.runtime.wire.service import Service
-from penstock.runtime.wire.tls import Tls
+from penstock.runtime.wiring import Wiring
 
-__all__ = ["PEER_LIMITS", "Wiring", "running_node", "running_operator"]
+__all__ = ["running_node", "running_operator"]
 
-MIB = 1 << 20
-# A follower that must catch up gets megabytes at a time; a paused peer is noticed within seconds, not minutes.
-PEER_LIMITS = Limits(
-    frame_bytes_max=32 * MIB,
-    stream_window_bytes=32 * MIB,
-    request_bytes_max=64 * MIB,
-    write_bytes_max=8 * MIB,
-    keepalive_ms=2_000,
-    pong_ms=3_000,
-)
 log = get_logger()
-
-
-class Wiring(msgspec.Struct, frozen=True):
-    """How a process listens, and how it dials others."""
-
-    host: str = "127.0.0.1"
-    port: int = 0
-    token: str | None = None
-    server_tls: Tls | None = None
-    client_tls: Tls | None = None
-    limits: Limits = PEER_LIMITS
-
-    def channel(self, address: str) -> Channel:
-        # A node which was restarted should be followed at once: its links are few, so frequent dialling costs nothing.
-        backoff = Backoff(Random(), base_ms=20.0, pause_ms_max=300.0)
-        return Channel(
-            address, token=self.token, tls=self.client_tls, limits=self.limits, backoff=backoff, deadline_s=5.0
-        )
 
 
 @asynccontextmanager
