@@ -85,8 +85,6 @@ class ClientConnection(Connection):
         self._abandoned: set[int] = set()  # streams cancelled here, and not yet ended by the server
         self._waiting_calls = Line()
         self._waiting_streams = Line()
-        self._last_id = 0
-        self._sent_id = 0  # up to here, everything was handed to the transport
         self._deadline_s, self._deadline_ms = 0.0, 0  # of the last request: most have the same
         self._sweep = DeadlineSweep(self._loop, self._expire)
         self._pinged_at = 0.0
@@ -175,11 +173,6 @@ class ClientConnection(Connection):
 
     def age_seconds(self) -> float:
         return self._loop.time() - self._began_at
-
-    def _flush_now(self) -> None:
-        if not self.is_closing:
-            self._sent_id = self._last_id
-        super()._flush_now()
 
     # Unary requests.
 

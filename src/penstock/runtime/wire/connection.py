@@ -65,6 +65,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_held = False  # takes no frames for now, or any more;
         self._held: list[Frame] = []  # those it had received already
         self._touched: list[Stream] = []  # streams which got something in this read
+        self._last_id = 0  # of the requests and streams, whoever numbers them;
+        self._sent_id = 0  # up to here, everything was handed to the transport
         self._out: list[Bulk] = []
         self._out_bytes = 0  # of what in _out is not small
         self._has_large = False  # something in _out is too large to be joined
@@ -231,6 +233,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out_bytes = 0
         if self.is_closing or self._transport is None:
             return
+        self._sent_id = self._last_id
         self._sent_at = self._loop.time()
         self._statistics.writes += 1
         if has_large:

@@ -67,7 +67,7 @@ class ServerConnection(Connection):
         self._jobs: dict[int, Job] = {}
         self._request_bytes = 0  # of those jobs
         self._streams: dict[int, ServerStream] = {}
-        self._last_id = self._last_id_seen = 0
+        self._last_id_seen = 0
         self._is_welcome = False
         self._is_going_away = False
         self._sweep = DeadlineSweep(self._loop, self._expire)

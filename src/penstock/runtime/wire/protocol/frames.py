@@ -101,7 +101,9 @@ class FrameParser:
             self._buffer = memoryview(bytearray(BUFFER_BYTES_MIN))
 
     def space(self) -> memoryview:
-        return self._buffer[self._end :] if self._block is None else self._block[self._filled :]
+        if self._block is not None:
+            return self._block[self._filled :]
+        return self._buffer[self._end :] if self._end else self._buffer
 
     def received(self, count: int) -> list[Frame]:
         """The frames completed by `count` more bytes. Look at `failure` afterwards."""
