@@ -68,6 +68,7 @@ class ShardHost:
         self._on_status = on_status
         self._random = random or Random()
         self._run: ShardRun | None = None
+        self._last_failure = ""  # why the life before has ended: this one may fail the same way
         self._changed = asyncio.Event()  # another one after each change
         self._restart = asyncio.Event()
         self._promoted = asyncio.Event()
@@ -118,7 +119,8 @@ class ShardHost:
                 while result is None or not result.is_running:
                     result = await (await self._running()).stat(stat)
         except TimeoutError:
-            why = f": {self.status.reason}" if self.status.reason else ""
+            goes_on = self._run is not None and self._run.transactions > 0
+            why = f": {self._last_failure}" if self._last_failure and not goes_on else ""
             raise Unavailable(
                 f"shard {self.spec.shard} has not come so far within {timeout:g} s{why}",
                 next_step=f"penstock shards stat {self.spec.shard}",
@@ -151,7 +153,7 @@ class ShardHost:
                 return
             failures = 1 if self.transactions > before else failures + 1
             pause_s = self._pause_s(failures, error)
-            reason = reason_of(error)
+            reason = self._last_failure = reason_of(error)
             self._say(ShardStatus(ShardCode.FAILED, reason, failures))
             where = "" if isinstance(error, PenstockError) else _where(error)
             log.warning("shard failed", shard=self.spec.shard, reason=reason, again_s=round(pause_s, 2), where=where)
