@@ -78,7 +78,7 @@ postgresql: # a store of consumers
 	@scripts/ensure-postgresql
 
 .PHONY: demo
-demo: setup ## See it work: real processes, real faults, an audit
+demo: setup java ## See it work: real processes, real faults, an audit
 	$(BIN)/penstock demo
 
 .PHONY: sim
@@ -119,7 +119,7 @@ soak-lake: setup ## Five minutes (MINUTES) of faults on a lake of real processes
 	$(BIN)/python -m tests.integration.soak_lake --minutes $(or $(MINUTES),5) --report docs/reports/faults-lake.md
 
 .PHONY: bench
-bench: setup ## Every benchmark next to its peers (or one: make bench BENCH=wire)
+bench: setup java ## Every benchmark next to its peers (or one: make bench BENCH=wire)
 	@status=0; for name in $(BENCH); do $(BIN)/penstock bench $$name || status=1; done; exit $$status
 
 .PHONY: golden
