@@ -93,7 +93,7 @@ explore: setup ## Every state of every small world of the cores, up to STATES ea
 
 .PHONY: specs
 specs: setup java ## Every small world of specs/, explored to its end by TLC, and every mutant caught
-	SPECS=all $(PYTEST) -n $(WORKERS) tests/specs tests/specs/slow_mutants.py
+	SPECS=all $(PYTEST) -n $(WORKERS) tests/specs/test_*.py tests/specs/slow_*.py
 
 .PHONY: soak-quorum
 soak-quorum: setup ## Ten minutes (MINUTES) of faults on real processes; the report goes to docs/reports
