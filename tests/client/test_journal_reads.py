@@ -15,7 +15,7 @@ from penstock.journal.fragment import CompressionCodec
 from penstock.journal.fragment_index import Gap
 from penstock.journal.messages import MarkRequest
 from penstock.journal.spec import JournalSpec
-from penstock.runtime.journal import reads
+from penstock.runtime.journal import fragments, reads
 from penstock.runtime.journal.fragment_store import FragmentStores
 from penstock.runtime.objectstore import ObjectStore
 
@@ -153,6 +153,22 @@ async def test_a_gap_is_reported_and_a_reader_who_comes_to_it_is_told(tmp_path: 
         assert told.value.next_step == "penstock journals fragments shop/orders"
         behind = [bytes(chunk.content) async for chunk in journals.read("shop/orders", 2 * LENGTH, address=address)]
         assert b"".join(behind) == content[2 * LENGTH :]
+
+
+async def test_what_another_broker_stored_since_the_last_listing_is_no_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a broker which held the only copy has left the journal, and stores it a moment later."""
+    async with running_cluster(tmp_path, 1) as cluster, cluster.client() as journals:
+        await cluster.create(spec())
+        await fill(journals, 3)
+        await until_stored(journals, 3)
+        late = objects(tmp_path)[1]
+        late.rename(tmp_path / "late")
+        await cluster.hosts("shop/orders")["b1"].fragments.refresh()
+        (tmp_path / "late").rename(late)
+        monkeypatch.setattr(fragments, "RETRY_S", 0.0)  # the last listing was long ago
+        assert (await journals.fragments("shop/orders")).gaps == ()
 
 
 async def test_a_client_which_knows_one_broker_finds_whoever_serves_the_journal(tmp_path: Path) -> None:

@@ -90,6 +90,8 @@ class BrokerService:
         query = _query(call)
         fragments = self._server.served(query.journal).fragments
         await fragments.refreshed()
+        if any(not gap.is_jumped for gap in fragments.gaps()):
+            await fragments.refresh_soon()  # a broker which has left the journal may have stored it meanwhile
         known, gaps = tuple(fragments.known()), tuple(fragments.gaps())
         return _encode(Fragments(known, fragments.write_head, fragments.is_refreshed, gaps))
 
