@@ -91,6 +91,10 @@ sim: setup ## Every workload of the simulator over SEEDS (default 0..2000)
 explore: setup ## Every state of every small world of the cores, up to STATES each (default 1000000)
 	$(BIN)/penstock sim explore --all --states $(or $(STATES),1000000)
 
+.PHONY: fuzz
+fuzz: setup java postgresql ## Every property and every parser on EXAMPLES (default 500) drawn at random
+	HYPOTHESIS=curious EXAMPLES=$(or $(EXAMPLES),500) $(PYTEST) -n $(WORKERS) -m hypothesis
+
 .PHONY: specs
 specs: setup java ## Every small world of specs/, explored to its end by TLC, and every mutant caught
 	SPECS=all $(PYTEST) -n $(WORKERS) tests/specs/test_*.py tests/specs/slow_*.py

@@ -3,6 +3,7 @@
 And for all of them together: those which need Spark are run by one worker, since a JVM is dear.
 """
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,9 +11,12 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-# A busy machine is no failure: examples have no deadline, and may be slow to draw.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
+# A busy machine is no failure: examples have no deadline, and may be slow to draw. `make test` draws the same ones each
+# time, so that what fails was changed; `make fuzz` draws others, many of them.
+_patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("steady", _patient, derandomize=True)
+settings.register_profile("curious", _patient, max_examples=int(os.environ.get("EXAMPLES", "500")))
+settings.load_profile(os.environ.get("HYPOTHESIS", "steady"))
 
 
 @pytest.fixture(autouse=True)
