@@ -15,8 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 import penstock
-from penstock.client.consumer import ShardContext, SqlStore, Store
-from penstock.client.consumer.recovered_stores import sqlite_store
+from penstock.client.consumer import ShardContext, SqlStore, Store, sqlite_store
 from penstock.message.mapping import modulo
 
 SHARDS = 4

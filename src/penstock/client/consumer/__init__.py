@@ -15,8 +15,11 @@ async with Journals(["127.0.0.1:7201"]) as journals:
 """
 
 from penstock.client.consumer.application import Application, Publish, ShardContext, StoreFactory, application_of
+from penstock.client.consumer.json_file_store import JsonFileStore
+from penstock.client.consumer.recovered_stores import json_file_store, sqlite_store
 from penstock.client.consumer.shard_host import ShardHost
 from penstock.client.consumer.sql_store import SqlStore, sql_store
+from penstock.client.consumer.sqlite_store import SqliteStore
 from penstock.client.consumer.status import ShardCode, ShardStatus
 from penstock.client.messages import CommittedMessage
 from penstock.consumer.store import Store
@@ -24,14 +27,18 @@ from penstock.consumer.store import Store
 __all__ = [
     "Application",
     "CommittedMessage",
+    "JsonFileStore",
     "Publish",
     "ShardCode",
     "ShardContext",
     "ShardHost",
     "ShardStatus",
     "SqlStore",
+    "SqliteStore",
     "Store",
     "StoreFactory",
     "application_of",
+    "json_file_store",
     "sql_store",
+    "sqlite_store",
 ]
