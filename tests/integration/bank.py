@@ -183,11 +183,15 @@ class Drill:
             pass
 
     async def _freeze_until_replaced(self, shard: str, name: str) -> bool:
-        """False: it was frozen while it held the KeySpace's lock, and all others were as good as frozen with it."""
+        """False: it was frozen while it held the KeySpace's lock, and all others were as good as frozen with it.
+
+        A shard may change hands for other reasons; who keeps its lease meanwhile is no zombie, and goes on.
+        """
         ended = asyncio.create_task(self.consumers.ended(name))
         self.consumers.kill(name, signal.SIGSTOP)
         try:
             async with asyncio.timeout(FROZEN_S):
+                await self._lease_lost(name)
                 await self._primary(shard, other_than=name)
         except TimeoutError:
             ended.cancel()
@@ -196,6 +200,12 @@ class Drill:
             self.consumers.kill(name, signal.SIGCONT)
         await ended
         return True
+
+    async def _lease_lost(self, name: str) -> None:
+        while True:
+            if not (await self.keyspace.range(f"{root_of('bank')}/members/local#{name}")).entries:
+                return
+            await asyncio.sleep(0.1)
 
     async def freeze_a_consumer_briefly(self, rng: Random) -> None:
         """It keeps its lease."""
