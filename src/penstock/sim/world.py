@@ -48,10 +48,13 @@ class World:
     def at(self, when: Instant, do: Callable[[], None]) -> None:
         """Do something at a time of the world, which must not be past."""
         assert when >= self.now, f"{when} is past: it is {self.now}"
-        heapq.heappush(self._heap, (when, self.next_token(), do))
+        self._tokens += 1
+        heapq.heappush(self._heap, (when, self._tokens, do))
 
     def after(self, delay_ns: int, do: Callable[[], None]) -> None:
-        self.at(Instant(self.now + delay_ns), do)
+        assert delay_ns >= 0, delay_ns
+        self._tokens += 1
+        heapq.heappush(self._heap, (self.now + delay_ns, self._tokens, do))
 
     def next_token(self) -> int:
         self._tokens += 1

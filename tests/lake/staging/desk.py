@@ -83,7 +83,7 @@ class Desk:
         return self.members[name or next(iter(self.members))].machine
 
     def checkpoint(self, name: str) -> bytes:
-        return self.parts.dump(self.machine(name), self.cursors[name])
+        return self.parts.freeze(self.machine(name), self.cursors[name])()
 
     def step(self, name: str, event: Any) -> None:
         self._perform(name, self.members[name].step(event, self.now))

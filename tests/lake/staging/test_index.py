@@ -2,24 +2,24 @@
 
 from itertools import islice
 
-import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.lake.staging.entry import Entry
 from penstock.lake.staging.index import FANOUT, Index, newest
-from penstock.lake.staging.run import Run
+from penstock.lake.staging.run import SMALL_ROWS_MAX, Run
 
 paths = st.text("ab/é\U0001f600", min_size=1, max_size=4)
 changes = st.dictionaries(paths, st.one_of(st.none(), st.builds(Entry, st.text(max_size=3))), max_size=12)
 
 
-@settings(max_examples=40)
-@given(st.lists(changes, max_size=5), changes, paths, paths)
+@settings(max_examples=60)
+@given(st.lists(changes, max_size=5), changes, paths, paths, st.sampled_from((0, 8, 256)))
 def test_an_overlay_shows_the_newest_change_of_each_path(
-    batches: list[dict[str, Entry | None]], memtable: dict[str, Entry | None], start: str, stop: str
+    batches: list[dict[str, Entry | None]], memtable: dict[str, Entry | None], start: str, stop: str, small: int
 ) -> None:
-    index, model = Index(), dict[str, Entry | None]()
+    """As a dict, as levels, and when the one has become the other."""
+    index, model = Index(small_rows_max=small), dict[str, Entry | None]()
     for batch in batches:
         index.add(Run.of(batch.items()))
         model |= batch
@@ -30,8 +30,10 @@ def test_an_overlay_shows_the_newest_change_of_each_path(
     assert list(overlay.entries()) == live
     assert list(overlay.entries(start, stop)) == [(path, entry) for path, entry in live if start <= path < stop]
     asked = [*model, start, stop]
+    assert Run(overlay.batch()).rows == model
+    assert Run(overlay.top()).rows == memtable
     assert [overlay.find(path) for path in asked] == [(model[path],) if path in model else None for path in asked]
-    assert list(overlay.covers(pa.array(asked, pa.large_string()))) == [path in model for path in asked]
+    assert overlay.covers(asked) == [path in model for path in asked]
 
 
 def test_a_list_of_many_rows_goes_block_by_block() -> None:
@@ -46,7 +48,7 @@ def test_a_list_of_many_rows_goes_block_by_block() -> None:
 
 
 def test_levels_stay_few_however_many_runs_there_are() -> None:
-    index = Index()
+    index = Index(small_rows_max=0)
     for number in range(200):
         index.add(Run.of([(f"{number:04d}", None)]))
     assert index.depth <= 5, f"200 runs in levels {FANOUT} times as long as the next are at most 5"
@@ -60,13 +62,15 @@ def test_an_overlay_does_not_change_when_the_index_does() -> None:
     assert list(index.overlay({}).changes()) == [("a", None), ("b", Entry("2"))]
 
 
-@settings(max_examples=25)
-@given(st.lists(changes, max_size=5))
-def test_the_newest_of_many_runs(batches: list[dict[str, Entry | None]]) -> None:
+@settings(max_examples=40)
+@given(st.lists(changes, max_size=5), st.sampled_from((0, SMALL_ROWS_MAX + 1)))
+def test_the_newest_of_many_runs(batches: list[dict[str, Entry | None]], more: int) -> None:
+    """As dicts, and with so many more rows that they are columns."""
+    batches = [*batches, {f"z{row:04d}": Entry("more") for row in range(more)}]
     model: dict[str, Entry | None] = {}
     for batch in batches:
         model |= batch
-    assert Run(newest([Run.of(batch.items()) for batch in batches])).changes() == sorted(model.items())
+    assert newest([Run.of(batch.items()) for batch in batches]).changes() == sorted(model.items())
 
 
 def test_a_list_walks_over_nothing_that_is_not_shown() -> None:

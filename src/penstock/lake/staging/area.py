@@ -92,7 +92,7 @@ class StagingArea:
         return rows | self._memtable
 
     def _newest(self) -> list[Change]:
-        return Run(newest(self.runs)).changes() if self.runs else []
+        return newest(self.runs).changes()
 
     def sum(self) -> int:
         """The area's part of the state's sum, from its content alone."""

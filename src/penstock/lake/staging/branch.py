@@ -12,6 +12,7 @@ from penstock.lake.staging.area import StagingArea
 from penstock.lake.staging.entry import Entry
 from penstock.lake.staging.index import Index, Overlay
 from penstock.lake.staging.records import CommitId, Instance, Request, StagingToken
+from penstock.lake.staging.small_overlay import SmallOverlay
 
 __all__ = ["Attempt", "Branch", "Repository", "SinkState", "Tag"]
 
@@ -95,7 +96,7 @@ class Branch:
         """The newest staged change of a path: (entry,), (None,) for a tombstone, None if nothing is staged."""
         return self.index.overlay(self.last.memtable).find(path)
 
-    def overlay(self) -> Overlay:
+    def overlay(self) -> Overlay | SmallOverlay:
         """What is staged now, for as long as one likes."""
         return self.index.overlay(self.last.share())
 

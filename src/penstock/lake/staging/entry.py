@@ -5,7 +5,7 @@ a row with `is_live` false is a tombstone. No column has nulls, so that equal ro
 Paths sort by code point, which is the order of their UTF-8 bytes: in Python, in Arrow and in Parquet alike.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 import pyarrow as pa
@@ -13,11 +13,13 @@ import pyarrow.compute as pc
 
 __all__ = [
     "SCHEMA",
+    "TOMBSTONE",
     "Change",
     "Entry",
     "MalformedBatch",
     "batch_of",
     "batch_to_bytes",
+    "changes_of",
     "entries_at",
     "entry_at",
     "read_batch",
@@ -53,7 +55,7 @@ SCHEMA = pa.schema(
         pa.field("metadata", pa.large_string(), nullable=False),
     ]
 )
-_TOMBSTONE = Entry("")
+TOMBSTONE = Entry("")  # what the columns of a row which is not live hold
 
 
 class MalformedBatch(ValueError):
@@ -63,7 +65,7 @@ class MalformedBatch(ValueError):
 def batch_of(changes: Iterable[Change]) -> pa.RecordBatch:
     """Rows as columns, in the order given."""
     rows = list(changes)
-    entries = [entry or _TOMBSTONE for _, entry in rows]
+    entries = [entry or TOMBSTONE for _, entry in rows]
     columns: Sequence[Sequence[object]] = [
         [path for path, _ in rows],
         [entry is not None for _, entry in rows],
@@ -76,6 +78,13 @@ def batch_of(changes: Iterable[Change]) -> pa.RecordBatch:
     ]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def changes_of(batch: pa.RecordBatch) -> Iterator[Change]:
+    """Columns as rows."""
+    columns = (column.to_pylist() for column in batch.columns)
+    for path, is_live, *values in zip(*columns, strict=True):
+        yield path, Entry(*values) if is_live else None
 
 
 def entry_at(batch: pa.RecordBatch, row: int) -> Entry | None:
@@ -105,12 +114,13 @@ def read_batch(data: bytes) -> pa.RecordBatch:
         with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
             table = reader.read_all()
         table.validate(full=True)
-        table = table.select(SCHEMA.names).cast(SCHEMA).combine_chunks()
+        if not table.schema.equals(SCHEMA):
+            table = table.select(SCHEMA.names).cast(SCHEMA)
     except (pa.ArrowException, ValueError, KeyError, OSError):
         raise MalformedBatch("not a batch of entries") from None
     if table.num_rows == 0:
         return pa.RecordBatch.from_pylist([], schema=SCHEMA)
-    (batch,) = table.to_batches()
+    (batch,) = table.combine_chunks().to_batches()
     return _sorted(batch)
 
 

@@ -6,7 +6,8 @@ from the areas: it is in no checkpoint and in no hash, and members may build it 
 Levels hold sorted paths with a locator each (which run, which row; negative for a tombstone). A level is at least
 `FANOUT` times as long as the next newer one, so there are few: a read asks each once. A level knows which of its rows
 are shown: no tombstones, and nothing that a newer level has. So a list goes from shown row to shown row, however many
-others are between them. The rows of the last area's memtable are on top of the levels.
+others are between them. The rows of the last area's memtable are on top of the levels. As long as all runs together
+are small there are no levels: the index is a dict.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.lake.staging.entry import Change, Entry, entries_at, entry_at
-from penstock.lake.staging.run import Run, bisect, find, merge_order
+from penstock.lake.staging.run import SMALL_ROWS_MAX, Run, bisect, find, merge_order
+from penstock.lake.staging.small_overlay import SmallOverlay
 
 __all__ = ["Index", "Overlay"]
 
@@ -82,12 +84,14 @@ class _Level:
 
 
 class Index:
-    """The levels of a branch, kept up while runs are added. The machine owns it; readers take `overlay`."""
+    """The index of a branch, kept up while runs are added. The machine owns it; readers take `overlay`."""
 
-    def __init__(self, runs: Iterable[Run] = ()) -> None:
+    def __init__(self, runs: Iterable[Run] = (), *, small_rows_max: int = SMALL_ROWS_MAX) -> None:
+        self._small: dict[str, Entry | None] | None = {}  # all there is, while that is little; then there are levels
+        self._small_rows_max = small_rows_max
+        self._rows = 0
         self._runs: dict[int, Run] = {}
         self._levels: tuple[_Level, ...] = ()  # oldest first
-        self._next = 0
         for run in runs:
             self.add(run)
 
@@ -95,8 +99,19 @@ class Index:
         """A run newer than all before."""
         if not len(run):
             return
-        number, self._next = self._next, self._next + 1
+        number = len(self._runs)
+        self._rows += len(run)
         self._runs = {**self._runs, number: run}  # a new dict: overlays taken before keep theirs
+        if self._small is None:
+            self._add_level(number, run)
+        elif self._rows <= self._small_rows_max:
+            self._small = {**self._small, **run.rows}
+        else:
+            self._small = None
+            for number, run in self._runs.items():
+                self._add_level(number, run)
+
+    def _add_level(self, number: int, run: Run) -> None:
         locators = np.arange(len(run), dtype=np.int64) + (number << _ROW_BITS)
         locators[~run.live()] = _TOMBSTONE
         levels = [*self._levels, _Level(run.paths, locators)]
@@ -106,8 +121,10 @@ class Index:
         older = [level.hidden_by(run.paths) for level in levels[:-1]]
         self._levels = (*older, levels[-1])
 
-    def overlay(self, memtable: Memtable) -> "Overlay":
+    def overlay(self, memtable: Memtable) -> "Overlay | SmallOverlay":
         """What is staged now. The memtable must not change afterwards."""
+        if self._small is not None:
+            return SmallOverlay(self._small, memtable)
         return Overlay(self._runs, self._levels, memtable)
 
     @property
@@ -143,12 +160,13 @@ class Overlay:
                 return (self._load(int(level.locators[row])),)
         return None
 
-    def covers(self, paths: pa.LargeStringArray) -> npt.NDArray[np.bool_]:
+    def covers(self, paths: Sequence[str]) -> list[bool]:
         """Which of these paths are staged, as an entry or as a tombstone: what is committed there is hidden."""
+        asked = pa.array(paths, pa.large_string())
         covered = np.zeros(len(paths), dtype=np.bool_)
         for level in self._all_levels:
-            covered |= level.has(paths)
-        return covered
+            covered |= level.has(asked)
+        return cast("list[bool]", covered.tolist())
 
     def entries(self, start: str = "", stop: str | None = None) -> Iterator[tuple[str, Entry]]:
         """Staged entries (no tombstones) in [start, stop), sorted."""
@@ -185,8 +203,7 @@ class Overlay:
 
     def batch(self) -> pa.RecordBatch:
         """Everything staged, tombstones included, as sorted columns: what a commit writes."""
-        runs = [*self._runs.values(), Run.of(self._memtable.items())]
-        return newest(runs)
+        return newest([*self._runs.values(), Run.of(self._memtable.items())]).batch
 
     def top(self) -> pa.RecordBatch:
         """The rows of the memtable."""
@@ -242,8 +259,10 @@ class _Cursor:
         return block, self._level.locators[rows]
 
 
-def newest(runs: Sequence[Run]) -> pa.RecordBatch:
-    """The newest change of each path of some runs, oldest run first, sorted."""
+def newest(runs: Sequence[Run]) -> Run:
+    """The newest change of each path of some runs, oldest run first, as one run."""
+    if sum(map(len, runs)) <= SMALL_ROWS_MAX:
+        return Run.of({path: entry for run in runs for path, entry in run.rows.items()}.items())
     levels: list[_Level] = []
     base = 0
     for run in runs:
@@ -252,8 +271,6 @@ def newest(runs: Sequence[Run]) -> pa.RecordBatch:
     while len(levels) > 1:  # neighbours in pairs: each row is moved log(runs) times
         pairs = [older.merged(newer) for older, newer in zip(levels[::2], levels[1::2], strict=False)]
         levels = pairs + levels[len(levels) & ~1 :]
-    if not levels:
-        return Run.of(()).batch
     table = pa.Table.from_batches([run.batch for run in runs]).take(pa.array(levels[0].locators))
-    batches = table.combine_chunks().to_batches()
-    return cast("pa.RecordBatch", batches[0]) if batches else Run.of(()).batch
+    (batch,) = table.combine_chunks().to_batches()
+    return Run(batch)

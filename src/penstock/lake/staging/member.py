@@ -344,6 +344,7 @@ class Member:
 
     def check(self) -> None:
         """Of the waiting alone; the machine has a check of its own, which looks at the whole state."""
-        waiting = [write.waiting for write in self._writes.values()] + list(self._retrying)
-        assert len(set(waiting)) == len(waiting), "a request waits for two records"
+        if self._writes:
+            waiting = [*(write.waiting for write in self._writes.values()), *self._retrying]
+            assert len(set(waiting)) == len(waiting), "a request waits for two records"
         assert not self._reads or self._syncs, "reads wait, and no SYNC is on its way"

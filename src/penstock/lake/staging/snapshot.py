@@ -18,6 +18,7 @@ from penstock.lake.staging.entry import Entry
 from penstock.lake.staging.index import Overlay, newest
 from penstock.lake.staging.records import CommitId, Instance, StagingToken
 from penstock.lake.staging.run import Run
+from penstock.lake.staging.small_overlay import SmallOverlay
 
 __all__ = ["Listed", "Refs", "Snapshot", "Tree", "after_prefix"]
 
@@ -50,7 +51,7 @@ class Snapshot:
         instance: Instance,
         head: CommitId,
         areas: tuple[StagingArea, ...],
-        overlay: Overlay,
+        overlay: Overlay | SmallOverlay,
     ) -> None:
         self.applied = applied
         self.instance = instance
@@ -98,8 +99,7 @@ class Snapshot:
         """The newest change of each path in these sealed areas (all that is staged, without tokens), sorted."""
         if tokens is None:
             return self.overlay.batch()
-        assert self._last not in tokens, "the last area still changes"
-        return newest([run for token in tokens for run in self._runs[token]])
+        return self._newest(tokens).batch
 
     def staged(self) -> Iterator[pa.RecordBatch]:
         """Every row of every area, those hidden by newer ones included: what a garbage collector must mark."""
@@ -109,7 +109,11 @@ class Snapshot:
 
     def rows(self, tokens: Sequence[StagingToken]) -> dict[str, Entry | None]:
         """The same as a dict: for small areas and for tests."""
-        return dict(Run(self.changes(tokens)).changes())
+        return dict(self._newest(tokens).rows)
+
+    def _newest(self, tokens: Sequence[StagingToken]) -> Run:
+        assert self._last not in tokens, "the last area still changes"
+        return newest([run for token in tokens for run in self._runs[token]])
 
     def _shown(self, tree: Tree, start: str, stop: str | None) -> Iterator[tuple[str, Entry]]:
         return merge(self.overlay.entries(start, stop), self._committed(tree, start, stop), key=lambda row: row[0])
@@ -117,7 +121,7 @@ class Snapshot:
     def _committed(self, tree: Tree, start: str, stop: str | None) -> Iterator[tuple[str, Entry]]:
         """What is committed and not hidden by what is staged."""
         for rows in tree.scan(start, stop):
-            hidden = self.overlay.covers(pa.array([path for path, _ in rows], pa.large_string()))
+            hidden = self.overlay.covers([path for path, _ in rows])
             for row, is_hidden in zip(rows, hidden, strict=True):
                 if not is_hidden:
                     yield row

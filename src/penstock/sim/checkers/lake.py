@@ -68,12 +68,12 @@ class LakeChecks:
             self.effects.nothing(record, before, after)
         else:
             self._judge(record, result, before, after)
-        self.effects.areas(after)
-        self._whole_batches(after)
         self._condemned(machine)
-        if after != before:
+        if after != before:  # else all this was looked at before, and holds
+            self.effects.areas(after)
             self.effects.references(after)
-        self.ever_heads.update(dict.fromkeys(branch.head for branch in after.branches.values()))
+            self._whole_batches(after)
+            self.ever_heads.update(dict.fromkeys(branch.head for branch in after.branches.values()))
 
     def _condemned(self, machine: StagingMachine) -> None:
         """I10: whoever is given up is no head and no tag, now or later."""

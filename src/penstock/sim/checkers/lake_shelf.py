@@ -23,6 +23,7 @@ class Stored:
     ranges: Mapping[str, str]  # first letter -> where its range is
     tree: Mapping[str, Entry]  # what it was when it was written, whatever became of its ranges
     generation: int
+    contents: Mapping[str, str]  # first letter -> the content of its range
 
 
 class DictTree:
@@ -62,7 +63,7 @@ class Shelf:
     def __init__(self) -> None:
         self.data: dict[str, int] = {}
         self.ranges: dict[str, int] = {}
-        self.commits: dict[CommitId, Stored] = {CommitId("c0"): Stored((), {}, {}, 0)}
+        self.commits: dict[CommitId, Stored] = {CommitId("c0"): Stored((), {}, {}, 0, {})}
         self._addresses = 0
 
     def upload(self, epoch: int) -> str:
@@ -95,17 +96,17 @@ class Shelf:
         for commit in refers:
             stored = self.commits[commit]
             for letter, place in stored.ranges.items():
-                known.setdefault(_content(letter, stored.tree), place)
+                known.setdefault(stored.contents[letter], place)
         ranges: dict[str, str] = {}
-        for letter in sorted({path[0] for path in tree}):
-            content = _content(letter, tree)
+        contents = _contents(tree)
+        for letter, content in contents.items():
             place = known.get(content) or self.place(epoch, attempt, content)
             if content not in known:
                 self.ranges.setdefault(place, epoch)
             ranges[letter] = place
         commit = CommitId(f"c{len(self.commits)}")
         generation = 1 + max(self.commits[parent].generation for parent in parents)
-        self.commits[commit] = Stored(tuple(parents), ranges, tree, generation)
+        self.commits[commit] = Stored(tuple(parents), ranges, tree, generation, contents)
         return commit
 
     def ancestors(self, commit: CommitId) -> set[CommitId]:
@@ -123,5 +124,9 @@ class Shelf:
         return max(common, key=lambda commit: (self.commits[commit].generation, commit))
 
 
-def _content(letter: str, tree: Mapping[str, Entry]) -> str:
-    return repr(sorted((path, entry.address, entry.etag) for path, entry in tree.items() if path[0] == letter))
+def _contents(tree: Mapping[str, Entry]) -> dict[str, str]:
+    """The tree cut into ranges, sorted, and what each is."""
+    rows: dict[str, list[tuple[str, str, str]]] = {}
+    for path in sorted(tree):
+        rows.setdefault(path[0], []).append((path, tree[path].address, tree[path].etag))
+    return {letter: repr(mine) for letter, mine in rows.items()}

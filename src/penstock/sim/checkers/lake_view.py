@@ -65,9 +65,9 @@ class Viewer:
         return BranchView(branch.name, branch.head, branch.tokens, areas, live)
 
     def _area(self, area: StagingArea) -> Area:
-        rows: dict[str, Entry | None] = {}
+        rows: Area = {}
         for run in area.runs:
             if run.digest not in self._runs:
                 self._runs[run.digest] = dict(run.changes())
-            rows |= self._runs[run.digest]
-        return rows | area.memtable
+            rows = {**rows, **self._runs[run.digest]} if rows else self._runs[run.digest]
+        return {**rows, **area.memtable} if area.memtable else rows

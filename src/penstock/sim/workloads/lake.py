@@ -5,7 +5,8 @@ The state machine and the member are the real ones; committed trees are dicts. A
 are checked, with the queue position as the witness of linearizability (`sim.checkers.lake`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from random import Random
 from typing import Any, ClassVar
 
@@ -104,7 +105,7 @@ class LakeWorkload:
         ] = []  # of each run of a collector: the epoch, commits without head
         self.is_over = False
         self._requests = 0
-        self._checkpoints: dict[NodeId, bytes] = {}
+        self._checkpoints: dict[NodeId, Callable[[], bytes]] = {}
         self._steps = 0
 
     # setup
@@ -121,7 +122,9 @@ class LakeWorkload:
             idle_ns=10 * MILLISECOND,
             syncs_max=rng.choice((1, 2)),
         )
-        self.check_every = 1 if rng.random() < 0.05 else 64
+        kind = rng.random()
+        self.check_every = 1 if kind < 0.05 else 64
+        self.is_wide = kind > 0.97  # some puts are of so many rows that runs and indexes are columns
         self.queue = Queue(world, _draw_faults(rng), self._deliver)
         self.queue.append(Envelope(None, FIRST_RECORD))
         names = [NodeId(f"m{number}") for number in range(1, rng.choice((2, 3)) + 1)]
@@ -143,7 +146,8 @@ class LakeWorkload:
 
     def boot(self, node: Node, found: Found) -> tuple[Machine, Sequence[Effect]]:
         kind = watched(self.parts.machine, self.checks)
-        machine = self.parts.load(self._checkpoints.get(node.name, b""), kind)
+        checkpoint = self._checkpoints.get(node.name, bytes)
+        machine = self.parts.load(checkpoint(), kind)
         boot = f"{node.name}.{node.run}" if self.parts.boot_ids else "boot"
         member = self.parts.member(machine, str(node.name), boot, self.config)
         run = node.run
@@ -187,7 +191,8 @@ class LakeWorkload:
     def _deliver(self, node: Node, delivered: Delivered) -> None:
         node.deliver(delivered)
         if node.is_up and self.rng.random() < 0.05:
-            self._checkpoints[node.name] = self.parts.dump(self.machine(node), self.queue.cursor(node))
+            frozen = self.parts.freeze(self.machine(node), self.queue.cursor(node))
+            self._checkpoints[node.name] = cache(frozen)  # made bytes when they are read: most never are
 
     def machine(self, node: Node) -> StagingMachine:
         assert isinstance(node.machine, Member)

@@ -1,10 +1,12 @@
 """Members, proposers, builders and shelves with one rule of lake.md broken, each in a few lines."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from penstock.base.effects import Effect, Reply, Requested
 from penstock.base.ids import Instant
-from penstock.lake.staging.checkpoint import _codec, dump
+from penstock.lake.staging.checkpoint import _codec, freeze
 from penstock.lake.staging.machine import StagingMachine
 from penstock.lake.staging.member import Member
 from penstock.lake.staging.port import Built, Delivered, Move, Rebuild
@@ -150,11 +152,16 @@ class ByContent(Shelf):
 # checkpoints
 
 
-def without_requests(machine: StagingMachine, cursor: int) -> bytes:
+def without_requests(machine: StagingMachine, cursor: int) -> Callable[[], bytes]:
     """The request table is not in the checkpoint."""
-    return _codec.encode(msgspec.structs.replace(_codec.decode(dump(machine)), requests=[]))
+    return _changed(machine, requests=[])
 
 
-def by_cursor(machine: StagingMachine, cursor: int) -> bytes:
+def by_cursor(machine: StagingMachine, cursor: int) -> Callable[[], bytes]:
     """The checkpoint says where the consumer is, not what is applied."""
-    return _codec.encode(msgspec.structs.replace(_codec.decode(dump(machine)), applied=cursor))
+    return _changed(machine, applied=cursor)
+
+
+def _changed(machine: StagingMachine, **fields: object) -> Callable[[], bytes]:
+    frozen = freeze(machine)
+    return lambda: _codec.encode(msgspec.structs.replace(_codec.decode(frozen()), **fields))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock.lake.staging.checkpoint import dump, load
+from penstock.lake.staging.checkpoint import freeze, load
 from penstock.lake.staging.machine import StagingMachine
 from penstock.lake.staging.member import Member
 from penstock.sim.checkers.lake_shelf import Shelf
@@ -34,7 +34,7 @@ class Parts:
     member: type[Member] = Member
     builder: type[Builder] = Builder
     shelf: type[Shelf] = Shelf
-    dump: Callable[[StagingMachine, int], bytes] = lambda machine, cursor: dump(machine)
+    freeze: Callable[[StagingMachine, int], Callable[[], bytes]] = lambda machine, cursor: freeze(machine)
     load: Callable[[bytes, type[StagingMachine]], StagingMachine] = load
     boot_ids: bool = True
     habits: Habits = field(default_factory=Habits)

@@ -6,7 +6,7 @@ records in order, each in its own time, and now and then some of them again.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from random import Random
+from functools import partial
 
 from penstock.base.ids import MILLISECOND
 from penstock.lake.staging.port import Delivered, Envelope
@@ -39,10 +39,7 @@ class Queue:
         self._deliver = deliver
         self._cursors: dict[str, tuple[int, int]] = {}  # name -> run of the node, next position
         self._idle: dict[str, Node] = {}  # members which have everything
-
-    @property
-    def _rng(self) -> Random:
-        return self.world.rng
+        self._rng = world.rng
 
     def enqueue(self, envelope: Envelope) -> None:
         """It arrives some time later: never, once or twice."""
@@ -98,7 +95,8 @@ class Queue:
             self._soon(node, run)
 
     def _soon(self, node: Node, run: int) -> None:
-        self.world.after(1 + int(self._rng.random() * self.faults.delay_ns / 2), lambda: self._pump(node, run))
+        delay_ns = 1 + int(self._rng.random() * self.faults.delay_ns / 2)
+        self.world.after(delay_ns, partial(self._pump, node, run))
 
     def _delay(self) -> int:
         return 1 + int(self._rng.random() * self.faults.delay_ns)

@@ -22,6 +22,7 @@ from penstock.lake.staging.records import (
     StagingToken,
 )
 from penstock.lake.staging.results import Result, Status
+from penstock.lake.staging.run import SMALL_ROWS_MAX
 from penstock.sim.workloads.lake_builder import Import, Merge, Revert
 from penstock.sim.workloads.lake_clients import Client, Pause, Script
 from penstock.sim.workloads.lake_collector import collect
@@ -80,7 +81,8 @@ def put(client: Client) -> Steps:
         rows = (Row(path, entry, rng.choice((Precondition(absent=True), Precondition(), Precondition(etag="x")))),)
     elif kind < 0.65:
         other, _ = upload(client, machine)
-        batch = batch_to_bytes(batch_of([(path, entry), (path + "'", other)]))
+        wide = [(f"w/{row}", other) for row in range(SMALL_ROWS_MAX)] if client.workload.is_wide else []
+        batch = batch_to_bytes(batch_of([(path, entry), (path + "'", other), *wide]))
         yield Write(Put(client.request(machine), branch.instance, epoch, batch=batch))
         return
     pinned = branch.tokens[-1] if rng.random() < 0.1 else None
