@@ -107,6 +107,7 @@ class LakeWorkload:
         self._requests = 0
         self._checkpoints: dict[NodeId, Callable[[], bytes]] = {}
         self._steps = 0
+        self._checked: dict[NodeId, tuple[int, int]] = {}  # which life, and what it had applied when it was checked
 
     # setup
 
@@ -220,8 +221,11 @@ class LakeWorkload:
 
     def check(self, node: Node) -> None:
         self._steps += 1
-        if self._steps % self.check_every == 0 and isinstance(node.machine, Member) and not self.is_mutant:
-            node.machine.machine.check()
+        if self._steps % self.check_every == 0 and node.machine is not None and not self.is_mutant:
+            machine = self.machine(node)
+            if self._checked.get(node.name) != (node.run, machine.applied):  # nothing else changes its state
+                self._checked[node.name] = (node.run, machine.applied)
+                machine.check()
 
     def is_settled(self) -> bool:
         nodes = self.world.nodes.values()
