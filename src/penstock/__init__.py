@@ -3,6 +3,8 @@
 import penstock
 
 with penstock.connect() as stock:
+    with stock.journal("shop/orders").publisher() as publish:
+        publish({"sku": "kettle", "quantity": 2})
     shop = stock.lake("shop")
     shop.branch("main")["prices.csv"] = b"kettle,39.90"
 """
@@ -11,10 +13,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.client.connect import connect
+    from penstock.client.connect import connect, open
     from penstock.client.consumer import Application, CommittedMessage, Publish
 
-__all__ = ["Application", "CommittedMessage", "Publish", "__version__", "connect"]
+__all__ = ["Application", "CommittedMessage", "Publish", "__version__", "connect", "open"]
 
 __version__ = "0.1.0.dev0"
 
@@ -24,6 +26,7 @@ _PLACES = {
     "CommittedMessage": "penstock.client.consumer",
     "Publish": "penstock.client.consumer",
     "connect": "penstock.client.connect",
+    "open": "penstock.client.connect",
 }
 
 

@@ -4,63 +4,22 @@
         appended = log.append(b"...")
         value = log.read(query)
 
-One background thread runs the event loop of all blocking clients of a process. Calls may come from any thread; Ctrl-C
-ends the call, and what it had asked for is cancelled.
+Calls may come from any thread: see `loop_thread.py`.
 """
 
-import asyncio
-import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
 
-from penstock.base.errors import AlreadyClosed, PenstockError
+from penstock.base.errors import PenstockError
 from penstock.base.ids import EntryId, Offset
+from penstock.client.loop_thread import LoopThread
 from penstock.client.quorum import FIRST, Ack, Appended, QuorumLog
 from penstock.quorum.api import ReadResult, ShardStatus
 from penstock.quorum.entry import Txn
 from penstock.quorum.resolve import Resolution
 from penstock.runtime.wire.tls import Tls
 
-__all__ = ["BlockingQuorumLog", "LoopThread"]
-
-T = TypeVar("T")
-
-
-class LoopThread:
-    """An event loop in a thread of its own, made when it is first needed."""
-
-    _lock = threading.Lock()
-    _shared: "LoopThread | None" = None
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="penstock client", daemon=True)
-        self._thread.start()
-
-    @classmethod
-    def shared(cls) -> "LoopThread":
-        with cls._lock:
-            if cls._shared is None:
-                cls._shared = cls()
-            return cls._shared
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine over there, and wait for it here."""
-        if threading.current_thread() is self._thread:
-            work.close()
-            raise AlreadyClosed("a blocking call from inside the event loop would wait for itself: use await there")
-        future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()  # Ctrl-C: nobody waits any more
-            raise
-
-    def start(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run a coroutine over there, and do not wait: also from over there, where nothing can."""
-        asyncio.run_coroutine_threadsafe(work, self._loop)
+__all__ = ["BlockingQuorumLog"]
 
 
 class BlockingQuorumLog:
@@ -122,20 +81,4 @@ class BlockingQuorumLog:
 
     def subscribe(self, first: Offset = FIRST, *, follow: bool = True) -> Iterator[tuple[Offset, Txn]]:
         """As `QuorumLog.subscribe`. Leaving the loop early ends the subscription."""
-        entries = self._log.subscribe(first, follow=follow)
-        try:
-            while True:
-                try:
-                    yield self._thread.run(_next(entries))
-                except StopAsyncIteration:
-                    return
-        finally:
-            self._thread.run(_close(entries))
-
-
-async def _next(entries: AsyncIterator[tuple[Offset, Txn]]) -> tuple[Offset, Txn]:
-    return await anext(entries)
-
-
-async def _close(entries: Any) -> None:
-    await entries.aclose()
+        return self._thread.iterate(self._log.subscribe(first, follow=follow))

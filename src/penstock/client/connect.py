@@ -2,40 +2,48 @@
 
 with penstock.connect() as stock:                     # what `penstock up` runs here
     stock.lake("shop").branch("main")["a"] = b"..."
-    stock.journals.append("shop/orders", b"...")
+    with stock.journal("shop/orders").publisher() as publish:
+        publish({"sku": "kettle"})
+
+with penstock.open("data/") as stock: ...             # a server of its own, for as long as the block
 
 async with penstock.aio.connect() as stock: ...       # the same names, with await
 """
 
 import os
 from functools import cached_property
+from pathlib import Path
 from typing import Self
 
 from penstock.base.errors import NotFound
+from penstock.client.data_server import DataServer
 from penstock.client.journal import Journals
 from penstock.client.journal_blocking import BlockingJournals
 from penstock.client.lake_api import LakeApi
 from penstock.client.lake_blocking import BlockingLake, BlockingRepository
 from penstock.client.lake_place import LakePlace, find_lake
 from penstock.client.lake_repository import Repository
+from penstock.client.named_journal import AsyncJournal, Journal
 from penstock.runtime.config import Effective, Source, load
 from penstock.runtime.config.options import wire_tls
 from penstock.runtime.running import running_in
 
-__all__ = ["AsyncStock", "Stock", "connect", "connect_async"]
+__all__ = ["AsyncStock", "OpenStock", "Stock", "connect", "connect_async", "open"]
 
 
 class _Places:
     """Where everything is: as said, else as configured, else what runs in the data folder. Looked up when needed."""
 
-    def __init__(self, address: str | None, lake: str | None, token: str | None) -> None:
+    def __init__(self, address: str | None, lake: str | None, token: str | None, folder: Path | None = None) -> None:
         self._address = address
         self._lake = lake
         self._token = token
+        self._folder = folder  # None: as configured
 
     @cached_property
     def effective(self) -> Effective:
-        return load(environment=os.environ)
+        at = {"PENSTOCK_DATA_FOLDER": str(self._folder)} if self._folder is not None else {}
+        return load(environment={**os.environ, **at})
 
     @property
     def lake(self) -> LakePlace:
@@ -88,6 +96,10 @@ class Stock:
             self._journals.close()
         self._lake = self._journals = None
 
+    def journal(self, name: str) -> Journal:
+        """One journal."""
+        return Journal(self.journals, name)
+
     def lake(self, repository: str) -> BlockingRepository:
         """A repository of the lake."""
         return self.lakes.repository(repository)
@@ -128,6 +140,10 @@ class AsyncStock:
             await self._journals.close()
         self._lake = self._journals = None
 
+    def journal(self, name: str) -> AsyncJournal:
+        """One journal."""
+        return AsyncJournal(self.journals, name)
+
     def lake(self, repository: str) -> Repository:
         """A repository of the lake."""
         if self._lake is None:
@@ -140,6 +156,29 @@ class AsyncStock:
         if self._journals is None:
             self._journals = self._places.journals()
         return self._journals
+
+
+class OpenStock(Stock):
+    """A Stock and the server which it has started: both end together."""
+
+    def __init__(self, server: DataServer) -> None:
+        super().__init__(_Places(server.running.broker, server.running.lake, None, server.folder))
+        self._server = server
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self._server.stop()
+
+
+def open(folder: str | os.PathLike[str] = "penstock-data") -> OpenStock:
+    """A server with every role on a data folder, for as long as the block: for scripts, notebooks and tests.
+
+    What was acknowledged is in the folder: `open` it again, or run `penstock up` there. `PreconditionFailed` if a
+    process runs there already: `connect` to that one.
+    """
+    return OpenStock(DataServer(Path(folder)))
 
 
 def connect(address: str | None = None, *, lake: str | None = None, token: str | None = None) -> Stock:

@@ -15,10 +15,10 @@ from typing import Any
 
 from penstock.base.ids import Offset, Revision
 from penstock.client.append_service import AppendService
-from penstock.client.blocking import LoopThread
 from penstock.client.journal import START, Change, Chunk, Explanations, Infos, Journals
 from penstock.client.journal_content import Buffer, Source
 from penstock.client.journal_outcomes import Appended
+from penstock.client.loop_thread import LoopThread
 from penstock.journal.api import Resolution
 from penstock.journal.epoch import PipelineEpoch
 from penstock.journal.labels import Label, LabelSelector
@@ -83,11 +83,11 @@ class BlockingJournals:
         chunks = self.journals.read(
             journal, offset, end=end, follow=follow, begin_mod_time=begin_mod_time, address=address
         )
-        return self._iterate(chunks)
+        return self._thread.iterate(chunks)
 
     def watch(self, selector: str | LabelSelector = "") -> Iterator[Infos]:
         """As `Journals.watch`."""
-        return self._iterate(self.journals.watch(selector))
+        return self._thread.iterate(self.journals.watch(selector))
 
     def stat(self, journal: str, offset: int = -1) -> ReadHeader:
         """As `Journals.stat`."""
@@ -116,16 +116,6 @@ class BlockingJournals:
     def explain(self, journal: str) -> Explanations:
         """As `Journals.explain`."""
         return self._thread.run(self.journals.explain(journal))
-
-    def _iterate(self, items: Any) -> Iterator[Any]:
-        try:
-            while True:
-                try:
-                    yield self._thread.run(_next(items))
-                except StopAsyncIteration:
-                    return
-        finally:
-            self._thread.run(items.aclose())
 
 
 class BlockingAppendService:
@@ -162,7 +152,3 @@ class BlockingAppendService:
 
     async def _put(self, journal: str, content: Buffer) -> None:
         self._service.put(journal, content)
-
-
-async def _next(items: Any) -> Any:
-    return await anext(items)

@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from penstock.base.errors import NotFound
-from penstock.client.blocking import LoopThread
 from penstock.client.lake_api import LakeApi
 from penstock.client.lake_place import LakePlace
 from penstock.client.lake_repository import Branch, Content, LakeFile, Ref, Repository, Transaction
+from penstock.client.loop_thread import LoopThread
 from penstock.runtime.lake.service import Change, Commit, Strategy
 
 __all__ = ["BlockingBranch", "BlockingLake", "BlockingRef", "BlockingRepository", "BlockingTransaction"]
@@ -41,15 +41,7 @@ class BlockingLake:
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """Take what comes, one by one. Leaving the loop early ends it over there too."""
-        try:
-            while True:
-                try:
-                    item = self._thread.run(_next(items))
-                except StopAsyncIteration:
-                    return
-                yield item
-        finally:
-            self._thread.run(items.aclose())  # type: ignore[attr-defined]  # they are generators
+        return self._thread.iterate(items)
 
     def repository(self, name: str) -> "BlockingRepository":
         return BlockingRepository(self, name)
@@ -253,10 +245,6 @@ class BlockingTransaction(BlockingBranch):
 
 async def _opened(place: LakePlace) -> LakeApi:
     return LakeApi(place)  # over there, where its loop is
-
-
-async def _next(items: AsyncIterator[T]) -> T:
-    return await anext(items)
 
 
 async def _enter(block: Any) -> Transaction:

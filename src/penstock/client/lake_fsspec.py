@@ -20,11 +20,11 @@ from typing import Any, Final, cast
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from penstock.base.errors import NotFound, PreconditionFailed
-from penstock.client.blocking import LoopThread
 from penstock.client.lake import LakeUrl, parse_lake_url
 from penstock.client.lake_blocking import BlockingBranch, BlockingLake, BlockingRef
 from penstock.client.lake_place import find_lake
 from penstock.client.lake_repository import LakeFile
+from penstock.client.loop_thread import LoopThread
 
 __all__ = ["LakeFileSystem"]
 

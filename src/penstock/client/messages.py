@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final
 
+import msgspec
+
 from penstock.base.errors import InvalidArgument, MalformedFrame
 from penstock.base.ids import Offset
 from penstock.client.append_service import AppendService
@@ -32,7 +34,7 @@ from penstock.message.reader import Committed, CommittedReader, OnBad
 from penstock.message.uuid import Uuid, producer_id
 from penstock.runtime.logs import get_logger
 
-__all__ = ["JSON", "CommittedMessage", "MessagePublisher", "read_committed"]
+__all__ = ["JSON", "CommittedMessage", "MessagePublisher", "as_it_is_now", "read_committed"]
 
 JSON: Final = JsonLines()
 log = get_logger()
@@ -110,6 +112,19 @@ class MessagePublisher:
         await self._appends.wait_for_room()
         self._publisher.update(time.time_ns())
         return self._appends.put(journal, self._publisher.committed(journal, self._framing, values))
+
+
+def as_it_is_now(framing: Framing, value: Any) -> Any:
+    """The value as it is now, if the framing can hold it."""
+    if isinstance(framing, JsonLines):
+        try:
+            encoded = msgspec.Raw(msgspec.json.encode(value))
+        except (TypeError, ValueError) as error:
+            raise InvalidArgument(f"this cannot be a JSON message: {error}") from None
+        framing.encode(encoded, None)
+        return encoded
+    framing.encode(value, None)
+    return value
 
 
 async def read_committed(

@@ -14,7 +14,7 @@ import structlog
 
 from penstock.base.errors import Gone, Indeterminate, NotFound, StorageError, Unavailable
 from penstock.base.ids import Offset
-from penstock.client.blocking import LoopThread
+from penstock.client.loop_thread import LoopThread
 from penstock.client.journal import Journals
 from penstock.journal.fragment import Fragment
 from penstock.journal.reading import cover

@@ -27,12 +27,11 @@ import msgspec
 
 from penstock.base.errors import ConfigError, InvalidArgument
 from penstock.client.journal import Journals
-from penstock.client.messages import JSON, CommittedMessage
+from penstock.client.messages import JSON, CommittedMessage, as_it_is_now
 from penstock.consumer.effects import Publication
 from penstock.consumer.store import Store
 from penstock.journal.names import check_journal_name
 from penstock.message.framing.framing import Framing
-from penstock.message.framing.json_lines import JsonLines
 from penstock.message.mapping import Mapping
 from penstock.runtime.keyspace.port import KeySpace
 
@@ -72,7 +71,7 @@ class Publish:
             self._values[journal] = []
         elif known is not framing:
             raise InvalidArgument(f"{journal}: a journal has one framing, not both {known} and {framing}")
-        self._values[journal].append(_read(framing, value))
+        self._values[journal].append(as_it_is_now(framing, value))
 
     def take(self) -> tuple[Publication, ...]:
         """What was published since this was last asked."""
@@ -81,19 +80,6 @@ class Publish:
         )
         self._framings, self._values = {}, {}
         return taken
-
-
-def _read(framing: Framing, value: Any) -> Any:
-    """The value as it is now, if the framing can hold it."""
-    if isinstance(framing, JsonLines):
-        try:
-            encoded = msgspec.Raw(msgspec.json.encode(value))
-        except (TypeError, ValueError) as error:
-            raise InvalidArgument(f"this cannot be a JSON message: {error}") from None
-        framing.encode(encoded, None)
-        return encoded
-    framing.encode(value, None)
-    return value
 
 
 class Application(Generic[T]):
