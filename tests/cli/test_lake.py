@@ -62,6 +62,15 @@ def test_from_a_file_to_a_merged_commit(lake: Lake, tmp_path: Path, monkeypatch:
     assert lake("branch", "reset", "lake://shop@main")[0] == 0
     assert "could go" in lake("gc", "lake://shop")[1]
     assert "0 objects with 0 bytes are deleted" in lake("gc", "lake://shop", "--sweep", "--grace", "0")[1]
+    assert "all history is kept" in lake("retention", "show", "lake://shop")[1]
+    assert lake("retention", "set", "lake://shop", "--days", "90", "--branch", "work=7")[0] == 0
+    shown = lake("retention", "show", "lake://shop")
+    rows = [line.split() for line in shown[1].splitlines()[2:]]
+    assert rows == [["(any", "other)", "90"], ["work", "7"]], shown
+    assert lake("retention", "set", "lake://shop", "--days", "0")[0] == 2
+    assert lake("retention", "set", "lake://shop", "--days", "1", "--branch", "work")[0] == 2
+    assert lake("retention", "clear", "lake://shop")[0] == 0
+    assert "all history is kept" in lake("retention", "show", "lake://shop")[1]
     assert lake("branch", "delete", "lake://shop@work")[0] == 0
     assert "work" not in lake("branch", "list", "lake://shop")[1]
 

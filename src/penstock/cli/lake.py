@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from penstock.base.errors import InvalidArgument, Refused
 from penstock.cli.lake_names import branch, repo, tag
+from penstock.cli.lake_retention import retention
 from penstock.cli.lake_targets import AtLake, LakeTarget, lake_of
 from penstock.cli.noun import InSession, examples, noun
 from penstock.cli.output import make_table
@@ -33,6 +34,7 @@ app = noun(
 app.command(repo)
 app.command(branch)
 app.command(tag)
+app.command(retention)
 
 Message = Annotated[str, Parameter(name=("--message", "-m"), help="Why.", metavar="TEXT")]
 SIGNS: Final = {"added": "+", "removed": "-", "changed": "~", "conflict": "!", "prefix_changed": "*"}

@@ -166,9 +166,9 @@ class Engine:
         base = await self._base(repository, shelf, wanted.base)
         if base is None:
             raise NotFound(f"there is no ref {text!r} in {repository.name}", kind="ref")
-        if base in repository.expired:
-            raise Gone(f"commit {base} was given up by the garbage collector")
         commit = await shelf.history.search(follow(base, wanted.steps)) if wanted.steps else base
+        if commit in repository.expired:
+            raise Gone(f"commit {commit} was given up by the garbage collector")
         await shelf.history.get(commit)
         return commit
 

@@ -37,21 +37,26 @@ class Held(msgspec.Struct, frozen=True):
     """What a repository's state refers to, at one position of the queue."""
 
     gce: int
-    commits: tuple[CommitId, ...]  # heads and tags
+    heads: dict[str, CommitId]  # of each branch
+    tags: tuple[CommitId, ...]
     expired: frozenset[CommitId]
     staged: tuple[pl.DataFrame, ...]  # addresses of everything staged, hidden rows included
+
+    @property
+    def commits(self) -> tuple[CommitId, ...]:
+        return tuple(dict.fromkeys([*self.heads.values(), *self.tags]))
 
 
 def held_by(machine: StagingMachine, repository: Repository) -> Held:
     """Taken in one go: nothing may be awaited between a SYNC and this."""
-    heads = [branch.head for branch in repository.branches.values()]
+    heads = {name: branch.head for name, branch in repository.branches.items()}
     staged: list[pl.DataFrame] = []
     for branch in repository.branches.values():
         snapshot = machine.capture(branch.instance)
         assert snapshot is not None
         staged += [frame_of(batch).select("address") for batch in snapshot.staged()]
-    tags = [tag.commit for tag in repository.tags.values()]
-    return Held(repository.gce, tuple(dict.fromkeys(heads + tags)), frozenset(repository.expired), tuple(staged))
+    tags = tuple(tag.commit for tag in repository.tags.values())
+    return Held(repository.gce, heads, tags, frozenset(repository.expired), tuple(staged))
 
 
 async def commit_ids(shelf: Shelf) -> set[CommitId]:
@@ -83,8 +88,33 @@ async def listed(shelf: Shelf) -> pl.DataFrame:
     return frame.with_columns(epoch=epoch).filter(pl.col("epoch").is_not_null())
 
 
-async def mark(shelf: Shelf, held: Held, commits: Iterable[CommitId], watch: Watch | None = None) -> pl.DataFrame:
-    """The keys of all that is staged, and of the trees of these commits with all they contain."""
+async def mark(
+    shelf: Shelf,
+    held: Held,
+    commits: Iterable[CommitId],
+    watch: Watch | None = None,
+    *,
+    trees_only: Iterable[CommitId] = (),
+) -> pl.DataFrame:
+    """The keys of all that is staged, and of the trees of these commits with all they contain.
+
+    Of `trees_only` the trees alone, not what they contain: merges and diffs of others still need them.
+    """
+    trees, ranges = await _metadata(shelf, commits)
+    other_trees, other_ranges = await _metadata(shelf, trees_only)
+    frames = [_keys([*trees, *ranges, *other_trees, *other_ranges]), *(_below(shelf, each) for each in held.staged)]
+    wanted = list(ranges.values())
+    for first in range(0, len(wanted), READS_AT_ONCE):
+        if watch is not None:
+            watch(Progress("marking", first, len(wanted)))
+        some = wanted[first : first + READS_AT_ONCE]
+        entries = await asyncio.gather(*(shelf.trees.files.scan(each) for each in some))
+        frames += [_below(shelf, each.select("address")) for each in entries]
+    return await shelf.trees.files.in_thread(lambda: pl.concat(frames).unique())
+
+
+async def _metadata(shelf: Shelf, commits: Iterable[CommitId]) -> tuple[dict[str, TreeAddress], dict[str, Range]]:
+    """The metaranges and ranges of some commits, by key."""
     trees: dict[str, TreeAddress] = {}
     for commit in commits:
         tree = (await shelf.history.get(commit)).tree
@@ -96,15 +126,7 @@ async def mark(shelf: Shelf, held: Held, commits: Iterable[CommitId], watch: Wat
         for row in range(len(contents)):
             found = contents[row]
             ranges[range_key(found.location, found.id)] = found
-    frames = [_keys([*trees, *ranges]), *(_below(shelf, each) for each in held.staged)]
-    wanted = list(ranges.values())
-    for first in range(0, len(wanted), READS_AT_ONCE):
-        if watch is not None:
-            watch(Progress("marking", first, len(wanted)))
-        some = wanted[first : first + READS_AT_ONCE]
-        entries = await asyncio.gather(*(shelf.trees.files.scan(each) for each in some))
-        frames += [_below(shelf, each.select("address")) for each in entries]
-    return await shelf.trees.files.in_thread(lambda: pl.concat(frames).unique())
+    return trees, ranges
 
 
 def _keys(keys: list[str]) -> pl.DataFrame:

@@ -1,7 +1,8 @@
 """Garbage of the lake's service: found, and swept. Design: lake.md L15.
 
 A run raises the epoch (GC_FENCE), marks all that something refers to as of a SYNC behind the fence, gives up commits
-which no branch and no tag reaches any more (CONDEMN), and only then sweeps. What goes is unmarked now, was unmarked in
+which no branch and no tag reaches any more, or which are older than the retention rules keep (CONDEMN), and only then
+sweeps. Of the latter the trees stay, for those who merge what came of them. What goes is unmarked now, was unmarked in
 an earlier run at least `grace_s` ago, and was addressed before the run before this one: nothing can come to refer to
 it. So an object is gone after its second run, and what a given-up commit alone had after its fourth. A collector which
 dies, or wakes up late, does no harm; of two at the same time one is refused. A dry run reads, and changes nothing.
@@ -18,6 +19,7 @@ from penstock.lake.staging.results import Status
 from penstock.runtime.lake.engine import Engine
 from penstock.runtime.lake.garbage_marks import commit_ids, held_by, listed, mark, reachable
 from penstock.runtime.lake.garbage_runs import Run, Runs
+from penstock.runtime.lake.retention_service import kept_by_rules
 from penstock.runtime.lake.service import Garbage, Progress, Watch
 from penstock.runtime.lake.shelves import Shelf
 
@@ -38,7 +40,9 @@ class GarbageCollector:
         found = await self.engine.repository(repository)
         held, shelf = held_by(self.engine.machine, found), self.engine.shelves.of(found)
         there = await listed(shelf)  # before the trees: what comes meanwhile is not in it
-        marked = await mark(shelf, held, await reachable(shelf, held.commits))
+        reached = await reachable(shelf, held.commits)
+        kept = await kept_by_rules(shelf, held.heads, held.tags, reached) - held.expired
+        marked = await mark(shelf, held, kept, trees_only=reached - kept)
         unmarked = there.join(marked, on="key", how="anti")
         old = unmarked.filter(pl.col("epoch") < held.gce)
         return _garbage(old, is_dry_run=True, too_young=unmarked.height - old.height)
@@ -60,12 +64,13 @@ class GarbageCollector:
         there = await listed(shelf)
         runs = await Runs(shelf).known()
         before = _Before(runs, gce, grace_s)
-        kept = await reachable(shelf, held.commits)
-        orphans = ids - kept - held.expired
+        reached = await reachable(shelf, held.commits)
+        kept = await kept_by_rules(shelf, held.heads, held.tags, reached) - held.expired
+        orphans = ids - reached - held.expired
         condemned = orphans & await before.commits(shelf)
-        marked = await mark(shelf, held, kept | (orphans - condemned), tell)
+        marked = await mark(shelf, held, kept | (orphans - condemned), tell, trees_only=reached - kept)
         tell(Progress("condemning"))
-        await self._condemn(instance, gce, sorted(condemned))
+        await self._condemn(instance, gce, sorted(condemned | (reached - kept - held.expired)))
         unmarked = there.join(marked, on="key", how="anti")
         doomed = unmarked.filter(pl.col("epoch") < gce - 1).join(await before.unmarked(shelf), on="key", how="semi")
         await _sweep(shelf, doomed, tell)

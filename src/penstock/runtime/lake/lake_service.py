@@ -21,6 +21,7 @@ from penstock.runtime.lake.member_host import MemberHost
 from penstock.runtime.lake.names_service import Names
 from penstock.runtime.lake.objects import Objects
 from penstock.runtime.lake.queue import Queue
+from penstock.runtime.lake.retention_service import Retention
 from penstock.runtime.lake.samples import sample_objects
 from penstock.runtime.lake.service import Repository
 from penstock.runtime.lake.shelves import Shelves
@@ -33,7 +34,7 @@ __all__ = ["LakeService", "serving_lake"]
 TREE_CACHE_BYTES: Final = 64 << 20  # of each repository
 
 
-class LakeService(Names, Objects, Imports, Sinks, GarbageCollector):
+class LakeService(Names, Objects, Imports, Sinks, GarbageCollector, Retention):
     """Everything `service.Lake` promises, through one member."""
 
     def __init__(self, host: Host, shelves: Shelves, builder: LakeBuilder, *, secret: str, store_url: str) -> None:

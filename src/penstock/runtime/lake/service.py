@@ -24,6 +24,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
+from penstock.lake.refs.retention import RetentionRules
 from penstock.lake.staging.entry import Entry
 from penstock.lake.staging.records import Precondition
 from penstock.runtime.lake.sink_batch import BatchBody, BatchOutcome, SinkBody, SinkPlace, TreePlace
@@ -378,6 +379,12 @@ class Lake(Protocol):
     async def import_status(self, repository: str, branch: str, id: str) -> ImportStatus: ...
 
     async def cancel_import(self, repository: str, branch: str, id: str) -> None: ...
+
+    async def retention(self, repository: str) -> RetentionRules | None: ...
+
+    async def set_retention(self, repository: str, rules: RetentionRules | None) -> None:
+        """By which rules old history is given up: none, and all that a branch or a tag reaches is kept."""
+        ...
 
     async def find_garbage(self, repository: str) -> Garbage:
         """What the garbage collector would delete: a dry run."""

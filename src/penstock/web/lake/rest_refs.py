@@ -5,7 +5,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from penstock.base.errors import InvalidArgument
+from penstock.base.errors import InvalidArgument, NotFound
+from penstock.lake.refs.retention import RetentionRules
 from penstock.runtime.lake.service import Lake
 from penstock.web.http import Request, Response, json_response, text_response
 from penstock.web.lake.rest_models import (
@@ -69,6 +70,9 @@ class RefHandlers:
         add("DELETE", REPOSITORY, self.delete_repository)
         add("GET", REPOSITORY + "/metadata", self.repository_metadata)
         add("GET", REPOSITORY + "/gc/dry_run", self.garbage, LONG_MS)
+        add("GET", REPOSITORY + "/settings/gc_rules", self.retention)
+        add("PUT", REPOSITORY + "/settings/gc_rules", self.set_retention)
+        add("DELETE", REPOSITORY + "/settings/gc_rules", self.forget_retention)
         add("GET", REPOSITORY + "/branches", self.branches)
         add("POST", REPOSITORY + "/branches", self.create_branch)
         add("GET", BRANCH, self.branch)
@@ -112,6 +116,20 @@ class RefHandlers:
 
     async def garbage(self, request: Request) -> Response:
         return json_response(await self._lake.find_garbage(request.parameters["repository"]))
+
+    async def retention(self, request: Request) -> Response:
+        rules = await self._lake.retention(request.parameters["repository"])
+        if rules is None:
+            raise NotFound("there are no retention rules: all history is kept", kind="retention rules")
+        return json_response(rules)
+
+    async def set_retention(self, request: Request) -> Response:
+        await self._lake.set_retention(request.parameters["repository"], await request.json(RetentionRules))
+        return Response(204)
+
+    async def forget_retention(self, request: Request) -> Response:
+        await self._lake.set_retention(request.parameters["repository"], None)
+        return Response(204)
 
     # branches
 
