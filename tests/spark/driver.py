@@ -1,66 +1,41 @@
-"""A Spark driver of its own process, from one journal into another, which ends with kill -9 where it is told to.
+"""A Spark driver of its own process, on one of the routes, which ends with kill -9 where it is told to.
 
-    python -m tests.spark.driver BROKERS SOURCE TARGET CHECKPOINT [POINT]
+    python -m tests.spark.driver PLACE [POINT]
 
-The points are steps of the source and of the sink, in the batch `KILL_BATCH`. Where one is reached, whoever reaches it
-(a planner or a task) kills the JVM, the driver's Python and itself; or, for `stop:POINT`, stops them, as a machine does
-which is paused. Product code knows nothing of this: the format here is a subclass of it.
+PLACE is JSON. The points are steps of the source and of the sink, in the batch `KILL_BATCH`; `stop:POINT` freezes the
+driver there (SIGSTOP) instead. Product code knows nothing of this: the formats here are subclasses of it.
 """
 
-import json
 import os
-import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, InputPartition
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import (
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    InputPartition,
+    WriterCommitMessage,
+)
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
+from tests.spark.killing import DRIVER, KILL_BATCH, MARK, POINT, killing, reach
 
+import penstock.spark
+from penstock.spark import pipeline_audit, together
 from penstock.spark.journal_format import JournalFormat
 from penstock.spark.journal_sink import Committer, JournalStreamWriter, Written
 from penstock.spark.journal_source import JournalStreamReader
-from penstock.spark.options import SinkOptions, SourceOptions, sink_options, source_options
-from penstock.spark.transactions import Record
-
-KILL_BATCH = 1
-POINTS = (
-    "source: planned",
-    "source: before a state is kept",
-    "source: after a state is kept",
-    "sink: after a task",
-    "sink: before the record",
-    "sink: after the record",
-    "sink: half published",
-    "sink: published",
-)
-POINT, DRIVER, MARK = "PENSTOCK_TEST_POINT", "PENSTOCK_TEST_DRIVER", "PENSTOCK_TEST_MARK"
-
-
-def reach(point: str) -> None:
-    """Kill or stop the driver, if this is the point."""
-    wanted = os.environ.get(POINT, "")
-    if wanted.removeprefix("stop:") != point:
-        return
-    driver, victims, pid = int(os.environ[DRIVER]), list[int](), os.getppid()
-    while pid > 1:
-        victims.insert(0, pid)
-        if pid == driver:
-            break
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    mark = Path(os.environ[MARK])
-    if wanted.startswith("stop:"):
-        if mark.exists():
-            return
-        mark.write_text(json.dumps([*victims, os.getpid()]))
-        signals = signal.SIGSTOP
-    else:
-        signals = signal.SIGKILL
-    for victim in [*victims, os.getpid()]:
-        os.kill(victim, signals)
+from penstock.spark.lake_access import LakeAccess, access_from
+from penstock.spark.lake_commit import Batch
+from penstock.spark.lake_format import LakeFormat
+from penstock.spark.lake_sink import StreamSink, Wrote
+from penstock.spark.options import SourceOptions, sink_options, source_options
+from penstock.spark.transaction_rule import Record
 
 
 class KillingReader(JournalStreamReader):
@@ -109,7 +84,7 @@ class KillingCommitter(Committer):
 
 
 class KillingWriter(JournalStreamWriter):
-    """A sink which dies."""
+    """A sink of journals which dies."""
 
     def committer(self) -> Committer:
         return KillingCommitter(self.options)
@@ -122,7 +97,7 @@ class KillingWriter(JournalStreamWriter):
 
 
 class KillingFormat(JournalFormat):
-    """The format, for a driver which dies."""
+    """The format `journal`, for a driver which dies."""
 
     @classmethod
     def name(cls) -> str:
@@ -132,27 +107,68 @@ class KillingFormat(JournalFormat):
         return KillingReader(source_options(dict(self.options), is_stream=True), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        options: SinkOptions = sink_options(dict(self.options), is_stream=True)
-        return KillingWriter(options)
+        return KillingWriter(sink_options(dict(self.options), is_stream=True))
 
 
-def start(session: Any, kind: str, brokers: str, source: str, target: str, checkpoint: str) -> Any:
-    """The query: even numbers into one journal, odd ones into the other, so that a commit has two of them."""
-    frame = session.readStream.format(kind).option("brokers", brokers).option("maxBytesPerTrigger", "2500")
-    frame = frame.schema("n long").load(source)
-    frame = frame.selectExpr("n", f"if(n % 2 = 0, '{target}/even', '{target}/odd') as _journal")
-    sink = frame.writeStream.format(kind).option("brokers", brokers).option("checkpointLocation", checkpoint)
-    return sink.option("sink", target).trigger(availableNow=True).start()
+class KillingSink(StreamSink):
+    """A sink of the lake which dies."""
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        wrote = super().write(iterator)
+        assert isinstance(wrote, Wrote)
+        if wrote.batch == KILL_BATCH and wrote.files:
+            reach("sink: after a task")
+        return wrote
+
+    def commit_as(self, batch: Batch, messages: Any) -> None:
+        if batch.number == KILL_BATCH:
+            reach("sink: before the list")
+        super().commit_as(batch, messages)
 
 
-def main(brokers: str, source: str, target: str, checkpoint: str, point: str = "") -> None:
+class KillingLakeFormat(LakeFormat):
+    """The format `lake`, for a driver which dies."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "killing_lake"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        settings = self._settings(schema, overwrite=overwrite)
+        return KillingSink(msgspec.structs.replace(settings, access=killing(settings.access)))
+
+
+def die_in_pipelines() -> None:
+    """The steps of `foreachBatch` run in this very process."""
+
+    def access(options: Mapping[str, str]) -> LakeAccess:
+        return killing(access_from(options))
+
+    def stage_frame(frame: DataFrame, *rest: Any) -> together.Staged:
+        staged = stage(frame, *rest)
+        if any(number == KILL_BATCH for _, number in staged.whose):
+            reach("sink: one table staged")
+        return staged
+
+    stage = together.stage_frame
+    setattr(together, "stage_frame", stage_frame)  # noqa: B010
+    for module in (together, pipeline_audit):
+        setattr(module, "access_from", access)  # noqa: B010
+
+
+def main(place: str, point: str = "") -> None:
     from tests.spark.conftest import builder, end_jvm
+    from tests.spark.routes import ROUTES, Place
 
-    os.environ.update({POINT: point, DRIVER: str(os.getpid()), MARK: checkpoint + ".mark"})
-    session = builder(Path(checkpoint + ".spark")).getOrCreate()
+    found = msgspec.json.decode(place, type=Place)
+    os.environ.update({POINT: point, DRIVER: str(os.getpid()), MARK: found.checkpoint + ".mark"})
+    die_in_pipelines()
+    session = builder(Path(found.checkpoint + ".spark")).getOrCreate()
     try:
+        penstock.spark.register(session)
         session.dataSource.register(KillingFormat)
-        start(session, "killing", brokers, source, target, checkpoint).awaitTermination()
+        session.dataSource.register(KillingLakeFormat)
+        ROUTES[found.route].run(session, found, is_killing=True)
     finally:
         session.stop()
         end_jvm()

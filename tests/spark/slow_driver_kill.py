@@ -1,4 +1,4 @@
-"""kill -9 of a real driver behind its commit point, before anything was seen: the next run publishes what it recorded.
+"""kill -9 of a real driver, at one step of each route; the next one goes on from its checkpoint.
 
 `make soak-spark` runs it, and `soak_spark.py` with every other step: each costs a JVM of its own.
 """
@@ -8,27 +8,43 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 from pyspark.sql import SparkSession
-from tests.spark.conftest import Brokers, run_to_end
-from tests.spark.driver import start
+from tests.spark.conftest import Brokers
 from tests.spark.histories import make
-from tests.spark.test_journal_sink import numbers_of, put
+from tests.spark.lakes import make_repository, options_of
+from tests.spark.routes import ROUTES, Place
+from tests.spark.test_journal_sink import put
+from tests.web.lake.servers import LakeProcess
 
 from penstock.client.journal_blocking import BlockingJournals
 
 ROOT = Path(__file__).parents[2]
+ROWS = 120
 
 
-def run_driver(*arguments: str) -> "subprocess.Popen[bytes]":
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "tests.spark.driver", *arguments]
-    quiet = subprocess.DEVNULL
-    return subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
-    )
+def with_tests(environment: Mapping[str, str]) -> dict[str, str]:
+    """For processes which need this package of tests."""
+    return {**environment, "PYTHONPATH": os.pathsep.join([str(ROOT), environment.get("PYTHONPATH", "")])}
+
+
+def run_driver(place: Place, point: str) -> "subprocess.Popen[bytes]":
+    """A driver, whose words are in a file beside its checkpoint."""
+    command = [sys.executable, "-m", "tests.spark.driver", msgspec.json.encode(place).decode(), point]
+    with Path(place.checkpoint + ".log").open("ab") as said:
+        return subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=with_tests(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
 
 
 def end_driver(driver: "subprocess.Popen[bytes]") -> None:
@@ -38,20 +54,49 @@ def end_driver(driver: "subprocess.Popen[bytes]") -> None:
     driver.wait()
 
 
-@pytest.mark.timeout(600)
-def test_a_driver_which_is_killed_behind_its_commit_point_loses_and_repeats_nothing(
-    spark: SparkSession, brokers: Brokers, journals: BlockingJournals, tmp_path: Path
+def last_words(place: Place) -> str:
+    return Path(place.checkpoint + ".log").read_text(errors="replace")[-2000:]
+
+
+def prepared(
+    route: str, name: str, brokers: Brokers, journals: BlockingJournals, lake: LakeProcess, folder: Path
+) -> Place:
+    """A source with all its rows, and what they go to."""
+    source = make(journals, f"{name}/in")
+    is_lake = route != "journal"
+    target = make_repository(lake, name.replace("/", "-")) if is_lake else f"{name}/out"
+    options = options_of(lake) if is_lake else {}
+    place = Place(route, brokers.address, source, target, str(folder / f"checkpoint-{route}"), options)
+    ROUTES[route].prepare(place, journals)
+    put(journals, source, range(ROWS))
+    return place
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("route", "point"),
+    [
+        ("journal", "sink: after the record"),
+        ("lake", "sink: after the request"),
+        ("together", "sink: one table staged"),
+        ("audited", "merge: before the request"),
+    ],
+)
+def test_a_driver_which_is_killed_loses_and_repeats_nothing(
+    route: str,
+    point: str,
+    spark: SparkSession,
+    brokers: Brokers,
+    journals: BlockingJournals,
+    lake: LakeProcess,
+    tmp_path: Path,
 ) -> None:
-    source, target = make(journals, "kill/in"), "kill/out"
-    targets = [make(journals, f"{target}/{which}") for which in ("even", "odd")]
-    put(journals, source, range(100))
-    checkpoint = str(tmp_path / "checkpoint")
-    driver = run_driver(brokers.address, source, target, checkpoint, "sink: after the record")
+    place = prepared(route, f"kill/{route}", brokers, journals, lake, tmp_path)
+    driver = run_driver(place, point)
     try:
-        assert driver.wait() == -9
+        assert driver.wait() == -signal.SIGKILL, last_words(place)
     finally:
         end_driver(driver)
-    seen = sorted(number for name in targets for number in numbers_of(journals, name))
-    assert 0 < len(seen) < 100  # the batch before
-    run_to_end(lambda: start(spark, "journal", brokers.address, source, target, checkpoint))
-    assert sorted(number for name in targets for number in numbers_of(journals, name)) == list(range(100))
+    assert 0 < len(ROUTES[route].seen(place, journals)) < ROWS  # the batch before is there
+    ROUTES[route].run(spark, place)
+    assert ROUTES[route].seen(place, journals) == list(range(ROWS))

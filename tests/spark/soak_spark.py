@@ -1,15 +1,14 @@
 """`make soak-spark`: a real driver is killed, or frozen and let go, at every step of a batch; rows must be there once.
 
-For each point: a driver of its own process runs from one journal into two others, and ends with kill -9 at the point.
-Another one goes on from its checkpoint. Then a plain reader of committed messages must find every row once, in both
-journals. For the points of the sink a driver is also stopped there (SIGSTOP), the next one runs to the end, and the
-stopped one is let go: it must change nothing.
+For each route and each of its points: a driver of its own process runs, and ends with kill -9 at the point. Another one
+goes on from its checkpoint. Then a plain reader must find every row once, in all journals or tables of the route. For
+the points of the sink a driver is also stopped there (SIGSTOP), the next one runs to the end, and the stopped one is
+let go: it must change nothing.
 """
 
 import argparse
 import contextlib
 import json
-import os
 import signal
 import sys
 import tempfile
@@ -18,26 +17,29 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.spark.conftest import Brokers, builder, end_jvm, run_to_end
-from tests.spark.driver import POINTS, start
-from tests.spark.histories import make
-from tests.spark.slow_driver_kill import end_driver, run_driver
-from tests.spark.test_journal_sink import numbers_of, put
+from tests.spark.conftest import Brokers, builder, end_jvm
+from tests.spark.killing import strike
+from tests.spark.routes import ROUTES, Place
+from tests.spark.slow_driver_kill import ROWS, end_driver, last_words, prepared, run_driver
+from tests.web.lake.servers import LakeProcess
 
 import penstock.spark
 from penstock.client.journal_blocking import BlockingJournals
 
-ROWS = 120
-FROZEN = tuple(point for point in POINTS if point.startswith("sink"))
 WAIT_S = 600.0
+GOOD = "every row once"
+KILLED, FROZEN = "kill -9", "frozen, then let go"
+Row = tuple[str, str, str, str, float]  # fault, route, point, outcome, seconds
 
 
 class Soak:
-    """One Spark which goes on where others died, one broker, and what was found."""
+    """One Spark which goes on where others died, one broker, one lake, and what was found."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._brokers = Brokers(folder / "brokers")
+        self._lake = LakeProcess(folder / "lake")
+        self._lake.start()
         self._spark = builder(folder / "spark").getOrCreate()
         penstock.spark.register(self._spark)
         self._journals = BlockingJournals(self._brokers.addresses)
@@ -47,67 +49,55 @@ class Soak:
         self._journals.close()
         self._spark.stop()
         end_jvm()
+        self._lake.__exit__()
         self._brokers.close()
 
-    def kill(self, point: str) -> str:
+    def kill(self, route: str, point: str) -> str:
         """kill -9 there, then another driver goes on."""
-        source, target, checkpoint = self._prepare()
-        driver = run_driver(self._brokers.address, source, target, checkpoint, point)
+        place = self._prepare(route)
+        driver = run_driver(place, point)
         try:
             code = driver.wait(WAIT_S)
         finally:
             end_driver(driver)
         if code != -signal.SIGKILL:
-            return f"the driver was not killed there: it ended with {code}"
-        before = len(self._seen(target))
-        self._go_on(source, target, checkpoint)
-        return self._judge(target, f"{before} rows were seen when it died")
+            return f"the driver was not killed there: it ended with {code}: {last_words(place)}"
+        before = len(self._seen(place))
+        ROUTES[route].run(self._spark, place)
+        return self._judge(place, f"{before} rows were seen when it died")
 
-    def freeze(self, point: str) -> str:
+    def freeze(self, route: str, point: str) -> str:
         """SIGSTOP there, another driver runs to the end, SIGCONT."""
-        source, target, checkpoint = self._prepare()
-        mark = Path(checkpoint + ".mark")
-        driver = run_driver(self._brokers.address, source, target, checkpoint, f"stop:{point}")
+        place = self._prepare(route)
+        mark = Path(place.checkpoint + ".mark")
+        driver = run_driver(place, f"stop:{point}")
         try:
             _until(lambda: mark.exists() or driver.poll() is not None)
             if not mark.exists():
-                return f"the driver was not stopped there: it ended with {driver.returncode}"
-            self._go_on(source, target, checkpoint)
-            seen = self._seen(target)
-        except BaseException:
-            end_driver(driver)
-            raise
-        finally:
-            if mark.exists():
-                for pid in reversed(json.loads(mark.read_text())):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGCONT)
-        try:
+                return f"the driver was not stopped there: it ended with {driver.returncode}: {last_words(place)}"
+            ROUTES[route].run(self._spark, place)
+            seen = self._seen(place)
+            with contextlib.suppress(ProcessLookupError):
+                strike(json.loads(mark.read_text())[::-1], signal.SIGCONT)
             code = driver.wait(WAIT_S)
         finally:
             end_driver(driver)
-        if self._seen(target) != seen:
+        if self._seen(place) != seen:
             return "WRONG: the zombie changed what is seen"
-        return self._judge(target, f"the zombie ended with {code}")
+        return self._judge(place, f"the zombie ended with {code}")
 
-    def _prepare(self) -> tuple[str, str, str]:
+    def _prepare(self, route: str) -> Place:
         self._runs += 1
-        name = f"soak/{self._runs}"
-        source = make(self._journals, f"{name}/in")
-        for which in ("even", "odd"):
-            make(self._journals, f"{name}/out/{which}")
-        put(self._journals, source, range(ROWS))
-        return source, f"{name}/out", str(self._folder / f"checkpoint-{self._runs}")
+        folder = self._folder / str(self._runs)
+        folder.mkdir()
+        return prepared(route, f"soak/{self._runs}", self._brokers, self._journals, self._lake, folder)
 
-    def _go_on(self, source: str, target: str, checkpoint: str) -> None:
-        run_to_end(lambda: start(self._spark, "journal", self._brokers.address, source, target, checkpoint))
+    def _seen(self, place: Place) -> list[int]:
+        return ROUTES[place.route].seen(place, self._journals)
 
-    def _seen(self, target: str) -> list[int]:
-        return sorted(number for which in ("even", "odd") for number in numbers_of(self._journals, f"{target}/{which}"))
-
-    def _judge(self, target: str, note: str) -> str:
-        seen = self._seen(target)
-        return f"every row once; {note}" if seen == list(range(ROWS)) else f"WRONG: {len(seen)} rows, {note}"
+    def _judge(self, place: Place, note: str) -> str:
+        seen = self._seen(place)
+        return f"{GOOD}; {note}" if seen == list(range(ROWS)) else f"WRONG: {len(seen)} rows, {note}"
 
 
 def _until(is_so: Callable[[], bool]) -> None:
@@ -117,43 +107,63 @@ def _until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
+def drills(routes: list[str], wanted: list[str]) -> list[tuple[str, str, str]]:
+    """Fault, route and point of every drill: all points are killed at, those behind the tasks frozen at."""
+    found = []
+    for route in routes:
+        points = [each for each in ROUTES[route].points if not wanted or each in wanted]
+        found += [(KILLED, route, each) for each in points]
+        found += [(FROZEN, route, each) for each in points if not each.startswith("source")]
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--report", type=Path)
-    parser.add_argument("--points", nargs="*", default=list(POINTS))
+    parser.add_argument("--routes", nargs="*", default=list(ROUTES), choices=list(ROUTES))
+    parser.add_argument("--points", nargs="*", default=[])
     arguments = parser.parse_args()
-    rows: list[tuple[str, str, str, float]] = []
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="penstock-soak-spark-") as folder:
         soak = Soak(Path(folder))
         try:
-            for kind, points in (("kill -9", POINTS), ("frozen, then let go", FROZEN)):
-                for point in [each for each in points if each in arguments.points]:
-                    began = time.monotonic()
-                    found = soak.kill(point) if kind == "kill -9" else soak.freeze(point)
-                    rows.append((kind, point, found, time.monotonic() - began))
-                    print(f"{kind} at {point}: {found}", flush=True)
-                    if arguments.report is not None:
-                        arguments.report.write_text(report(rows))
+            for fault, route, point in drills(arguments.routes, arguments.points):
+                began = time.monotonic()
+                found = soak.kill(route, point) if fault == KILLED else soak.freeze(route, point)
+                rows.append((fault, route, point, found, time.monotonic() - began))
+                print(f"{route}: {fault} at {point}: {found}", flush=True)
+                if arguments.report is not None:
+                    arguments.report.write_text(report(rows, drills(list(ROUTES), [])))
         finally:
             soak.close()
-    return 0 if rows and all(row[2].startswith("every row once") for row in rows) else 1
+    return 0 if rows and all(row[3].startswith(GOOD) for row in rows) else 1
 
 
-def report(rows: list[tuple[str, str, str, float]]) -> str:
-    good = sum(row[2].startswith("every row once") for row in rows)
+def report(rows: list[Row], all_drills: list[tuple[str, str, str]]) -> str:
+    good = sum(row[3].startswith(GOOD) for row in rows)
     lines = [
         "# Faults on Spark drivers",
         "",
-        f"Written by `make soak-spark` on {datetime.now(UTC):%Y-%m-%d}.",
-        "A query from one journal into two others, exactly once.",
-        "A real driver (its JVM and its Python) is killed with kill -9, or frozen with SIGSTOP, at one step of its",
-        "second batch; another one goes on from its checkpoint; a plain reader of committed messages then counts",
-        f"{ROWS} rows. {good} of {len(rows)} runs ended with every row once.",
+        f"Written by `make soak-spark` on {datetime.now(UTC):%Y-%m-%d}. A real driver (its JVM and its Python) is",
+        "killed with kill -9, or frozen with SIGSTOP, at one step of its second batch; another one goes on from its",
+        f"checkpoint; a plain reader, which asks no Spark, then counts {ROWS} rows.",
+        f"{good} of {len(rows)} runs ended with every row once.",
         "",
-        "| fault | at | outcome | seconds |",
-        "|---|---|---|---|",
+        "The routes: `journal`, one journal into two others; `lake`, a journal into a table of the lake; `together`,",
+        "a journal into two tables in one commit; `audited`, a journal into a table by way of a branch, where it is",
+        "checked before it is merged.",
+        "",
+        "| route | fault | at | outcome | seconds |",
+        "|---|---|---|---|---|",
     ]
-    lines += [f"| {kind} | {point} | {found} | {took:.0f} |" for kind, point, found, took in rows]
+    lines += [
+        f"| {route} | {fault} | {point} | {found.splitlines()[0]} | {took:.0f} |"
+        for fault, route, point, found, took in rows
+    ]
+    run = {row[:3] for row in rows}
+    left = [f"{route}, {fault} at {point}" for fault, route, point in all_drills if (fault, route, point) not in run]
+    if left:
+        lines += ["", f"Not run this time: {'; '.join(left)}."]
     lines += ["", f"Python {sys.version.split()[0]}, two cores, other work on them.", ""]
     return "\n".join(lines)
 

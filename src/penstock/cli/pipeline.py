@@ -1,5 +1,6 @@
 """`penstock pipeline`: functions from DataFrames to DataFrames, run by Spark, exactly once."""
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -14,6 +15,7 @@ from penstock.cli.targets import CLUSTER_FOLDER, AtFolder, addresses_of
 from penstock.client.lake import LakeClient, parse_lake_url
 
 if TYPE_CHECKING:
+    from penstock.client.journal import Journals
     from penstock.spark.pipeline import Pipeline
     from penstock.spark.pipeline_run import FlowProgress
 
@@ -41,6 +43,8 @@ Remote = Annotated[str, Parameter(help="A Spark Connect server, like sc://host:1
 Checkpoints = Annotated[
     Path | None, Parameter(help="Where queries keep how far they are. Default: the pipeline's.", metavar="FOLDER")
 ]
+Transactions = Annotated[str, Parameter(help="The journal of transactions, for sinks of journals.", metavar="JOURNAL")]
+TRANSACTIONS: Final = "spark/transactions"
 TELL_EVERY: Final = 8  # looks
 
 
@@ -170,6 +174,43 @@ def backfill(
 
 @app.command(
     help_epilogue=examples(
+        "penstock pipeline compact shop/orders lake://shop@main/history",
+        "penstock pipeline compact shop/ lake://shop@main/all --schema 'sku string'",
+    )
+)
+def compact(
+    journal: Annotated[str, Parameter(help="The journal, or a prefix which ends in /.", metavar="JOURNAL")],
+    url: Annotated[str, Parameter(help="The table, lake://REPOSITORY@BRANCH/TABLE.", metavar="URL")],
+    /,
+    *,
+    schema: Annotated[str, Parameter(help="Columns and their types. Default: as messages look.", metavar="DDL")] = "",
+    partition_by: Annotated[tuple[str, ...], Parameter(help="A column to make folders by.", metavar="COLUMN")] = (),
+    master: Master = "",
+    remote: Remote = "",
+    broker: AtBrokers = (),
+    cluster: AtFolder = CLUSTER_FOLDER,
+    lake: AtLake = None,
+    session: InSession,
+) -> None:
+    """Write what a journal has gained since the last time as Parquet into a table: one batch job, one commit."""
+    session.start_logs(quiet=True)
+    from penstock.spark.compaction import compact as work
+    from penstock.spark.ends import Journal, LakeSink
+    from penstock.spark.session import spark_session
+
+    addresses = addresses_of(session, broker, cluster, "broker", "--broker")
+    source = Journal(journal, schema, {"brokers": ",".join(addresses)})
+    sink = LakeSink(url, partition_by=partition_by, options=_lake_options(session, lake))
+    with spark_session("compact", master=master, remote=remote) as spark:
+        done = work(spark, source, sink)
+    rows = [[name, f"{end:,}"] for name, end in done.ends.items()]
+    told = f"{done.rows:,} rows in commit {done.commit[:12]}" if done.commit else "nothing new is committed there"
+    data = {"rows": done.rows, "ends": done.ends, "commit": done.commit}
+    session.emit(data, make_table(["journal", "compacted up to"], rows, right=["compacted up to"]), told)
+
+
+@app.command(
+    help_epilogue=examples(
         "penstock pipeline adopt revenue.orders lake://shop@main --checkpoint FOLDER",
         "penstock pipeline adopt revenue.orders lake://shop@main --forget",
         "penstock pipeline adopt revenue.totals     one which writes to journals",
@@ -186,9 +227,7 @@ async def adopt(
         str, Parameter(help="The checkpoint whose query may go on, behind its last done batch.", metavar="FOLDER")
     ] = "",
     forget: Annotated[bool, Parameter(help="Forget the sink: whatever query comes next has it.")] = False,
-    transactions: Annotated[
-        str, Parameter(help="The journal of transactions, for a sink of journals.", metavar="JOURNAL")
-    ] = "spark/transactions",
+    transactions: Transactions = TRANSACTIONS,
     broker: AtBrokers = (),
     cluster: AtFolder = CLUSTER_FOLDER,
     lake: AtLake = None,
@@ -219,15 +258,47 @@ async def adopt(
 
 async def _adopt_in_journals(session: Session, sink: str, transactions: str, brokers: list[str]) -> None:
     """Its last batch is finished first: whoever recorded it may never come back."""
+    from penstock.spark.transactions import Transactions as Journal
+
+    async with _journals(session, brokers) as journals:
+        before = await Journal(journals, transactions).adopt(sink)
+    session.say(f"{sink} is free; it was at batch {before.batch} of query {before.query}")
+
+
+def _journals(session: Session, brokers: list[str]) -> "Journals":
     from penstock.cli.wiring import wiring_of
     from penstock.client.journal import Journals
-    from penstock.spark.transactions import Transactions
 
     session.start_logs(quiet=True)
     wiring = wiring_of(session)
-    async with Journals(brokers, token=wiring.token, tls=wiring.client_tls) as journals:
-        before = await Transactions(journals, transactions).adopt(sink)
-    session.say(f"{sink} is free; it was at batch {before.batch} of query {before.query}")
+    return Journals(brokers, token=wiring.token, tls=wiring.client_tls)
+
+
+@app.command(help_epilogue=examples("penstock pipeline finish", "penstock pipeline finish --every 60     until Ctrl-C"))
+async def finish(
+    *,
+    every: Annotated[float, Parameter(help="Look again every S seconds, until Ctrl-C.", metavar="S")] = 0.0,
+    transactions: Transactions = TRANSACTIONS,
+    broker: AtBrokers = (),
+    cluster: AtFolder = CLUSTER_FOLDER,
+    session: InSession,
+) -> None:
+    """Publish what drivers committed to journals and did not live to publish. Harmless at any time.
+
+    A driver which is started again does this for its own sink, and the first commit of any sink for all others.
+    """
+    if every and not 1 <= every <= 86_400:
+        raise InvalidArgument("--every: expected 1 to 86400 seconds")
+    from penstock.spark.transactions import Transactions as Journal
+
+    async with _journals(session, addresses_of(session, broker, cluster, "broker", "--broker")) as journals:
+        while True:
+            count = await Journal(journals, transactions).finish()
+            what = f"published what {count:,} drivers had committed" if count else "nothing new is committed"
+            session.emit({"published": count}, what)
+            if not every:
+                return
+            await asyncio.sleep(every)
 
 
 def _register(client: LakeClient, api: str, sink: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from penstock.spark.compaction import compact
     from penstock.spark.ends import journal, lake
     from penstock.spark.pipeline import Pipeline
     from penstock.spark.table import read_changes, read_entries, read_ranges, read_table
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Pipeline",
     "commit_together",
+    "compact",
     "diff_entries",
     "journal",
     "lake",
@@ -36,6 +38,7 @@ __all__ = [
 _HOMES = {
     "Pipeline": "penstock.spark.pipeline",
     "commit_together": "penstock.spark.together",
+    "compact": "penstock.spark.compaction",
     "diff_entries": "penstock.spark.tree_diff",
     "journal": "penstock.spark.ends",
     "lake": "penstock.spark.ends",

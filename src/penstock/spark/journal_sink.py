@@ -6,6 +6,7 @@ driver can do for a batch; then it publishes them. Attempts which lost, zombies 
 because nobody acknowledges them.
 """
 
+import contextlib
 import hashlib
 import os
 import secrets
@@ -21,16 +22,17 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from penstock.base.errors import InvalidArgument, NotFound, PreconditionFailed, Unavailable
+from penstock.base.errors import InvalidArgument, NotFound, PenstockError, PreconditionFailed, Unavailable
 from penstock.journal.labels import LabelSelector, LabelSet
 from penstock.message.uuid import producer_id
 from penstock.runtime.journal.protocol import JournalInfo
 from penstock.spark.content import Access
 from penstock.spark.encoders import Encoder, Producer, acknowledgement, encoder_of, plain_schema
-from penstock.spark.options import SinkOptions
+from penstock.spark.options import Connection, SinkOptions
 from penstock.spark.ranges import shared_access
 from penstock.spark.schemas import framing_of
-from penstock.spark.transactions import Record, Transactions, append_surely
+from penstock.spark.transaction_rule import TXN, Record
+from penstock.spark.transactions import Transactions, append_surely
 
 __all__ = ["JournalStreamWriter", "JournalWriter", "Written"]
 
@@ -133,6 +135,19 @@ class Committer:
         access = shared_access(self._options.connection)
         access.run(self._transactions(record.intents).publish(record))
 
+    def finish_others(self, record: Record) -> None:
+        """Once in each process: publish what drivers which never came back have left recorded. See decision 601."""
+        journal = (self._options.connection, self._options.transactions)
+        if journal in _finished:
+            return
+        _finished.add(journal)
+        # Our own batch is there and seen: what hinders another sink's is for the next one to try again.
+        with contextlib.suppress(PenstockError, TimeoutError):
+            shared_access(self._options.connection).run(self._transactions(record.intents).finish())
+
+
+_finished: set[tuple[Connection, str]] = set()  # journals of transactions which this process has looked through
+
 
 class JournalStreamWriter(DataSourceStreamArrowWriter):
     """The sink of a stream. Spark makes one for the tasks of each batch, and another for its commit."""
@@ -156,6 +171,7 @@ class JournalStreamWriter(DataSourceStreamArrowWriter):
         committer = self.committer()
         recorded = committer.record(self.to_record(messages, batchId))
         committer.publish(recorded)
+        committer.finish_others(recorded)
 
     def committer(self) -> Committer:
         return Committer(self.options)
@@ -192,11 +208,12 @@ class JournalWriter(DataSourceArrowWriter):
         found = [each for each in messages if isinstance(each, Written)]
         if len(found) != len(messages):
             raise PreconditionFailed("a task has left no message: nothing is committed")
-        query = "txn" if self.options.txn else self._id
+        query = TXN if self.options.txn else self._id
         rows = sum(each.rows for each in found)
         committer = Committer(self.options)
         recorded = committer.record(Record(self.options.txn, query, 0, joined(found), rows=rows))
         committer.publish(recorded)
+        committer.finish_others(recorded)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing to do: what is pending stays so."""

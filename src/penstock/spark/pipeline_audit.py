@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.base.errors import AlreadyExists, InvalidArgument, NotFound, PenstockError
+from penstock.base.errors import AlreadyExists, Fenced, InvalidArgument, NoChanges, NotFound
 from penstock.client.lake import LakeUrl
 from penstock.runtime.lake.sink_batch import BatchOutcome, SinkBody
 from penstock.spark.ends import Check, LakeSink
@@ -95,6 +95,8 @@ class Publisher:
     def _set_back(self, outcome: BatchOutcome) -> None:
         """Keep the bad batch where people can look at it, and let it come again."""
         register = self._register()
+        if register.commit != outcome.commit:
+            raise Fenced(f"another driver went on with sink {self.flow.sink}: it is at batch {register.batch}")
         kept = f"{self.branch}-failed-{register.batch}"
         with suppress(AlreadyExists):  # it has failed before
             self._access.ask("POST", f"{self._main.api}/branches", {"name": kept, "source": outcome.commit})
@@ -115,11 +117,8 @@ class Publisher:
         api = f"{main.api}/refs/{quote(outcome.commit, safe='')}/merge/{quote(main.ref, safe='')}"
         metadata = {"penstock.audit": "passed", "penstock.sink": self.flow.sink}
         body: dict[str, Any] = {"message": f"Publish {self.flow.sink}", "metadata": metadata}
-        try:
+        with suppress(NoChanges):  # published before, by a driver which died behind it
             self._access.ask("POST", api, body)
-        except PenstockError as error:
-            if "no changes" not in error.message:  # published before, by a driver which died behind it
-                raise
 
 
 def audit_branch(flow: Flow) -> str:
