@@ -51,7 +51,8 @@ def arrow_frame(number: int, line: Line) -> bytes:
 def read_rows(
     journal: bytes, decoder: RowDecoder, state: ReadState, horizon: Horizon, ring_bytes: int, chunk: int
 ) -> tuple[list[int], ReadState]:
-    reader = RowsReader("j", decoder, state, horizon=horizon, ring_bytes=ring_bytes)
+    front_bytes = 16 + chunk // 50  # so that chunks are large beside it
+    reader = RowsReader("j", decoder, state, horizon=horizon, ring_bytes=ring_bytes, front_bytes=front_bytes)
     found: list[int] = []
     for at in range(state.offset, len(journal), chunk):
         reader.feed(Offset(at), journal[at : at + chunk])

@@ -4,7 +4,7 @@ Where a framing puts its UUIDs at a fixed place of the frame, they are found and
 the frames which look otherwise (JSON which other programs wrote) are looked at one by one.
 """
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -17,8 +17,9 @@ from penstock.message.framing.framing import Bad
 from penstock.message.framing.json_lines import HEAD, UUID_AT, JsonLines
 from penstock.message.uuid import TEXT_BYTES, UUID_BYTES
 
-__all__ = ["Columns", "csv_columns", "fixed_columns", "gather", "json_columns"]
+__all__ = ["Chunk", "Columns", "csv_columns", "fixed_columns", "gather", "json_columns"]
 
+Chunk: TypeAlias = bytes | memoryview
 U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
 
@@ -49,7 +50,7 @@ class Columns(msgspec.Struct):
         return len(self.begins)
 
 
-def json_columns(data: bytes, framing: JsonLines) -> Columns:
+def json_columns(data: Chunk, framing: JsonLines) -> Columns:
     """The complete lines of a chunk."""
     buffer = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(buffer == ord("\n")) + 1
@@ -70,14 +71,14 @@ def json_columns(data: bytes, framing: JsonLines) -> Columns:
     return _one_by_one(columns, data, framing, np.flatnonzero(~is_ours))
 
 
-def fixed_columns(data: bytes, framing: Fixed) -> Columns:
+def fixed_columns(data: Chunk, framing: Fixed) -> Columns:
     """The complete frames of a chunk. Their heads are a chain, so this walks them; UUIDs are decoded at once."""
     ends, bad, at, size = [], [], 0, len(data)
     begins = []
     while size - at >= HEAD_BYTES:
         length = int.from_bytes(data[at + 4 : at + 8], "little")
         if data[at : at + 4] != MAGIC or not UUID_BYTES <= length <= framing.frame_bytes_max:
-            skipped = framing.split(data[at:]).bad[0]
+            skipped = framing.split(bytes(data[at:])).bad[0]
             bad.append(Bad(at, at + skipped.end, skipped.why))
             at += skipped.end
             continue
@@ -97,7 +98,7 @@ def fixed_columns(data: bytes, framing: Fixed) -> Columns:
     return _one_by_one(columns, data, framing, np.flatnonzero(~is_ours))
 
 
-def csv_columns(data: bytes, framing: CsvRows) -> Columns:
+def csv_columns(data: Chunk, framing: CsvRows) -> Columns:
     """The complete records of a chunk, which begins with one: they end at newlines outside quotes."""
     buffer = np.frombuffer(data, np.uint8)
     newlines = np.flatnonzero(buffer == ord("\n"))
@@ -126,7 +127,7 @@ def _empty(begins: Any, ends: Any, consumed: int) -> Columns:
     return Columns(begins, ends, zeros, zeros.copy(), zeros.copy(), [], consumed)
 
 
-def gather(data: bytes, begins: I64, size: int) -> npt.NDArray[np.uint8]:
+def gather(data: Chunk, begins: I64, size: int) -> npt.NDArray[np.uint8]:
     """The `size` bytes from each begin on, one row each: a view with a stride of one byte, copied by item."""
     windows: Any = np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))
     rows: npt.NDArray[np.uint8] = windows[begins].view(np.uint8).reshape(-1, size)
@@ -145,7 +146,7 @@ def _unpack(columns: Columns, rows: I64, packed: npt.NDArray[np.uint8]) -> npt.N
     return is_ours
 
 
-def _one_by_one(columns: Columns, data: bytes, framing: JsonLines | Fixed | CsvRows, rows: I64) -> Columns:
+def _one_by_one(columns: Columns, data: Chunk, framing: JsonLines | Fixed | CsvRows, rows: I64) -> Columns:
     """Look at some frames as the one-by-one path does; take out those which are bad."""
     if not len(rows):
         return columns
@@ -154,7 +155,7 @@ def _one_by_one(columns: Columns, data: bytes, framing: JsonLines | Fixed | CsvR
     for row in rows.tolist():
         begin, end = int(columns.begins[row]), int(columns.ends[row])
         try:
-            uuid = framing.uuid(data[begin : end - tail])
+            uuid = framing.uuid(bytes(data[begin : end - tail]))
         except InvalidArgument as error:
             columns.bad.append(Bad(begin, end, error.message))
             kept[row] = False

@@ -18,7 +18,7 @@ import numpy as np
 
 from penstock.base.errors import InvalidArgument, MalformedFrame
 from penstock.base.ids import Clock, Offset
-from penstock.message.columns import Columns
+from penstock.message.columns import Chunk, Columns
 from penstock.message.message import Message, Replay
 from penstock.message.read_state import NO_SPAN, Horizon, ReadState
 from penstock.message.reader import Anomalous, OnBad, Skipped
@@ -56,12 +56,14 @@ class RowsReader:
         *,
         horizon: Horizon = Horizon(),  # noqa: B008 (frozen)
         ring_bytes: int = 64 << 20,
+        front_bytes: int = 64 << 10,  # of a chunk, which are joined with the end of the one before
         on_bad: OnBad = OnBad.FAIL,
     ) -> None:
         self.journal = journal
         self._decoder = decoder
         self._sequencer = VectorSequencer(state, horizon)
         self._ring_bytes = ring_bytes
+        self._front_bytes = front_bytes
         self._on_bad = on_bad
         self._rest = b""
         self._rest_at = state.offset
@@ -83,16 +85,41 @@ class RowsReader:
             if self._rest:
                 self._plan.append(Skipped(self._rest_at, offset, "a gap in the journal cuts off a frame"))
             self._rest, self._rest_at = b"", offset
-        data = self._rest + data if self._rest else bytes(data)
-        base, columns = self._rest_at, self._decoder.columns(data)
+        chunk: Chunk = self._complete(data) if self._rest else bytes(data)
+        if self._rest:
+            chunk = self._rest + chunk
+        columns = self._decoder.columns(chunk)
         if columns.bad and self._on_bad is OnBad.FAIL:
             columns = _before(columns, columns.bad[0].begin)
-        result = self._sequencer.sequence(base, columns)
-        self._make_plan(base, data, columns, result)
-        self._hold(base, data, columns, result)
-        self._rest, self._rest_at = data[columns.consumed :], Offset(base + columns.consumed)
+        self._take(chunk, columns)
+        self._rest = bytes(chunk[columns.consumed :])
 
-    def _make_plan(self, base: Offset, data: bytes, columns: Columns, result: Sequenced) -> None:
+    def _complete(self, data: bytes) -> Chunk:
+        """Take the frame which began in the chunk before, with some behind it. The rest of a large chunk stays where it
+        is: to join all of it with a few bytes of the one before would cost more than to sequence it.
+        """
+        size = self._front_bytes
+        while size < len(data) // 2:
+            front = self._rest + data[:size]
+            columns = self._decoder.columns(front)
+            if columns.bad:
+                break  # what is wrong there is told by all of it
+            if columns.consumed:
+                taken = columns.consumed - len(self._rest)
+                self._take(front, columns)
+                self._rest = b""
+                return memoryview(data)[taken:]
+            size *= 4
+        return data
+
+    def _take(self, chunk: Chunk, columns: Columns) -> None:
+        base = self._rest_at
+        result = self._sequencer.sequence(base, columns)
+        self._make_plan(base, chunk, columns, result)
+        self._hold(base, chunk, columns, result)
+        self._rest_at = Offset(base + columns.consumed)
+
+    def _make_plan(self, base: Offset, data: Chunk, columns: Columns, result: Sequenced) -> None:
         """What is delivered, in the order of the commits."""
         commits = result.commits
         rows = np.flatnonzero((commits != PENDING) & ((columns.flags != ACK_TXN) | (columns.clocks == 0)))
@@ -108,7 +135,7 @@ class RowsReader:
             begin, end = int(columns.begins[row]), int(columns.ends[row])
             producer, clock = ProducerId(int(columns.producers[row])), Clock(int(columns.clocks[row]))
             place = Offset(base + begin), Offset(base + end)
-            message = Message(*place, producer, clock, int(columns.flags[row]), data[begin:end])
+            message = Message(*place, producer, clock, int(columns.flags[row]), bytes(data[begin:end]))
             self._plan.append(Anomalous(message, outcome))
         for bad in columns.bad:
             self._plan.append(Skipped(Offset(base + bad.begin), Offset(base + bad.end), bad.why))
@@ -119,7 +146,7 @@ class RowsReader:
         again = Replay(span.begin, end) if span.begin < end else None
         return _Gathering(span, kept, again, span.after)
 
-    def _hold(self, base: Offset, data: bytes, columns: Columns, result: Sequenced) -> None:
+    def _hold(self, base: Offset, data: Chunk, columns: Columns, result: Sequenced) -> None:
         """Keep what is pending behind this chunk."""
         for producer in result.closed:
             self._held.pop(producer, None)
