@@ -1,6 +1,5 @@
 """`penstock broker`: run one broker of journals."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -84,7 +83,7 @@ async def run(
         metrics_endpoint(session),
     ):
         session.say(f"broker {id} serves on {broker.address}, with the KeySpace in {where}")
-        await _until_told(broker)
+        await broker.until_told()
 
 
 @contextlib.asynccontextmanager
@@ -108,19 +107,6 @@ async def _http_gateway(
     ) as server:
         session.say(f"journals over HTTP on {server.url}")
         yield
-
-
-async def _until_told(broker: "RunningBroker") -> None:
-    """Serve until a signal, then drain; a lost lease ends it at once."""
-    try:
-        await broker.failed()
-    except asyncio.CancelledError:
-        current = asyncio.current_task()
-        assert current is not None
-        current.uncancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await broker.drain()
-        raise
 
 
 def _url(where: str) -> str:

@@ -1,7 +1,5 @@
 """`penstock consumer`: run one process of a consumer application."""
 
-import asyncio
-import contextlib
 import importlib
 import importlib.util
 import sys
@@ -20,7 +18,6 @@ from penstock.keyspace.allocator.layout import MemberId
 
 if TYPE_CHECKING:
     from penstock.client.consumer.application import Application
-    from penstock.client.consumer.process import RunningConsumer
 
 __all__ = ["app", "load_application"]
 
@@ -91,20 +88,7 @@ async def run(
         metrics_endpoint(session),
     ):
         session.say(f"consumer {id} of group {group} answers on {consumer.address}")
-        await _until_told(consumer)
-
-
-async def _until_told(consumer: "RunningConsumer") -> None:
-    """Run until a signal, then drain; a lost lease ends it at once."""
-    try:
-        await consumer.failed()
-    except asyncio.CancelledError:
-        current = asyncio.current_task()
-        assert current is not None
-        current.uncancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await consumer.drain()
-        raise
+        await consumer.until_told()
 
 
 def load_application(text: str) -> "tuple[Application[Any], str]":

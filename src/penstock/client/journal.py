@@ -38,6 +38,7 @@ from penstock.journal.labels import Label, LabelSelector, LabelSet
 from penstock.journal.names import check_journal_name
 from penstock.journal.registers import RegisterChange, Txn
 from penstock.journal.spec import JournalSpec
+from penstock.keyspace.records import NO_REVISION
 from penstock.runtime.journal.protocol import (
     APPLY,
     EXPLAIN,
@@ -108,7 +109,10 @@ class Journals:
         self._streams: dict[str, AppendStream] = {}
         self._opening: dict[str, asyncio.Lock] = {}
         self._primaries: dict[str, str] = {}
-        self._reads = JournalReads(self._channel, self._serving, self._pause_s, is_direct=direct)
+        self._revision = NO_REVISION  # of the last change of a spec we know of: a broker may be behind that
+        self._reads = JournalReads(
+            self._channel, self._serving, self._pause_s, lambda: self._revision, is_direct=direct
+        )
 
     async def __aenter__(self) -> "Journals":
         return self
@@ -223,7 +227,9 @@ class Journals:
             address = self._primaries.get(journal) or await self._primary(journal, left_s)
             self._primaries[journal] = address
             try:
-                stream = await AppendStream.open(self._channel(address), journal, timeout_s=left_s)
+                stream = await AppendStream.open(
+                    self._channel(address), journal, timeout_s=left_s, min_revision=self._revision
+                )
             except (PenstockError, TimeoutError) as error:
                 self._primaries.pop(journal, None)
                 if isinstance(error, TimeoutError):
@@ -315,7 +321,7 @@ class Journals:
 
     async def _listings(self, selector: str | LabelSelector, *, watches: bool, timeout: float) -> AsyncIterator[Infos]:
         chosen = LabelSelector.parse(selector) if isinstance(selector, str) else selector
-        body = _encode(ListQuery(chosen, watches))
+        body = _encode(ListQuery(chosen, watches, self._revision))
         last: PenstockError = Unavailable("no broker was asked")
         for address in list(self._addresses):
             found: Infos = []
@@ -336,8 +342,9 @@ class Journals:
         raise last
 
     def _learn(self, journals: Sequence[JournalInfo]) -> None:
-        """Brokers we did not know: any of them can answer later."""
+        """Brokers we did not know: any of them can answer later. And what all of them are to know by then."""
         for journal in journals:
+            self._revision = max(self._revision, journal.mod_revision)
             for broker in journal.brokers:
                 if broker.address and broker.address not in self._addresses and len(self._addresses) < 64:
                     self._addresses.append(broker.address)
@@ -350,7 +357,9 @@ class Journals:
             if change.upsert is not None:
                 change.upsert.validate()
         body = _encode(Apply(tuple(changes)))
-        return _APPLIED.decode(await self._call(APPLY, body, timeout)).revision
+        revision = _APPLIED.decode(await self._call(APPLY, body, timeout)).revision
+        self._revision = max(self._revision, revision)
+        return revision
 
     async def create(self, *specs: JournalSpec) -> Revision:
         """Make journals which are not there yet."""
@@ -358,13 +367,13 @@ class Journals:
 
     async def fragments(self, journal: str, *, timeout: float = 10.0) -> Fragments:
         """The fragments of a journal, as one of its brokers knows them."""
-        body = _encode(JournalQuery(journal))
-        return _FRAGMENTS.decode(await self._call(FRAGMENTS, body, timeout, await self._serving(journal)))
+        address = await self._serving(journal)
+        return _FRAGMENTS.decode(await self._call(FRAGMENTS, self._query(journal, timeout), timeout, address))
 
     async def prune(self, journal: str, *, timeout: float = 60.0) -> Fragments:
         """Remove now what retention allows, and what larger fragments cover; return what was removed."""
-        body = _encode(JournalQuery(journal, int(timeout * 1_000)))
-        return _FRAGMENTS.decode(await self._call(PRUNE, body, timeout, await self._primary(journal, timeout)))
+        address = await self._primary(journal, timeout)
+        return _FRAGMENTS.decode(await self._call(PRUNE, self._query(journal, timeout), timeout, address))
 
     async def resolve(
         self, journal: str, epoch: PipelineEpoch, begin: int, end: int, *, timeout: float = 10.0
@@ -399,10 +408,9 @@ class Journals:
 
     async def reset_head(self, journal: str, *, timeout: float = 30.0) -> Offset:
         """Whoever held the journal's last bytes is gone for good: go on above all there ever was."""
-        body = _encode(JournalQuery(journal, int(timeout * 1_000)))
-        response = _RESPONSE.decode(
-            await self._call(RESET_HEAD, body, timeout + 1.0, await self._primary(journal, timeout))
-        )
+        address = await self._primary(journal, timeout)
+        body = self._query(journal, timeout)
+        response = _RESPONSE.decode(await self._call(RESET_HEAD, body, timeout + 1.0, address))
         if response.fate is not Fate.COMMITTED or response.end is None:
             raise error_of(journal, response, None)
         return response.end
@@ -412,7 +420,7 @@ class Journals:
         found = await self.list(LabelSelector(LabelSet.of({"name": journal})))
         if not found:
             raise NotFound(f"there is no journal {journal!r}", next_step="penstock journals list")
-        body = _encode(JournalQuery(journal))
+        body = self._query(journal, timeout)
 
         async def ask(address: str) -> Explained | PenstockError:
             try:
@@ -423,6 +431,9 @@ class Journals:
         return list(await asyncio.gather(*(ask(each.address) for each in found[0].brokers if each.address)))
 
     # plumbing
+
+    def _query(self, journal: str, timeout: float) -> bytes:
+        return _encode(JournalQuery(journal, int(timeout * 1_000), self._revision))
 
     def _channel(self, address: str) -> Channel:
         if address not in self._channels:

@@ -1,6 +1,7 @@
 """A client's stream of appends to the primary of one journal: parts out, answers in, many appends in flight.
 
-Parts of one turn of the loop are one message, or a few. What always holds: the parts of an append are in order, and
+Parts of one turn of the loop are one message, or a few; an append which has the stream to itself leaves at once. What
+always holds: the parts of an append are in order, and
 appends begin in the order they were asked for; what is queued here is bounded, and whoever sends more waits; every
 append ends in one answer, or in `Lost`, which says whether its last part was sent.
 """
@@ -12,7 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from penstock.base.errors import PenstockError
+from penstock.base.ids import Revision
 from penstock.journal.api import AppendResponse
+from penstock.keyspace.records import NO_REVISION
 from penstock.runtime.journal.protocol import (
     APPEND,
     APPEND_ANSWERS,
@@ -25,6 +28,7 @@ from penstock.runtime.journal.protocol import (
 )
 from penstock.runtime.wire.client import Channel
 from penstock.runtime.wire.client_stream import ClientStream
+from penstock.runtime.wire.deadlines import NEVER, DeadlineSweep
 from penstock.runtime.wire.message import Message
 
 __all__ = ["PART_BYTES", "Answered", "AppendStream", "Lost"]
@@ -51,11 +55,18 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class _Waiting:
-    __slots__ = ("answer", "was_sent")
+    __slots__ = ("answer", "deadline_at", "was_sent")
 
     def __init__(self, answer: "asyncio.Future[Answered]") -> None:
         self.answer = answer
+        self.deadline_at = NEVER
         self.was_sent = False
+
+    def lose(self, error: PenstockError | None) -> None:
+        """No answer will come, or none in time."""
+        if not self.answer.done():
+            self.answer.set_exception(Lost(error, was_sent=self.was_sent))
+            self.answer.exception()  # whoever waits has it; nobody else need be told
 
 
 class AppendStream:
@@ -76,12 +87,17 @@ class AppendStream:
         self._room: deque[asyncio.Future[None]] = deque()
         self._is_flush_due = False
         self._is_retiring = False
+        self._sweep = DeadlineSweep(self._loop, self._expire)
 
     @classmethod
-    async def open(cls, channel: Channel, journal: str, *, timeout_s: float) -> "AppendStream":
+    async def open(
+        cls, channel: Channel, journal: str, *, timeout_s: float, min_revision: Revision = NO_REVISION
+    ) -> "AppendStream":
+        """Open one. The broker waits until it knows the KeySpace as of `min_revision`."""
         stream = cls(channel.address)
+        hello = msgspec.msgpack.encode(AppendHello(journal, min_revision))
         async with asyncio.timeout(timeout_s):
-            stream._stream = await channel.open(APPEND, msgspec.msgpack.encode(AppendHello(journal)), receiver=stream)
+            stream._stream = await channel.open(APPEND, hello, receiver=stream)
         return stream
 
     def begin(self) -> int:
@@ -91,7 +107,7 @@ class AppendStream:
         return self._numbers
 
     def send(self, number: int, content: Any, kind: PartKind, wish: AppendWish | None = None) -> None:
-        """Send a part at the end of this turn of the loop."""
+        """Send a part at the end of this turn of the loop; at once, if it is a whole append and nobody else waits."""
         if self.is_over:
             return
         length = len(content)
@@ -101,7 +117,12 @@ class AppendStream:
         if length:
             self._contents.append(content)
             self._size += length
-        if not self._is_flush_due:
+        if self._is_flush_due:
+            return
+        if len(self._waiting) == 1 and wish is not None and kind is PartKind.COMMIT:
+            self._flush()
+            self._stream.flush()
+        else:
             self._is_flush_due = True
             self._loop.call_soon(self._flush)
 
@@ -119,13 +140,27 @@ class AppendStream:
     async def answer(self, number: int, timeout_s: float) -> Answered:
         """The answer to an append. Cancelled, or too late: what was not sent whole is taken back."""
         waiting = self._waiting[number]
+        waiting.deadline_at = deadline_at = self._loop.time() + timeout_s
+        if deadline_at < self._sweep.next_at:
+            self._sweep.note(deadline_at)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await waiting.answer
-        except TimeoutError:
-            raise Lost(None, was_sent=waiting.was_sent) from None
+            return await waiting.answer
         finally:
             self.forget(number)
+
+    def _expire(self, now: float) -> float:
+        """Tell those who have waited long enough; return when the next one has."""
+        left = NEVER
+        for number, waiting in self._waiting.items():
+            if waiting.answer.done():
+                continue
+            if waiting.deadline_at > now:
+                left = min(left, waiting.deadline_at)
+                continue
+            if not waiting.was_sent:
+                self.send(number, b"", PartKind.ABORT)
+            waiting.lose(None)
+        return left
 
     def forget(self, number: int) -> None:
         waiting = self._waiting.pop(number, None)
@@ -194,10 +229,9 @@ class AppendStream:
 
     def on_closed(self, error: PenstockError | None) -> None:
         self.is_over = True
+        self._sweep.close()
         for waiting in self._waiting.values():
-            if not waiting.answer.done():
-                waiting.answer.set_exception(Lost(error, was_sent=waiting.was_sent))
-                waiting.answer.exception()  # whoever waits has it; nobody else need be told
+            waiting.lose(error)
         for room in self._room:
             if not room.done():
                 room.set_result(None)

@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.base.codec import Codec
 from penstock.base.errors import Indeterminate, InvalidArgument, PenstockError, Unavailable
-from penstock.base.ids import Offset
+from penstock.base.ids import Offset, Revision
 from penstock.client.journal_content import Buffer
 from penstock.journal.fragment import OFFSET_MAX, Fragment
 from penstock.journal.names import check_journal_name
@@ -66,12 +66,15 @@ class JournalReads:
         channel: Callable[[str], Channel],
         serving: Callable[[str], Awaitable[str]],
         pause_s: Callable[[int], float],
+        revision: Callable[[], Revision],
         *,
         is_direct: bool,
     ) -> None:
+        """`revision`: what whoever is asked must know of the KeySpace."""
         self._channel = channel
         self._serving = serving
         self._pause_s = pause_s
+        self._revision = revision
         self._stores = _open_stores() if is_direct else None
         self._unreachable: set[str] = set()  # stores which this client cannot read: brokers do it
         self._ends: dict[str, Offset] = {}  # by journal: what this client knows to be there
@@ -121,6 +124,7 @@ class JournalReads:
         header: ReadHeader | None = None
         at = query.offset
         address = address or await self._serving(query.journal)
+        query = msgspec.structs.replace(query, min_revision=self._revision())
         async with self._channel(address).stream(READ, _encode(query), is_read_only=True) as stream:
             async for message in stream:
                 if message.body:
@@ -148,8 +152,14 @@ class JournalReads:
 
     async def stat(self, journal: str, offset: int, address: str | None) -> ReadHeader:
         """What a read at an offset would begin with."""
-        query = ReadQuery(journal, Offset(offset), is_metadata_only=True, min_head=self._ends.get(journal, Offset(0)))
         address = address or await self._serving(journal)
+        query = ReadQuery(
+            journal,
+            Offset(offset),
+            is_metadata_only=True,
+            min_revision=self._revision(),
+            min_head=self._ends.get(journal, Offset(0)),
+        )
         async with self._channel(address).stream(READ, _encode(query), is_read_only=True) as stream:
             async for message in stream:
                 return _HEADER.decode(message.body)

@@ -1,11 +1,8 @@
 """A consumer process: a member of its group, which runs the shards the allocator assigns to it.
 
-Losing its lease, its mirror or its allocator ends it: `running_consumer` then raises inside the block, and the process
-should end, so that another life begins with a new lease. A process which is told to end drains first: others take its
-shards over, and it finishes what it has begun.
+One which is told to end drains first: others take its shards over, and it finishes what it has begun.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -13,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from penstock.base.errors import PenstockError, Unavailable
 from penstock.client.consumer.allocation import ShardPolicy
 from penstock.client.consumer.application import Application
 from penstock.client.consumer.consumer_server import ConsumerServer
@@ -21,12 +17,10 @@ from penstock.client.consumer.definition import ConsumerSpec, decoders, root_of
 from penstock.client.consumer.service import ConsumerService
 from penstock.client.journal import Journals
 from penstock.keyspace.allocator.layout import Layout, MemberId
-from penstock.runtime.allocator import AllocatorDaemon
 from penstock.runtime.keyspace.mirror import KeySpaceMirror
 from penstock.runtime.keyspace.port import KeySpace
 from penstock.runtime.logs import get_logger
-from penstock.runtime.membership import Membership
-from penstock.runtime.wire.server import Server
+from penstock.runtime.running_member import RunningMember
 from penstock.runtime.wire.service import Service
 from penstock.runtime.wiring import Wiring
 
@@ -45,29 +39,13 @@ class ConsumerConfig(msgspec.Struct, frozen=True):
     folder: Path | None = None  # of stores with recovery logs
 
 
-class RunningConsumer:
+class RunningConsumer(RunningMember):
     """A consumer, and what it runs on."""
 
     def __init__(self, config: ConsumerConfig) -> None:
+        super().__init__()
         self.config = config
         self.server: ConsumerServer
-        self.wire: Server
-        self.membership: Membership
-        self.allocator: AllocatorDaemon
-        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    @property
-    def address(self) -> str:
-        return self.wire.address
-
-    def fail(self, error: PenstockError) -> None:
-        if not self._failure.done():
-            self._failure.set_exception(error)
-            self._failure.exception()  # heard, even if nobody waits any more
-
-    async def failed(self) -> None:
-        """Wait until the consumer cannot go on; raises why."""
-        await asyncio.shield(self._failure)
 
     async def drain(self) -> list[str]:
         """Have others take over every shard; return what nobody could take. Without others, nothing is waited for."""
@@ -100,23 +78,11 @@ async def running_consumer(
         consumer.server = server
         service = Service()
         ConsumerService(server).register(service)
-        consumer.wire = await Server.start(
-            service, wiring.host, wiring.port, limits=wiring.limits, token=wiring.token, tls=wiring.server_tls
-        )
-        stack.push_async_callback(consumer.wire.close, drain_s=0.5)
-        consumer.membership = await Membership.announce(
-            keyspace,
-            layout.member_key(member),
-            ConsumerSpec(endpoint=consumer.address, limit=config.limit).encode(),
-            lease_ms=config.lease_ms,
-            on_lost=lambda reason: consumer.fail(Unavailable(f"the lease is lost: {reason}")),
-        )
-        stack.push_async_callback(consumer.membership.close)
-        await mirror.wait_for_revision(consumer.membership.revision)
+        await consumer.listen(stack, service, wiring)
+        spec = ConsumerSpec(endpoint=consumer.address, limit=config.limit)
+        key = layout.member_key(member)
+        await consumer.announce(stack, keyspace, mirror, key, spec.encode(), lease_ms=config.lease_ms)
         stack.push_async_callback(server.close)
         server.start(consumer.membership)
-        consumer.allocator = AllocatorDaemon.start(
-            keyspace, mirror, root, member, ShardPolicy(layout), on_failure=consumer.fail
-        )
-        stack.push_async_callback(consumer.allocator.close)
+        consumer.allocate(stack, keyspace, mirror, layout, member, ShardPolicy(layout))
         yield consumer

@@ -13,11 +13,12 @@ import contextlib
 import secrets
 import shutil
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from penstock.base.errors import Unavailable
-from penstock.base.ids import Incarnation, NodeId, Offset
+from penstock.base.errors import InternalError, PenstockError, Unavailable
+from penstock.base.ids import Incarnation, NodeId, Offset, Revision
 from penstock.journal.api import AppendResponse, Fate, Resolution, Resolve, Status
 from penstock.journal.head import EMPTY_TABLE
 from penstock.journal.replica import Replica
@@ -45,6 +46,8 @@ from penstock.runtime.wire.client import Channel
 __all__ = ["BrokerServer"]
 
 LISTINGS_MAX: Final = 16
+TOUCHED_MAX: Final = 32  # journals looked after in one turn of the loop: others must get theirs
+CATCH_UP_S: Final = 2.0  # a mirror hears of a change within milliseconds, or it is cut off
 log = get_logger()
 
 
@@ -60,6 +63,8 @@ class BrokerServer:
         channels: Channels,
         tasks: Tasks,
         config: BrokerConfig,
+        *,
+        on_failure: Callable[[PenstockError], None] = lambda _: None,
     ) -> None:
         self.me = NodeId(str(member))
         self.keyspace = keyspace
@@ -69,6 +74,7 @@ class BrokerServer:
         self._spools = folder / "spools"
         self._channels = channels
         self._config = config
+        self._on_failure = on_failure
         self._retained = f"{config.root}/retained/"
         self.stores = FragmentStores()
         self.persister = Persister(self.stores, PersisterOptions(late_ms=config.late_upload_ms))
@@ -77,6 +83,8 @@ class BrokerServer:
         self._hosts: dict[str, ReplicaHost] = {}
         self._is_exiting = False
         self._has_left = asyncio.Event()
+        self._touched: dict[str, None] = {}  # journals of which something changed, not looked after yet
+        self._touching: asyncio.Handle | None = None  # the turn in which the next of them are
         self._figures = Figures(self)
         self._stop_observing: Callable[[], None] = lambda: None
 
@@ -90,8 +98,8 @@ class BrokerServer:
                 shutil.rmtree(leftover)
         self._stop_observing = self.mirror.observe(self._observe)
         TALLY.add(self._figures, self.me)
-        for journal in self._assigned():
-            self._touch(journal)
+        self._touched.update(dict.fromkeys(self._assigned()))
+        self._touch_some()
         self.loads.start()
 
     async def close(self) -> None:
@@ -99,6 +107,8 @@ class BrokerServer:
         self._is_exiting = True
         TALLY.remove(self._figures)
         self._stop_observing()
+        if self._touching is not None:
+            self._touching.cancel()
         await self.loads.close()
         hosts, self._hosts = list(self._hosts.values()), {}
         await self.persister.close()
@@ -169,20 +179,34 @@ class BrokerServer:
         primary = self.topology(journal).route.primary
         return self.catalog.address_of(primary) if primary is not None else ""
 
-    def unserved(self, journal: str) -> tuple[AppendResponse, str]:
-        """The answer to an append to a journal which this broker does not serve."""
+    def unserved(self, journal: str, min_revision: Revision) -> tuple[AppendResponse, str]:
+        """The answer to an append to a journal which this broker does not serve, to who knows this revision."""
         topology = self.topology(journal)
         status = Status.NOT_JOURNAL_PRIMARY_BROKER
-        if topology.spec is None:
+        if not self.mirror.has_revision(min_revision):
+            status = Status.NO_JOURNAL_PRIMARY_BROKER  # as far as this one knows
+        elif topology.spec is None:
             status = Status.JOURNAL_NOT_FOUND
         elif topology.route.primary is None:
             status = Status.NO_JOURNAL_PRIMARY_BROKER
         answer = AppendResponse(fate=Fate.ABORTED, status=status, reason=f"its brokers are: {topology.route}")
         return answer, self.primary_address(journal)
 
+    async def caught_up(self, revision: Revision) -> None:
+        """Wait until this broker knows what whoever asks it knows; or let another one be asked."""
+        if self.mirror.has_revision(revision):
+            return
+        try:
+            async with asyncio.timeout(CATCH_UP_S):
+                await self.mirror.wait_for_revision(revision)
+        except TimeoutError:
+            raise Unavailable(
+                f"{self.me} has heard of revision {self.mirror.revision} of the KeySpace, not of {revision}"
+            ) from None
+
     async def resolve(self, query: ResolveQuery) -> Resolution:
         """Any broker may answer whose mirror has the entry which decides."""
-        await self.mirror.wait_for_revision(query.epoch.revision)
+        await self.caught_up(query.epoch.revision)
         host = self.host(query.journal)
         if host is not None:
             return await host.resolve(Resolve(query.epoch, query.begin, query.end))
@@ -207,14 +231,31 @@ class BrokerServer:
     # the KeySpace
 
     def _observe(self, applied: Applied) -> None:
+        """Look after every journal of which something changed: now, or if there are many, a few in each turn."""
         layout = self.catalog.layout
-        touched: dict[str, None] = {}
         for change in applied.changes:
             for prefix in (layout.items, f"{layout.root}/heads/", layout.assignments):
                 if change.key.startswith(prefix):
-                    touched[change.key[len(prefix) :].partition("#")[0]] = None
-        for journal in touched:
+                    self._touched[change.key[len(prefix) :].partition("#")[0]] = None
+        if self._touched and self._touching is None:
+            self._touch_some()
+
+    def _touch_some(self) -> None:
+        """Those which changed again while they waited are touched once, with what is there now."""
+        self._touching = None
+        for journal in list(islice(self._touched, TOUCHED_MAX)):
+            del self._touched[journal]
             self._touch(journal)
+        if self._touched:
+            self._touching = asyncio.get_running_loop().call_soon(self._touch_more)
+
+    def _touch_more(self) -> None:
+        """As an observer of the mirror: who cannot look after a journal must not go on as if it did."""
+        try:
+            self._touch_some()
+        except Exception as error:
+            log.exception("a journal cannot be looked after")
+            self._on_failure(InternalError(f"a journal cannot be looked after: {type(error).__name__}: {error}"))
 
     def _touch(self, journal: str) -> None:
         """Something of the journal changed, or is seen for the first time."""

@@ -72,7 +72,7 @@ class BrokerService:
     def _append(self, stream: ServerStream) -> AppendSession:
         hello = _APPEND.decode(stream.body)
         check_journal_name(hello.journal)
-        return AppendSession(self._server, hello.journal, stream)
+        return AppendSession(self._server, hello.journal, stream, hello.min_revision)
 
     async def _read(self, stream: ServerStream) -> None:
         await serve_read(self._server, stream)
@@ -80,6 +80,7 @@ class BrokerService:
     async def _list(self, stream: ServerStream) -> None:
         query = _LIST.decode(stream.body)
         query.selector.validate()
+        await self._server.caught_up(query.min_revision)
         async for listing in self._server.catalog.listings(query):
             await stream.send(_encode(listing))
 
@@ -87,7 +88,7 @@ class BrokerService:
         return _encode(Applied(await self._server.catalog.apply(_APPLY.decode(call.body))))
 
     async def _fragments(self, call: Call) -> bytes:
-        query = _query(call)
+        query = await self._query(call)
         fragments = self._server.served(query.journal).fragments
         await fragments.refreshed()
         if any(not gap.is_jumped for gap in fragments.gaps()):
@@ -96,7 +97,7 @@ class BrokerService:
         return _encode(Fragments(known, fragments.write_head, fragments.is_refreshed, gaps))
 
     async def _prune(self, call: Call) -> bytes:
-        query = _query(call)
+        query = await self._query(call)
         fragments = self._server.served(query.journal).fragments
         removed = await fragments.prune()
         return _encode(Fragments(tuple(removed), fragments.write_head, fragments.is_refreshed))
@@ -109,17 +110,18 @@ class BrokerService:
         return _encode(Resolved(await self._server.resolve(query), self._server.me))
 
     async def _reset_head(self, call: Call) -> bytes:
-        query = _query(call)
+        query = await self._query(call)
         return _encode(await self._server.served(query.journal).reset_head(query.timeout_ms))
 
     async def _explain(self, call: Call) -> bytes:
-        query = _query(call)
+        query = await self._query(call)
         return _encode(explain(self._server, self._server.served(query.journal)))
 
-
-def _query(call: Call) -> JournalQuery:
-    query = _JOURNAL.decode(call.body)
-    check_journal_name(query.journal)
-    if not 0 < query.timeout_ms <= TIMEOUT_MS_MAX:
-        raise MalformedFrame(f"timeout_ms {query.timeout_ms}: expected 1 to {TIMEOUT_MS_MAX}")
-    return query
+    async def _query(self, call: Call) -> JournalQuery:
+        """What is asked, as soon as this broker knows what whoever asks it knows."""
+        query = _JOURNAL.decode(call.body)
+        check_journal_name(query.journal)
+        if not 0 < query.timeout_ms <= TIMEOUT_MS_MAX:
+            raise MalformedFrame(f"timeout_ms {query.timeout_ms}: expected 1 to {TIMEOUT_MS_MAX}")
+        await self._server.caught_up(query.min_revision)
+        return query

@@ -93,8 +93,7 @@ class Catalog:
                 yield self.info(entry)
 
     async def listings(self, query: ListQuery) -> AsyncIterator[Listing]:
-        """What fits the selector; again after each change, if the query watches."""
-        await self._mirror.wait_for_revision(query.min_revision)
+        """What fits the selector, as far as the mirror has come; again after each change, if the query watches."""
         changed = asyncio.Event()
         stop = self._mirror.observe(lambda _: changed.set())
         told: list[JournalInfo] | None = None

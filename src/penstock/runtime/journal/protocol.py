@@ -84,6 +84,7 @@ class AppendHello(msgspec.Struct, frozen=True):
     """What a stream of appends is opened with."""
 
     journal: str
+    min_revision: Revision = Revision(0)  # the client knows that the KeySpace has come this far
 
 
 class AppendWish(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -216,6 +217,7 @@ class JournalQuery(msgspec.Struct, frozen=True, omit_defaults=True):
 
     journal: str
     timeout_ms: int = 10_000
+    min_revision: Revision = Revision(0)
 
 
 class Fragments(msgspec.Struct, frozen=True):

@@ -35,7 +35,7 @@ async def serve_read(server: BrokerServer, stream: ServerStream) -> None:
     """Answer one read, until its end, or for as long as its reader stays."""
     query = _QUERY.decode(stream.body)
     _check(query)
-    await server.mirror.wait_for_revision(query.min_revision)
+    await server.caught_up(query.min_revision)
     if not server.catalog.spec(query.journal).flags.may_read:
         raise Forbidden(f"{query.journal} is write-only")
     await _Read(server.served(query.journal), query, stream).run()

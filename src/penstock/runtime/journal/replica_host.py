@@ -227,7 +227,6 @@ class ReplicaHost:
         self._links.flush()
         self.files.write_out()
         self.feed.send_answers()
-        self._links.flush_marks()
 
     def perform(self, effect: Effect) -> None:
         match effect:

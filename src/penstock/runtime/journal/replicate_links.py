@@ -2,8 +2,9 @@
 
 Messages between two flushes become one wire message: records in the body, all content beside them as one bulk. All
 peers of a pipeline are told the same, so that it is encoded once. What a peer cannot take yet waits here: `is_full`
-asks whoever feeds content to wait as well, so that a slow peer bounds memory and slows the client down. A mark which no
-proposal carries is sent behind the answers of the same turn of the loop: clients wait for those, nobody for marks.
+asks whoever feeds content to wait as well, so that a slow peer bounds memory and slows the client down. A mark waits a
+little for a proposal to carry it: alone it would wake every peer once more for each append, just when the client and
+the primary want the processor. Nobody but a reader at a replica waits for marks.
 
 What always holds: messages of one stream are in order; a stream which cannot be opened, ends or breaks is told to the
 core once, as `StreamClosed`; nothing is sent on it afterwards.
@@ -61,7 +62,8 @@ Any_ = (
 BATCH_BYTES: Final = 1 << 20  # content of one wire message, unless a single chunk is larger
 ALONE_BYTES: Final = 128 << 10  # from here on a copy costs more than a message of its own
 FULL_BYTES: Final = 4 << 20  # what may wait for a slow peer before content is fed no more
-AT_ONCE_BYTES: Final = 64 << 10  # from here on it pays to let peers begin before this turn of the loop has ended
+AT_ONCE_BYTES: Final = 4 << 10  # from here on it pays to let peers begin before this turn of the loop has ended
+MARK_WAIT_S: Final = 0.002  # for company: longer than a client needs from an answer to its next append
 _CODEC = Codec[list[Any_]](list[Any_])
 _HELLO = msgspec.msgpack.Encoder()
 log = get_logger()
@@ -219,7 +221,8 @@ class ReplicateLinks:
         self._to_flush: dict[ReplicateLink, None] = {}
         self._to_mark: dict[ReplicateLink, None] = {}
         self._loop = asyncio.get_running_loop()
-        self._are_marks_due = False
+        self._marks_timer: asyncio.TimerHandle | None = None
+        self._marks_due_at = 0.0  # by the loop's clock
         self.has_answers = False  # something is to be sent which says that content is here
 
     @property
@@ -228,7 +231,7 @@ class ReplicateLinks:
         return any(link.waiting_bytes > FULL_BYTES for link in self._links.values())
 
     def send(self, peer: NodeId, message: Any) -> None:
-        """Behind what was sent before, with the next `flush`; a mark with `flush_marks`. Without a stream: nowhere."""
+        """Behind what was sent before, with the next `flush`; a mark a little later. Without a stream: nowhere."""
         link = self._links.get((peer, message.epoch))
         if link is None:
             if not isinstance(message, PromiseRequest):
@@ -237,6 +240,7 @@ class ReplicateLinks:
         if isinstance(message, MarkRequest):
             link.mark = message
             self._to_mark[link] = None
+            self._wait_with_marks()
             return
         if isinstance(message, ProposeResponse | AdoptResponse | PromiseResponse):
             self.has_answers = True
@@ -256,6 +260,7 @@ class ReplicateLinks:
         before: list[Any] = []
         encoded: list[tuple[bytes, Any]] = []
         for link in to_flush:
+            self._to_mark.pop(link, None)
             outbox = link.take()
             if not outbox:
                 continue
@@ -264,16 +269,24 @@ class ReplicateLinks:
             before = outbox
             link.queue(encoded)
 
-    def flush_marks(self) -> None:
-        """Send marks which nothing has carried, a little later in this turn of the loop."""
-        if self._to_mark and not self._are_marks_due:
-            self._are_marks_due = True
-            self._loop.call_soon(self._flush_marks)
+    def _wait_with_marks(self) -> None:
+        """Send marks after a while, unless proposals carry them. While appends follow each other the timer goes on."""
+        self._marks_due_at = self._loop.time() + MARK_WAIT_S
+        if self._marks_timer is None:
+            self._marks_timer = self._loop.call_at(self._marks_due_at, self._on_marks_timer)
 
-    def _flush_marks(self) -> None:
-        self._are_marks_due = False
-        self._to_flush.update((link, None) for link in self._to_mark if link.mark is not None)
-        self._to_mark.clear()
+    def _on_marks_timer(self) -> None:
+        self._marks_timer = None
+        if not self._to_mark:
+            return
+        if self._loop.time() < self._marks_due_at:
+            self._marks_timer = self._loop.call_at(self._marks_due_at, self._on_marks_timer)
+        else:
+            self.flush_marks()
+
+    def flush_marks(self) -> None:
+        """Send the marks which nothing has carried."""
+        self._to_flush.update(self._to_mark)
         self.flush()
 
     def abandon(self) -> None:
@@ -288,6 +301,8 @@ class ReplicateLinks:
         """End that stream, behind what was sent."""
         link = self._links.pop((peer, epoch), None)
         if link is not None:
+            if link in self._to_mark:
+                self._to_flush[link] = None
             if link in self._to_flush:
                 self.flush()
             link.end()
@@ -316,6 +331,8 @@ class ReplicateLinks:
             log.info("replicate stream lost", journal=self.journal, peer=link.peer, reason=str(error))
         link.waiting.clear()
         link.waiting_bytes = 0
+        self._to_flush.pop(link, None)
+        self._to_mark.pop(link, None)
         self.host.post(StreamClosed(link.peer, link.epoch))
         self.host.on_links_drained()
 

@@ -2,16 +2,20 @@
 
 Answers which a journal gives at once are one message. A client which does not read its answers loses its stream, never
 the broker its memory; one which sends faster than its journal can take gets no more credit until something was taken.
+A client which knows more of the KeySpace than this broker is answered when the broker knows it too: else a journal it
+has just made would not be found.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Final
 
-from penstock.base.errors import MalformedFrame, Overloaded, PenstockError
+from penstock.base.errors import MalformedFrame, Overloaded, PenstockError, Unavailable
+from penstock.base.ids import Revision
 from penstock.journal.api import AppendResponse, Status
+from penstock.keyspace.records import NO_REVISION
 from penstock.runtime.journal.appends import Content, Place, sum_of
 from penstock.runtime.journal.protocol import (
     APPEND_ANSWERS,
@@ -36,8 +40,11 @@ HOLD_BYTES: Final = 1 << 20  # content which waits for its turn: above it, the c
 class AppendSession:
     """One client's appends to one journal: a `Receiver` of the wire."""
 
-    def __init__(self, server: "BrokerServer", journal: str, stream: ServerStream) -> None:
+    def __init__(
+        self, server: "BrokerServer", journal: str, stream: ServerStream, min_revision: Revision = NO_REVISION
+    ) -> None:
         self.journal = journal
+        self._min_revision = min_revision
         self._server = server
         self._stream: ServerStream | None = stream
         self._loop = asyncio.get_running_loop()
@@ -48,13 +55,40 @@ class AppendSession:
         self._content_bytes = 0  # received, and not yet taken
         self._is_holding = False
         self._is_ended = False
+        self._early: list[Message] | None = None  # what came before this broker knew what the client knows
+        if not server.mirror.has_revision(min_revision):
+            self._early = []
+            self._hold()
+            server.tasks.start(self._catch_up(), f"{journal}: appends wait for revision {min_revision}")
+
+    async def _catch_up(self) -> None:
+        with suppress(Unavailable):  # then what came is refused, and may go elsewhere
+            await self._server.caught_up(self._min_revision)
+        early, self._early = self._early or [], None
+        if self._stream is None:
+            return
+        try:
+            self.on_messages(early)
+        except PenstockError as error:
+            self.fail(error)
+            return
+        self.on_taken(0)
+        self._maybe_end()
 
     def on_messages(self, messages: list[Message]) -> None:
+        if self._early is not None:
+            self._early += messages
+            return
         host = self._server.host(self.journal)
         with host.together() if host is not None else nullcontext():
             for message in messages:
                 self._on_message(message)
-        if self._content_bytes > HOLD_BYTES and not self._is_holding and self._stream is not None:
+        if self._content_bytes > HOLD_BYTES and not self._is_holding:
+            self._hold()
+
+    def _hold(self) -> None:
+        """No more credit for this client until something of what it has sent is taken."""
+        if self._stream is not None:
             self._is_holding = True
             self._stream.hold_credit()
 
@@ -128,7 +162,7 @@ class AppendSession:
     def _refuse(self, number: int) -> None:
         if not self._answers:
             self._loop.call_soon(self.send_answers)
-        self._answers.append(AppendAnswer(number, *self._server.unserved(self.journal)))
+        self._answers.append(AppendAnswer(number, *self._server.unserved(self.journal, self._min_revision)))
 
     def opened(self, append: Content) -> None:
         for number in append.numbers:
@@ -181,7 +215,8 @@ class AppendSession:
         self._maybe_end()
 
     def _maybe_end(self) -> None:
-        if self._is_ended and self._stream is not None and not (self._open or self._answers or self._waiting):
+        is_busy = self._open or self._answers or self._waiting or self._early is not None
+        if self._is_ended and self._stream is not None and not is_busy:
             self._stream.end()
 
     def on_closed(self, error: PenstockError | None) -> None:

@@ -76,9 +76,13 @@ class LeaseKeeper:
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
-        if revoke and self.lost_because is None:
-            with contextlib.suppress(LeaseExpired):
+        if not revoke or self.lost_because is not None:
+            return
+        try:
+            async with asyncio.timeout(self._good_for_s()):
                 await self._keyspace.revoke_lease(self.id)
+        except (LeaseExpired, Unavailable, Indeterminate, TimeoutError) as error:
+            log.info("lease not revoked", lease=self.id, reason=str(error) or "it took too long")  # it ends by itself
 
     async def __aenter__(self) -> Self:
         return self
