@@ -10,7 +10,7 @@ from itertools import count
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
+import polars as pl
 
 from penstock.bench.report import Options, Recorder, interleave
 from penstock.lake.staging.checkpoint import dump, load
@@ -91,19 +91,19 @@ def _rows(first: int, rows: int, *, prefix: str = "data/", is_live: bool = True,
     numbers = np.arange(first, first + rows)
     if shuffled:
         numbers = np.random.default_rng(1).permutation(numbers)
-    paths = [f"{prefix}part-{number:012d}.parquet" for number in numbers]
-    addresses = [f"s3://bucket/prefix/data/{number:032d}" for number in numbers]
-    columns = [
-        pa.array(paths, pa.large_string()),
-        pa.array(np.full(rows, is_live)),
-        pa.array(addresses, pa.large_string()),
-        pa.array(numbers),
-        pa.array([f"{number:032x}" for number in numbers], pa.large_string()),
-        pa.array(numbers),
-        pa.array(["application/octet-stream"] * rows, pa.large_string()),
-        pa.array([""] * rows, pa.large_string()),
-    ]
-    return batch_to_bytes(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+    number, digits = pl.col("number"), pl.col("number").cast(pl.String)
+    frame = pl.DataFrame({"number": numbers}).select(
+        path=pl.format(f"{prefix}part-{{}}.parquet", digits.str.zfill(12)),
+        is_live=pl.lit(is_live),
+        address=pl.format("s3://bucket/prefix/data/{}", digits.str.zfill(32)),
+        size=number,
+        etag=digits.str.zfill(32),
+        mtime_ns=number,
+        content_type=pl.lit("application/octet-stream"),
+        metadata=pl.lit(""),
+    )
+    (batch,) = frame.rechunk().to_arrow().cast(SCHEMA).to_batches()
+    return batch_to_bytes(batch)
 
 
 def _seconds(do: Callable[[], object]) -> float:
