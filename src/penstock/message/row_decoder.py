@@ -14,11 +14,12 @@ import pyarrow.json as pj
 
 from penstock.base.errors import InvalidArgument
 from penstock.base.ids import Offset
-from penstock.message.columns import I64, U64, Columns, csv_columns, fixed_columns, json_columns
+from penstock.message.columns import I64, U64, Chunk, Columns, csv_columns, fixed_columns, json_columns
 from penstock.message.framing.arrow import ArrowBatches
 from penstock.message.framing.csv_rows import CsvRows
 from penstock.message.framing.fixed import BODY_AT, Fixed
 from penstock.message.framing.json_lines import HEAD, UUID_AT, JsonLines
+from penstock.message.json_shapes import Lines, ShapeReader, cut
 from penstock.message.uuid import TEXT_BYTES
 
 __all__ = ["ArrowRows", "CsvTable", "JsonRows", "Piece", "RawRows", "RowDecoder"]
@@ -28,11 +29,21 @@ _UUID_COLUMN = "_uuid"  # of a record of CSV, which the schema does not name
 _META = UUID_AT + TEXT_BYTES + 3  # bytes of `_meta`, from the first of the line to the comma behind it
 
 
+def _word(text: bytes, at: int, size: int = 8) -> tuple[int, np.uint64, np.uint64]:
+    """Bytes which must stand at a place: where a word of 8 bytes begins, which of its bits count, and what they are."""
+    shift = 8 * (8 - size)
+    wanted = int.from_bytes(text[:size], "little")
+    return at - (8 - size), np.uint64((1 << 8 * size) - 1 << shift), np.uint64(wanted << shift)
+
+
+_HEAD_WORDS = (_word(HEAD, 0), _word(HEAD[8:], 8), _word(HEAD[10:], 10), _word(b'"},', _META - 3, 3))
+
+
 class Piece(msgspec.Struct, frozen=True):
     """Frames of a chunk, in order. Offsets are relative to the chunk, which begins at `base` of the journal."""
 
     base: Offset
-    data: bytes
+    data: Chunk
     begins: I64
     ends: I64
     clocks: U64
@@ -49,7 +60,7 @@ class RowDecoder(Protocol):
 
     schema: Any
 
-    def columns(self, data: bytes) -> Columns: ...
+    def columns(self, data: Chunk) -> Columns: ...
 
     def decode(self, pieces: list[Piece]) -> Any:
         """A table of this schema. InvalidArgument if any frame is none."""
@@ -64,22 +75,36 @@ class JsonRows:
         self._use_threads = use_threads
         self._framing = JsonLines()
         self._options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+        self._shapes = ShapeReader(schema)
 
-    def columns(self, data: bytes) -> Columns:
+    def columns(self, data: Chunk) -> Columns:
         return json_columns(data, self._framing)
 
     def decode(self, pieces: list[Piece]) -> Any:
-        runs = [run for piece in pieces for run in _runs(piece)]
-        if not runs:
+        bodies = [_bodies(piece) for piece in pieces if len(piece)]
+        if not bodies:
             return self.schema.empty_table()
-        lines = _without_meta(bytearray().join(runs), pieces)
-        longest = max(int((piece.ends - piece.begins).max()) for piece in pieces if len(piece))
+        lines = bodies[0] if len(bodies) == 1 else Lines.joined(bodies)
+        return pa.concat_tables([self._block(block) for block in lines.blocks()])
+
+    def _block(self, lines: Lines) -> Any:
+        """Lines of a few shapes are cut; Arrow reads the others."""
+        parts, left = self._shapes.read(lines)
+        if len(left):
+            parts.append((left, self._parsed(lines.pick(left))))
+        table = pa.concat_tables([table for _, table in parts])
+        if len(parts) == 1:
+            return table
+        return table.take(pa.array(np.argsort(np.concatenate([rows for rows, _ in parts]))))
+
+    def _parsed(self, lines: Lines) -> Any:
+        longest = int(np.diff(lines.offsets).max())
         options = pj.ReadOptions(use_threads=self._use_threads, block_size=max(1 << 18, longest + 1))
         try:
-            table = pj.read_json(pa.BufferReader(lines), read_options=options, parse_options=self._options)
+            table = pj.read_json(pa.BufferReader(lines.content), read_options=options, parse_options=self._options)
         except pa.ArrowException as error:
             raise InvalidArgument(f"not a JSON line of this schema: {error}") from None
-        if table.num_rows != sum(map(len, pieces)):
+        if table.num_rows != len(lines):
             raise InvalidArgument("not one JSON object to a line")
         return table.select(self.schema.names)
 
@@ -91,7 +116,7 @@ class ArrowRows:
         self.schema = schema
         self._framing = ArrowBatches(schema)
 
-    def columns(self, data: bytes) -> Columns:
+    def columns(self, data: Chunk) -> Columns:
         return fixed_columns(data, self._framing)
 
     def decode(self, pieces: list[Piece]) -> Any:
@@ -119,7 +144,7 @@ class CsvTable:
             quoted_strings_can_be_null=False,
         )
 
-    def columns(self, data: bytes) -> Columns:
+    def columns(self, data: Chunk) -> Columns:
         return csv_columns(data, self._framing)
 
     def decode(self, pieces: list[Piece]) -> Any:
@@ -149,7 +174,7 @@ class RawRows:
     def __init__(self) -> None:
         self._framing = Fixed()
 
-    def columns(self, data: bytes) -> Columns:
+    def columns(self, data: Chunk) -> Columns:
         return fixed_columns(data, self._framing)
 
     def decode(self, pieces: list[Piece]) -> Any:
@@ -168,16 +193,22 @@ class RawRows:
         return pa.record_batch([pa.Array.from_buffers(pa.binary(), len(piece), buffers)], schema=self.schema)
 
 
-def _without_meta(lines: bytearray, pieces: list[Piece]) -> bytearray:
-    """Blanks over `_meta`, where it stands as we write it: blanks cost Arrow less than an object which it must skip."""
-    lengths = np.concatenate([piece.ends - piece.begins for piece in pieces])
-    begins = np.concatenate([[0], np.cumsum(lengths[:-1])])[lengths > _META]
-    heads: Any = np.ndarray((max(0, len(lines) - _META + 1),), f"V{_META}", lines, strides=(1,))
-    found = heads[begins].view(np.uint8).reshape(-1, _META)
-    is_ours = np.ones(len(begins), np.bool_)
-    for at, byte in [*enumerate(HEAD), *enumerate(b'"},', start=_META - 3)]:
-        is_ours &= found[:, at] == byte
-    heads[begins[is_ours]] = np.void(b" " * (_META - 1) + b"{")
+def _bodies(piece: Piece) -> Lines:
+    """The lines of a piece without `_meta`, where it stands as we write it."""
+    begins, ends = piece.begins, piece.ends
+    is_ours = ends - begins > _META
+    rows = np.flatnonzero(is_ours)
+    if len(rows):
+        words: Any = np.ndarray((len(piece.data) - 7,), np.uint64, piece.data, strides=(1,))
+        for at, mask, expected in _HEAD_WORDS:
+            is_ours[rows] &= words[begins[rows] + at] & mask == expected
+    begins = begins + np.where(is_ours, _META - 1, 0)
+    order = np.argsort(begins, kind="stable")
+    array = cut(pa.binary(), piece.data, begins[order], ends[order])
+    if (np.diff(order) < 0).any():  # they stand in the order of their commits, not of their places
+        array = array.take(pa.array(np.argsort(order, kind="stable")))
+    lines = Lines.of(array)
+    lines.text[lines.offsets[:-1][is_ours]] = ord("{")  # where the comma behind `_meta` was
     return lines
 
 
