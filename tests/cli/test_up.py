@@ -8,7 +8,7 @@ import lakefs
 import pytest
 from lakefs.client import Client
 from tests.cli.ups import UpProcess
-from tests.web.lake.servers import KEY, SECRET
+from tests.web.lake.servers import KEY, SECRET, LakeProcess
 
 from penstock.cli.main import run
 
@@ -17,6 +17,20 @@ SHOP = Path(__file__).parents[2] / "examples" / "shop.yaml"
 
 def client_of(process: UpProcess) -> Client:
     return Client(host=process.running.lake, username=KEY, password=SECRET)
+
+
+def a_lake_may_have_a_journal_as_its_queue(folder: Path, process: UpProcess) -> None:
+    """A process of its own, on a journal of that broker; killed and started again, it has what it acknowledged."""
+    (folder / "queue.yaml").write_text("journals: [{name: lake/queue, replication: 1}]")
+    assert run(["journals", "apply", str(folder / "queue.yaml")]) == 0
+    with LakeProcess(folder / "lake", "--journal", "lake/queue", "--broker", process.running.broker) as lake:
+        made = b'{"name": "farm", "storage_namespace": ""}'
+        assert lake.call("POST", "/repositories", made, content_type="application/json")[0] == 201
+        path = "/repositories/farm/branches/main/objects?path=cow"
+        assert lake.call("POST", path, b"moo", content_type="application/octet-stream")[0] == 201
+        lake.kill()
+        lake.start()
+        assert lake.call("GET", "/repositories/farm/refs/main/objects?path=cow")[::2] == (200, b"moo")
 
 
 def test_every_role_serves_and_what_was_acknowledged_survives_kill_9(
@@ -39,6 +53,7 @@ def test_every_role_serves_and_what_was_acknowledged_survives_kill_9(
             changes.object("prices.csv").upload(data=b"kettle,36.90\n")
         assert run(["lake", "put", "hello", "lake://shop@main/"]) == 0
         assert run(["lake", "commit", "lake://shop@main", "-m", "hello"]) == 0
+        a_lake_may_have_a_journal_as_its_queue(tmp_path, process)
         process.signal(signal.SIGKILL)
 
         process.start()

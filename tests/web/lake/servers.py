@@ -17,10 +17,11 @@ _URL = re.compile(r"serves REST and S3 on (http://\S+),")
 
 
 class LakeProcess:
-    """`penstock lake serve --alone` in a folder."""
+    """`penstock lake serve` in a folder: alone, or on the queue which the flags name."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *flags: str) -> None:
         self.folder = folder
+        self.flags = flags or ("--alone",)
         self.url = ""
         self._process: subprocess.Popen[str] | None = None
 
@@ -33,7 +34,7 @@ class LakeProcess:
             "PENSTOCK_LAKE_SECRET_ACCESS_KEY": SECRET,
             "PENSTOCK_LOG_LEVEL": "warning",
         }
-        command = [sys.executable, "-m", "penstock", "lake", "serve", "--alone", "--listen", "127.0.0.1:0"]
+        command = [sys.executable, "-m", "penstock", "lake", "serve", *self.flags, "--listen", "127.0.0.1:0"]
         self._process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         assert self._process.stderr is not None
         said = []
