@@ -126,6 +126,7 @@ class Writer:
         revision = 0
         try:
             results, revision = self._locked(lambda: self._commit([job for job, _ in batch]))
+            self._wakeups.wake_others()  # without the lock: whoever is frozen here hinders nobody
         except BaseException as error:
             self._note(error)
             results = [error] * len(batch)
@@ -156,7 +157,6 @@ class Writer:
             except BaseException:
                 self._roll_back()
                 raise
-        self._wakeups.wake_others()
         self._checkpoint()
         return results, revision
 
