@@ -63,6 +63,10 @@ class Members:
         if number is signal.SIGKILL:
             self._running.pop(port).wait(30)
 
+    async def ended(self, port: int) -> None:
+        """Until a member which was told to end has ended."""
+        await asyncio.to_thread(self._running[port].wait, READY_S)
+
     def kill_all(self) -> None:
         """At once."""
         for process in self._running.values():
@@ -162,10 +166,7 @@ class Load:
 
     async def audit(self) -> None:
         """Everything acknowledged is there, through every member, and all of them show the same."""
-        shown = []
-        for api in self._apis:
-            branch = Repository(api, "drill").branch("main")
-            shown.append(await self.again(lambda branch=branch: _tree(branch)))  # type: ignore[misc]
+        shown = [await self.again(lambda api=api: self._shown_by(api)) for api in self._apis]  # type: ignore[misc]
         assert all(tree == shown[0] for tree in shown), "members show different trees"
         missing = [path for path in self.puts if path not in shown[0]]
         assert not missing, f"acknowledged and gone: {missing[:5]} of {len(missing)}"
@@ -174,6 +175,11 @@ class Load:
             assert content == self.puts[path], f"{path}: {content!r}, not {self.puts[path]!r}"
         log = await self.again(lambda: _log(self.main()))
         assert self.commits <= log, f"acknowledged commits which the log has not: {self.commits - log}"
+
+    async def _shown_by(self, api: LakeApi) -> dict[str, str]:
+        """What one member shows. It may have lost its queue in the last fault, and ended: nobody else starts it now."""
+        self.members.start_again_what_ended()
+        return await _tree(Repository(api, "drill").branch("main"))
 
 
 async def _tree(branch: Branch) -> dict[str, str]:

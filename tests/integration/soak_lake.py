@@ -40,7 +40,8 @@ async def restart_a_member(load: Load) -> None:
     port = load.rng.choice(load.members.ports)
     load.members.signal(port, signal.SIGTERM)
     await load.more(5)
-    load.members.start_again_what_ended()
+    await load.members.ended(port)
+    load.members.start(port)
 
 
 async def freeze_a_member(load: Load) -> None:
