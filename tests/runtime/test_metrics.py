@@ -1,3 +1,5 @@
+from functools import cache
+
 import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
@@ -10,7 +12,10 @@ from penstock.runtime import metrics
 @pytest.fixture
 def empty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A registry of the test's own: what it declares is no metric of Penstock."""
-    monkeypatch.setattr(metrics, "REGISTRY", CollectorRegistry())
+    own = cache(CollectorRegistry)
+    own()
+    monkeypatch.setattr(metrics, "registry", own)
+    monkeypatch.setattr(metrics, "_tallies", [])
     monkeypatch.setattr(metrics, "_declared", {})
 
 

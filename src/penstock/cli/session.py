@@ -61,7 +61,7 @@ class Session:
         if quiet and self.effective.origins["log.level"].source is Source.DEFAULT:
             log = Log(level="warning", format=log.format)
         values = (self.effective.value(name) for name in known_keys())
-        start_logs(log, secrets=[one for one in values if isinstance(one, Secret)])
+        start_logs(log, secrets=[one for one in values if isinstance(one, Secret)], when_needed=quiet)
 
     def emit(self, data: Any, *renderables: "RenderableType") -> None:
         """Print data: as one JSON value, or as what people read."""

@@ -3,17 +3,19 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
 from penstock.base.errors import NotFound
 from penstock.cli.session import Session
 from penstock.cli.wiring import parse_address, wiring_of
-from penstock.client.operator import Operators
-from penstock.client.quorum import QuorumLog
-from penstock.runtime.cluster.local import LocalCluster, Role
 from penstock.runtime.running import running_in
+
+if TYPE_CHECKING:
+    from penstock.client.operator import Operators
+    from penstock.client.quorum import QuorumLog
+    from penstock.runtime.cluster.local import Role
 
 __all__ = [
     "CLUSTER_FOLDER",
@@ -42,13 +44,15 @@ AtOperators = Annotated[
 Shard = Annotated[str, Parameter(help="The shard.", metavar="NAME")]
 
 
-def addresses_of(session: Session, given: tuple[str, ...], folder: Path, role: Role, flag: str) -> list[str]:
+def addresses_of(session: Session, given: tuple[str, ...], folder: Path, role: "Role", flag: str) -> list[str]:
     """Whom to ask: those given; or what `penstock up` runs here; or all of that role in the local cluster."""
     if given:
         return [str(parse_address(address, flag)) for address in given]
     up = running_in(session.effective.config.data.folder) if folder == CLUSTER_FOLDER else None
     if up is not None:
         return [{"node": up.node, "operator": up.operator, "broker": up.broker}[role]]
+    from penstock.runtime.cluster.local import LocalCluster
+
     try:
         return LocalCluster.load(folder).addresses(role)
     except NotFound:
@@ -59,7 +63,11 @@ def addresses_of(session: Session, given: tuple[str, ...], folder: Path, role: R
 
 
 @asynccontextmanager
-async def quorum_log_of(session: Session, shard: str, nodes: tuple[str, ...], folder: Path) -> AsyncIterator[QuorumLog]:
+async def quorum_log_of(
+    session: Session, shard: str, nodes: tuple[str, ...], folder: Path
+) -> "AsyncIterator[QuorumLog]":
+    from penstock.client.quorum import QuorumLog
+
     session.start_logs(quiet=True)
     wiring = wiring_of(session)
     addresses = addresses_of(session, nodes, folder, "node", "--node-address")
@@ -68,7 +76,9 @@ async def quorum_log_of(session: Session, shard: str, nodes: tuple[str, ...], fo
 
 
 @asynccontextmanager
-async def operators_of(session: Session, given: tuple[str, ...], folder: Path) -> AsyncIterator[Operators]:
+async def operators_of(session: Session, given: tuple[str, ...], folder: Path) -> "AsyncIterator[Operators]":
+    from penstock.client.operator import Operators
+
     session.start_logs(quiet=True)
     wiring = wiring_of(session)
     addresses = addresses_of(session, given, folder, "operator", "--operator")

@@ -14,8 +14,6 @@ import contextlib
 from collections.abc import Callable
 from typing import Final, Self
 
-import structlog
-
 from penstock.base.errors import Indeterminate, InternalError, LeaseExpired, PenstockError, Unavailable
 from penstock.base.ids import Revision
 from penstock.keyspace.allocator import Allocator, Batch, MemberId, Policy, leader_of
@@ -23,6 +21,7 @@ from penstock.keyspace.mirror import Applied
 from penstock.keyspace.records import NO_REVISION
 from penstock.runtime.keyspace.mirror import KeySpaceMirror
 from penstock.runtime.keyspace.port import KeySpace
+from penstock.runtime.logs import get_logger
 from penstock.runtime.membership import Membership
 
 __all__ = ["AllocatorDaemon"]
@@ -31,7 +30,7 @@ _IN_FLIGHT_MAX: Final = 8  # transactions of one round
 _RETRY_S: Final = 0.05  # after a round in which something was lost; doubles up to the next figure
 _RETRY_S_MAX: Final = 2.0
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class AllocatorDaemon:

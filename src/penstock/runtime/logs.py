@@ -3,6 +3,8 @@
 What always holds: a secret never reaches a line (not by its type, not under a telling key, not as a known value inside
 other text), a line is bounded and free of control characters whoever chose its words, and logging never raises: a full
 disk or a closed stderr loses lines, not the process.
+
+structlog is loaded when there is something to say: a command which asks a server and prints the answer never needs it.
 """
 
 import logging
@@ -10,14 +12,17 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterable, Mapping, MutableMapping
-from typing import Any, Final, TextIO
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import msgspec
-import structlog
 
 from penstock.runtime.config.secret import MASK, Secret
 from penstock.runtime.config.sections import Log
+
+if TYPE_CHECKING:
+    import structlog
 
 __all__ = ["get_logger", "start_logs"]
 
@@ -39,9 +44,20 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 EventDict = MutableMapping[str, Any]
 
 
-def start_logs(log: Log, *, secrets: Iterable[Secret] = (), stream: TextIO | None = None) -> None:
-    """Send what structlog and the standard library's logging say to `stream` (stderr), as the configuration says."""
-    _configure(log, secrets, stream)
+_waiting: Callable[[], None] | None = None  # what configures structlog, when somebody says something
+
+
+def start_logs(
+    log: Log, *, secrets: Iterable[Secret] = (), stream: TextIO | None = None, when_needed: bool = False
+) -> None:
+    """Send what structlog and the standard library's logging say to `stream` (stderr), as the configuration says.
+
+    `when_needed`: only loggers of ours and of the standard library will say something, if anybody does.
+    """
+    global _waiting
+    _waiting = partial(_configure, log, tuple(secrets), stream)
+    if not when_needed or "structlog" in sys.modules:
+        _ready()
     root = logging.getLogger()
     root.handlers = [_Forward()]
     root.setLevel(_LEVELS[log.level])
@@ -53,12 +69,34 @@ def get_logger() -> Any:
     In a program which never calls `start_logs` warnings go to stderr, and nothing else anywhere: structlog alone would
     print everything among the program's data.
     """
-    if not structlog.is_configured():
+    return _Logger()
+
+
+class _Logger:
+    """What structlog's would be, once it is asked for something."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_ready().get_logger(), name)
+
+
+def _ready() -> Any:
+    """structlog, configured: by us, unless the program has done so."""
+    global _waiting
+    import structlog
+
+    waiting, _waiting = _waiting, None
+    if waiting is not None:
+        waiting()
+    elif not structlog.is_configured():
         _configure(Log(level="warning"), (), None)
-    return structlog.get_logger()
+    return structlog
 
 
 def _configure(log: Log, secrets: Iterable[Secret], stream: TextIO | None) -> None:
+    import structlog
+
     is_terminal = (stream or sys.stderr).isatty()
     for_people = log.format == "console" or (log.format == "auto" and is_terminal)
     structlog.configure(
@@ -80,7 +118,9 @@ def _configure(log: Log, secrets: Iterable[Secret], stream: TextIO | None) -> No
     )
 
 
-def _console(*, colors: bool) -> structlog.dev.ConsoleRenderer:
+def _console(*, colors: bool) -> "structlog.dev.ConsoleRenderer":
+    import structlog
+
     return structlog.dev.ConsoleRenderer(
         colors=colors,
         sort_keys=False,
@@ -194,4 +234,4 @@ class _Forward(logging.Handler):
             message = record.getMessage()
         except (TypeError, ValueError):
             message = str(record.msg)  # its arguments do not fit its own format
-        structlog.get_logger().log(record.levelno, message, logger=record.name, exc_info=record.exc_info)
+        _ready().get_logger().log(record.levelno, message, logger=record.name, exc_info=record.exc_info)

@@ -9,21 +9,20 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Self
 
-import structlog
-
 from penstock.base.errors import Compacted, Indeterminate, Unavailable
 from penstock.base.ids import Revision
 from penstock.keyspace.records import LeaseId
 from penstock.keyspace.transaction import Put, is_absent
 from penstock.runtime.keyspace.lease_keeper import LeaseKeeper
 from penstock.runtime.keyspace.port import KeySpace
+from penstock.runtime.logs import get_logger
 
 __all__ = ["Membership"]
 
 _PAUSE_S: Final = 0.1  # between two looks at a key of a former life; doubles up to the next figure
 _PAUSE_S_MAX: Final = 2.0
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Membership:

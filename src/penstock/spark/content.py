@@ -10,15 +10,14 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Final
 
-import structlog
-
 from penstock.base.errors import Gone, Indeterminate, NotFound, StorageError, Unavailable
 from penstock.base.ids import Offset
-from penstock.client.loop_thread import LoopThread
 from penstock.client.journal import Journals
+from penstock.client.loop_thread import LoopThread
 from penstock.journal.fragment import Fragment
 from penstock.journal.reading import cover
 from penstock.runtime.journal.fragment_store import FragmentStores
+from penstock.runtime.logs import get_logger
 from penstock.spark.options import Connection
 
 __all__ = ["CHUNK_BYTES", "Access", "Content"]
@@ -26,7 +25,7 @@ __all__ = ["CHUNK_BYTES", "Access", "Content"]
 CHUNK_BYTES: Final = 8 << 20
 PAUSE_S: Final = 0.05  # before a question is asked again; it doubles
 
-log = structlog.get_logger()
+log = get_logger()
 Piece = tuple[Offset, bytes]
 
 

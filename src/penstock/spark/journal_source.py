@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
-import structlog
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -25,6 +24,7 @@ from penstock.base.errors import Gone, NotFound, PenstockError
 from penstock.journal.fragment import CompressionCodec, Fragment
 from penstock.journal.spec import JournalSpec
 from penstock.runtime.journal.protocol import JournalInfo, ReadHeader
+from penstock.runtime.logs import get_logger
 from penstock.spark.content import Access
 from penstock.spark.offsets import NOTHING_READ, StreamOffset
 from penstock.spark.options import SourceOptions
@@ -35,7 +35,7 @@ __all__ = ["JournalReader", "JournalStreamReader"]
 
 SKEW_S: Final = 600  # by how much the clocks of publishers and of the store may differ
 HEADS_S: Final = 0.15  # how long heads are believed: Spark asks some hundred times a second
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Head(msgspec.Struct, frozen=True):

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
-import structlog
 from pyspark.sql.datasource import InputPartition
 
 from penstock.base.ids import Offset
@@ -22,6 +21,7 @@ from penstock.message.reader import Anomalous, OnBad, Skipped
 from penstock.message.row_decoder import RowDecoder
 from penstock.message.rows_reader import Rows, RowsReader
 from penstock.message.vector_sequencer import VectorSequencer
+from penstock.runtime.logs import get_logger
 from penstock.spark.content import Access, Content
 from penstock.spark.options import Connection, Framing, SourceOptions
 from penstock.spark.rows import SparkRows, Untracked, decoder_of
@@ -30,7 +30,7 @@ from penstock.spark.states import HORIZON, States, scan_begin
 __all__ = ["Range", "RangeReader", "Scan", "shared_access"]
 
 BATCH_ROWS: Final = 65_536  # to a batch which goes to Spark: fewer cost more per row
-log = structlog.get_logger()
+log = get_logger()
 
 _accesses: dict[Connection, Access] = {}  # Spark's Python workers serve many tasks
 

@@ -9,19 +9,18 @@ before as producers are remembered. By default states are in `.seq/` of the jour
 
 from typing import Final
 
-import structlog
-
 from penstock.base.errors import MalformedFrame, NotFound, PreconditionFailed, StorageError
 from penstock.base.ids import Offset
 from penstock.message.read_state import Horizon, ReadState
 from penstock.runtime.journal.fragment_store import FragmentStores
+from penstock.runtime.logs import get_logger
 
 __all__ = ["HORIZON", "States", "scan_begin"]
 
 HORIZON: Final = Horizon()
 FOLDER: Final = ".seq/"
 KEPT: Final = 100  # of the newest states of a journal; older ones are for queries which are far behind
-log = structlog.get_logger()
+log = get_logger()
 
 
 class States:

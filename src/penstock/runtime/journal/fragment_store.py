@@ -13,13 +13,13 @@ from typing import Any, Final, Self
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
-import structlog
 
 from penstock.base.errors import InvalidArgument, NotFound, PreconditionFailed, StorageError
 from penstock.base.ids import Offset
 from penstock.journal.fragment import CompressionCodec, Fragment
 from penstock.runtime.journal.codecs import Compressor, Decompressor, compressor, decompressor
 from penstock.runtime.journal.spool_file import SpoolFile
+from penstock.runtime.logs import get_logger
 from penstock.runtime.objectstore import ObjectMeta, ObjectStore, open_store
 
 __all__ = ["FragmentStores", "object_store_url"]
@@ -28,7 +28,7 @@ _CHUNK_BYTES: Final = 1 << 20
 _PUT_BYTES_MAX: Final = 8 << 20  # of content; longer ones are streamed
 _DELETE_KEYS_MAX: Final = 500  # in one call
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class FragmentStores:

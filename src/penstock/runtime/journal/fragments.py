@@ -14,8 +14,6 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any, Final, Protocol
 
-import structlog
-
 from penstock.base.errors import PenstockError
 from penstock.base.ids import Offset
 from penstock.journal.fragment import Fragment
@@ -26,6 +24,7 @@ from penstock.journal.spec import Flags, JournalSpec
 from penstock.runtime.journal.fragment_store import FragmentStores
 from penstock.runtime.journal.persister import Persister
 from penstock.runtime.journal.spool_files import SpoolFiles
+from penstock.runtime.logs import get_logger
 
 __all__ = ["JournalFragments", "Shelf"]
 
@@ -33,7 +32,7 @@ COVERED_GRACE_S: Final = 600  # nobody reads a covered Fragment any more when it
 SIGNED_S: Final = 3_600
 RETRY_S: Final = 1.0  # after a listing which failed
 RETRY_S_MAX: Final = 60.0
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Shelf(Protocol):

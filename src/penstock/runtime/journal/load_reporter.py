@@ -11,14 +11,13 @@ import math
 from collections.abc import Callable
 from typing import Final, Self
 
-import structlog
-
 from penstock.base.errors import PenstockError
 from penstock.journal.allocation import decode_load, encode_load
 from penstock.keyspace.limits import OPERATIONS_MAX
 from penstock.keyspace.mirror import Entry
 from penstock.keyspace.transaction import Delete, Operation, Put
 from penstock.runtime.keyspace.port import KeySpace
+from penstock.runtime.logs import get_logger
 
 __all__ = ["LoadReporter", "rounded"]
 
@@ -27,7 +26,7 @@ _MEMORY: Final = 0.7  # of the rate so far, in each new one: half of it is forgo
 _SLACK: Final = 1.6  # how far a rate may be from what was told: more than half way to the next power of two
 _LEAST: Final = 1 << 16  # bytes per second; what is below costs nothing worth telling
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 def rounded(rate: float) -> float:

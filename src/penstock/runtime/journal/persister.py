@@ -15,18 +15,18 @@ from random import Random
 from typing import Final, Self
 
 import msgspec
-import structlog
 
 from penstock.base.errors import PenstockError
 from penstock.journal.fragment import Fragment
 from penstock.runtime.journal.fragment_store import FragmentStores
 from penstock.runtime.journal.spool_file import SpoolFile
+from penstock.runtime.logs import get_logger
 
 __all__ = ["Persister", "PersisterOptions"]
 
 _JITTER: Final = 0.25  # of a replica's delay, so that not all come at one time
 
-log = structlog.get_logger()
+log = get_logger()
 
 Stored = Callable[[Fragment], None]  # told with its store and time
 

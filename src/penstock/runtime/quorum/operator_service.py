@@ -1,14 +1,18 @@
 """What an operator offers on the wire: to people, through the command line."""
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from penstock.base.codec import Codec
 from penstock.base.ids import NodeId
 from penstock.quorum.messages import ChangeOp
 from penstock.quorum.metadata import Metadata
-from penstock.runtime.quorum.operator_server import OperatorServer
 from penstock.runtime.wire.message import Call
 from penstock.runtime.wire.service import Service
+
+if TYPE_CHECKING:  # clients want the records alone
+    from penstock.runtime.quorum.operator_server import OperatorServer
 
 __all__ = ["AddNode", "Create", "ElectLeader", "OperatorService", "OperatorStatus", "Reconfiguration"]
 
@@ -61,7 +65,7 @@ _encode = msgspec.msgpack.Encoder().encode
 class OperatorService:
     """The methods of an operator."""
 
-    def __init__(self, operator: OperatorServer) -> None:
+    def __init__(self, operator: "OperatorServer") -> None:
         self._operator = operator
 
     def register(self, service: Service) -> None:
