@@ -27,7 +27,7 @@ import msgspec
 from penstock.lake.refs.retention import RetentionRules
 from penstock.lake.staging.entry import Entry
 from penstock.lake.staging.records import Precondition
-from penstock.runtime.lake.sink_batch import BatchBody, BatchOutcome, SinkBody, SinkPlace, TreePlace
+from penstock.runtime.lake.sink_batch import BatchBody, BatchOutcome, SinkBody, SinkPlace, TreeBody, TreePlace
 from penstock.runtime.objectstore.port import Buffer, ObjectStore
 
 __all__ = [
@@ -361,6 +361,10 @@ class Lake(Protocol):
 
     async def commit_batch(self, repository: str, branch: str, body: BatchBody) -> BatchOutcome:
         """Commit a batch of a sink once; `PreconditionFailed` if it is neither the next nor the last."""
+        ...
+
+    async def commit_tree(self, repository: str, branch: str, body: TreeBody) -> BatchOutcome:
+        """Commit a tree which was built elsewhere in place of whatever the branch has below a prefix; once."""
         ...
 
     async def adopt_sink(self, repository: str, branch: str, body: SinkBody) -> None: ...

@@ -20,6 +20,7 @@ __all__ = [
     "BatchTable",
     "SinkBody",
     "SinkPlace",
+    "TreeBody",
     "TreePlace",
     "decode_list",
     "encode_list",
@@ -61,6 +62,17 @@ class BatchBody(msgspec.Struct, frozen=True):
     metadata: dict[str, str] = {}
 
 
+class TreeBody(msgspec.Struct, frozen=True):
+    """A tree which was built elsewhere, to be committed below a prefix. Its ranges are all in its own location."""
+
+    tree: str  # the metarange's id
+    location: str
+    query: str  # an id of the job: calling again does nothing
+    prefix: str = ""
+    message: str = ""
+    metadata: dict[str, str] = {}
+
+
 class BatchOutcome(msgspec.Struct, frozen=True):
     """What became of it. A batch without rows has no commit of its own: it names the head."""
 
@@ -74,6 +86,15 @@ class SinkPlace(msgspec.Struct, frozen=True):
     store: str  # its URL
     folder: str  # of the repository in it; ends in "/"
     data: str  # below that folder: where new files may go; ends in "/"
+
+    @property
+    def link_epoch(self) -> int:
+        """The epoch under which whatever is written now is addressed.
+
+        >>> SinkPlace("file:///lake", "shop/", "data/00000003/").link_epoch
+        3
+        """
+        return int(self.data.strip("/").rpartition("/")[2])
 
 
 class SinkBody(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.base.errors import InvalidArgument
 from penstock.runtime.lake.service import ChangeKind, Lake
-from penstock.runtime.lake.sink_batch import BatchBody, SinkBody
+from penstock.runtime.lake.sink_batch import BatchBody, SinkBody, TreeBody
 from penstock.web.http import Request, Response, json_response
 from penstock.web.lake.rest_models import list_json
 from penstock.web.lake.rest_refs import BRANCH, REPOSITORY, Add, PageQuery
@@ -29,6 +29,7 @@ class SinkHandlers:
         add("DELETE", BRANCH + "/sinks", self.forget)
         add("GET", BRANCH + "/sinks/place", self.place)
         add("POST", BRANCH + "/sinks/batches", self.commit, LONG_MS)
+        add("POST", BRANCH + "/sinks/trees", self.commit_tree, LONG_MS)
         add("GET", REPOSITORY + "/refs/{ref}/tree", self.tree)
         add("GET", REPOSITORY + "/refs/{ref}/tree/diff/{right}", self.diff)
 
@@ -52,6 +53,10 @@ class SinkHandlers:
 
     async def commit(self, request: Request) -> Response:
         done = await self._lake.commit_batch(*_branch(request), await request.json(BatchBody))
+        return json_response(msgspec.to_builtins(done), 201 if done.outcome == "applied" else 200)
+
+    async def commit_tree(self, request: Request) -> Response:
+        done = await self._lake.commit_tree(*_branch(request), await request.json(TreeBody))
         return json_response(msgspec.to_builtins(done), 201 if done.outcome == "applied" else 200)
 
     async def tree(self, request: Request) -> Response:

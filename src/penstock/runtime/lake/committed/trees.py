@@ -1,4 +1,4 @@
-"""Trees in an object store: get, list, diff, build, merge, re-parent, import.
+"""Trees in an object store: get, list, diff, build, merge, re-parent, import, graft.
 
 Design: docs/design/committed.md. What is decided is decided in `lake/committed/`; here it is read, run in threads, and
 written. Every call costs what it touches: untouched ranges are neither read nor written. Whatever a call returns is
@@ -8,7 +8,7 @@ Everything a call writes lies in the `location` it is given, the folder of its a
 to what its parent and sources refer to, and to nothing else that happens to exist (L15).
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Final, Self
@@ -20,11 +20,13 @@ import pyarrow as pa
 from penstock.lake.committed.build import Job, finish_build, pieces_of, plan_build, to_range
 from penstock.lake.committed.diff import Overlap, compare, empty_diff, plan_diff, visible
 from penstock.lake.committed.entry import empty_entries
+from penstock.lake.committed.graft import Seam, finish_graft, pieces_of_seam, plan_graft
 from penstock.lake.committed.importing import import_changes, imported_entries
 from penstock.lake.committed.listing import Listing, ListPage
 from penstock.lake.committed.lookup import Lookup, entries_at, find_entry, plan_lookup
 from penstock.lake.committed.merge import Strategy, merge_changes
 from penstock.lake.committed.metarange import Location, MetaRange, Range, TreeAddress, range_key
+from penstock.lake.committed.range import EncodedRange
 from penstock.lake.committed.reparent import patch_changes, paths_to_patch
 from penstock.lake.staging.entry import Entry
 from penstock.runtime.lake.committed.files import TreeFiles
@@ -138,19 +140,43 @@ class Trees:
 
         def make() -> list[tuple[Range, memoryview | None]]:
             pieces = pieces_of(base.tables(), old_ends, own, self._options.chunking)
-            return [
-                (to_range(each, known, location), None if each.id in known else each.to_parquet()) for each in pieces
-            ]
+            return _rows_of(pieces, known, location)
 
-        async def write(made: tuple[Range, memoryview | None]) -> Range:
-            row, data = made
+        return await self._write(await self.files.in_thread(make))
+
+    async def _write(self, made: "list[tuple[Range, memoryview | None]]") -> list[Range]:
+        """Store ranges which are not there already."""
+
+        async def write(one: tuple[Range, memoryview | None]) -> Range:
+            row, data = one
             if data is not None:
                 await self.files.write(range_key(row.location, row.id), data)
             return row
 
-        made = await self.files.in_thread(make)
         async with aclosing(in_order(made, write, self._options.writes_in_flight_max)) as written:
             return [row async for row in written]
+
+    async def graft(self, parent: TreeAddress, source: TreeAddress, prefix: str, location: Location) -> TreeAddress:
+        """The parent with a whole other tree in place of whatever it has below a prefix. Only the seams are read."""
+        old, new = await self.files.open(parent), await self.files.open(source)
+        chunking, known = self._options.chunking, {**old.locations, **new.locations}
+        plan = await self.files.in_thread(lambda: plan_graft(old, new, prefix, chunking))
+        made = [await self._do_seam(old, new, prefix, seam, known, location) for seam in plan.seams]
+        built = finish_graft(old, new, plan, made)
+        same = next((address for address in (parent, source) if address.id == built.id), None)
+        return same or await self.files.save(built, location)
+
+    async def _do_seam(
+        self, old: MetaRange, new: MetaRange, prefix: str, seam: Seam, known: dict[str, str], location: Location
+    ) -> list[Range]:
+        rows = await self.files.fetch([old[row] for row in range(seam.first, seam.last)])
+        more = await self.files.fetch([new[row] for row in range(seam.start, seam.end)])
+
+        def make() -> list[tuple[Range, memoryview | None]]:
+            pieces = pieces_of_seam(prefix, seam, rows.entries(), more.entries(), self._options.chunking)
+            return _rows_of(pieces, known, location)
+
+        return await self._write(await self.files.in_thread(make))
 
     async def merge(
         self,
@@ -205,3 +231,10 @@ class Trees:
     async def _whole_diff(self, left: TreeAddress, right: TreeAddress) -> pl.DataFrame:
         async with aclosing(self.diff(left, right, readdressed=True)) as parts:
             return pl.concat([empty_diff(), *[frame async for frame in parts]])
+
+
+def _rows_of(
+    pieces: Sequence[EncodedRange], known: Mapping[str, str], location: Location
+) -> list[tuple[Range, memoryview | None]]:
+    """Pieces as rows of a metarange, with the files of those which are not known to be stored."""
+    return [(to_range(each, known, location), None if each.id in known else each.to_parquet()) for each in pieces]
