@@ -18,13 +18,17 @@ from penstock.base.errors import (
 )
 from penstock.base.ids import NodeId, Offset, Revision
 from penstock.client.journal import Change, Chunk, Journals
-from penstock.journal.api import Resolution
+from penstock.client.journal_appends import AppendStream, Lost
+from penstock.journal.api import Resolution, Status
 from penstock.journal.epoch import PipelineEpoch
 from penstock.journal.fragment import Fragment
 from penstock.journal.labels import LabelSet
 from penstock.journal.messages import ProposeRequest
 from penstock.journal.registers import Txn
 from penstock.journal.spec import Flags, JournalSpec
+from penstock.runtime.journal.process import BROKER_LIMITS, RunningBroker
+from penstock.runtime.journal.protocol import AppendWish, PartKind
+from penstock.runtime.wire.client import Channel
 
 ORDERS = JournalSpec(name="shop/orders", replication=3)
 ORDERS_EU = JournalSpec(name="shop/orders-eu", replication=1, labels=LabelSet.of({"region": "eu"}))
@@ -323,3 +327,62 @@ async def test_appends_which_travel_together_are_refused_together_and_each_is_to
         refused = await asyncio.gather(*appends, return_exceptions=True)
         assert [type(each) for each in refused] == [Forbidden] * 8
         assert await read_all(journals, "shop/orders") == b""
+
+
+async def test_what_a_client_has_made_is_found_through_a_broker_which_lags(tmp_path: Path) -> None:
+    """The broker is asked for a revision, and hears of it only because somebody waits for it."""
+    async with running_cluster(tmp_path, 2) as cluster, cluster.client() as journals:
+        await cluster.create(JournalSpec(name="shop/early", replication=1))
+        await journals.list()
+        lagging = cluster.brokers["b2"]
+        await deaf(lagging)
+        journals._addresses = [cluster.brokers["b1"].address]
+        revision = await journals.create(JournalSpec(name="shop/late", replication=2))
+        assert not lagging.server.mirror.has_revision(revision)
+        journals._addresses = [lagging.address]
+        assert [each.spec.name for each in await journals.list("name=shop/late")] == ["shop/late"]
+
+
+async def test_an_append_waits_until_its_broker_has_heard_of_the_journal(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, 2) as cluster, cluster.client() as journals:
+        await cluster.create(JournalSpec(name="shop/early", replication=1))
+        lagging = cluster.brokers["b2"]
+        await deaf(lagging)
+        journals._addresses = [cluster.brokers["b1"].address]
+        revision = await journals.create(JournalSpec(name="shop/late", replication=2))
+        async with Channel(lagging.address, limits=BROKER_LIMITS) as channel:
+            found = []
+            for min_revision in (Revision(0), revision):
+                stream = await AppendStream.open(channel, "shop/late", timeout_s=WAIT_S, min_revision=min_revision)
+                number = stream.begin()
+                stream.send(number, b"x", PartKind.COMMIT, AppendWish(int(WAIT_S * 1_000)))
+                found.append((await stream.answer(number, WAIT_S)).response.status)
+                stream.close()
+        assert found[0] is Status.JOURNAL_NOT_FOUND  # as far as that broker knew
+        assert found[1] in (Status.OK, Status.NOT_JOURNAL_PRIMARY_BROKER, Status.NO_JOURNAL_PRIMARY_BROKER)
+
+
+async def deaf(broker: RunningBroker) -> None:
+    """Its watch of the KeySpace has ended: it learns only what it asks for."""
+    following = broker.server.mirror._following
+    assert following is not None
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+
+
+async def test_an_append_which_is_not_answered_in_time_is_lost_and_taken_back(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, 1) as cluster:
+        await cluster.create(msgspec.structs.replace(ORDERS, replication=1))
+        async with Channel(cluster.addresses[0], limits=BROKER_LIMITS) as channel:
+            stream = await AppendStream.open(channel, "shop/orders", timeout_s=WAIT_S)
+            number, patient = stream.begin(), stream.begin()
+            wish = AppendWish(int(WAIT_S * 1_000))
+            stream.send(number, b"begun", PartKind.MORE, wish)
+            with pytest.raises(Lost) as caught:
+                await stream.answer(number, 0.01)
+            assert not caught.value.was_sent
+            stream.send(patient, b"whole", PartKind.COMMIT, wish)  # it gets its turn: the other was taken back
+            response = (await stream.answer(patient, WAIT_S)).response
+            assert response.commit is not None
+            assert (response.commit.begin, response.commit.end) == (0, 5)
+            stream.close()

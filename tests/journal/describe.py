@@ -42,8 +42,9 @@ def details(one: Message) -> str:
             return f": {'begin at' if point.is_empty else 'go on with'} {point}"
         case ContentRequest(delta=delta, content=content):
             return f": {len(content)} bytes behind {delta}"
-        case ProposeRequest(seq=seq, point=point, mark=mark, acknowledge=acknowledge):
-            return f": {f'#{seq} ' if acknowledge else ''}{point}, registers {point.registers}, mark {mark}"
+        case ProposeRequest(seq=seq, point=point, mark=mark, acknowledge=acknowledge, content=content):
+            number, brings = f"#{seq} " if acknowledge else "", f" with {len(content)} bytes" if content else ""
+            return f": {number}{point}{brings}, registers {point.registers}, mark {mark}"
         case ProposeResponse(seq=seq):
             return f": up to #{seq}"
         case MarkRequest(mark=mark):

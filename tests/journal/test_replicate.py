@@ -90,7 +90,26 @@ def test_of_two_promises_which_wait_the_older_is_refused() -> None:
     assert replica.replicate.held is None
 
 
-@pytest.mark.parametrize("what", ["content out of place", "another sum", "a mark above the end"])
+def test_a_proposal_which_brings_the_last_content_is_as_good_as_both() -> None:
+    _, apart, request = peer()
+    _, together, _ = peer()
+    life, epoch, spool = request.create_revision, apart.spool.epoch, apart.spool
+    point = spool.head.extended(Offset(3), b"a" * 20, spool.registers)
+    first = ContentRequest(life, epoch, 0, b"xy")
+    for replica in (apart, together):
+        replica.step(Received(B0, first), NOW)
+    effects = apart.step(Received(B0, ContentRequest(life, epoch, 2, b"z")), NOW)
+    effects += apart.step(ProposalReceived(B0, ProposeRequest(life, epoch, 1, point, Offset(0)), point.sum), NOW)
+    both = ProposeRequest(life, epoch, 1, point, Offset(0), content=b"z")
+    assert together.step(ProposalReceived(B0, both, point.sum), NOW) == effects
+    assert together.spool.state == apart.spool.state
+    assert together.spool.pending == 0
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["content out of place", "another sum", "another sum of what it brings", "too little", "a mark above the end"],
+)
 def test_what_does_not_follow_ends_the_stream(what: str) -> None:
     _, replica, request = peer()
     life, epoch, spool = request.create_revision, replica.spool.epoch, replica.spool
@@ -103,6 +122,12 @@ def test_what_does_not_follow_ends_the_stream(what: str) -> None:
         elif what == "another sum":
             replica.step(Received(B0, ContentRequest(life, epoch, 0, b"x")), NOW)
             effects = replica.step(ProposalReceived(B0, proposal, b"b" * 20), NOW)[:2]
+        elif what == "another sum of what it brings":
+            message = msgspec.structs.replace(proposal, content=b"x")
+            effects = replica.step(ProposalReceived(B0, message, b"b" * 20), NOW)[1:3]
+        elif what == "too little":
+            message = msgspec.structs.replace(proposal, content=b"xy")
+            effects = replica.step(ProposalReceived(B0, message, b"a" * 20), NOW)[1:3]
         else:
             message = MarkRequest(life, epoch, Offset(9))
             effects = replica.step(Received(B0, message), NOW)

@@ -383,28 +383,35 @@ class Append:
 
     def on_content(self, content: Any) -> None:
         """A chunk: to every peer, and into our own Spool."""
-        replica = self.replica
-        length = length_of(content)
-        if not self.is_reading or not length:
-            return
-        pipeline, spool = self._pipeline(), replica.spool
-        end = Offset(spool.end + spool.pending + length)
+        spool = self.replica.spool
+        if content and self._may_write(length_of(content)):
+            self._pipeline().send_content(spool.pending, content)
+            spool.write(content)
+
+    def _may_write(self, length: int) -> bool:
+        """Whether so much more is allowed. If not, the append has ended."""
+        if not self.is_reading or self.state is not AppendState.STREAM_CONTENT:
+            return False
+        replica, pipeline = self.replica, self._pipeline()
+        end = Offset(replica.spool.end + replica.spool.pending + length)
         replica.maybe_raise_limit(end)
         if not replica.may_write:
             self.on_abort(Status.NOT_ALLOWED, "the journal is read-only")
         elif end > pipeline.limit:
             self.on_abort(Status.LIMIT_REACHED, f"no offset above {pipeline.limit} is allowed yet")
         else:
-            pipeline.send_content(spool.pending, content)
-            spool.write(content)
+            return True
+        return False
 
     def on_end(self, event: ContentEnded) -> None:
-        """The client said commit."""
-        self.on_content(event.content)
+        """The client said commit. Content which came with that goes to peers with the proposal."""
+        spool = self.replica.spool
+        if event.content and self._may_write(length_of(event.content)):
+            spool.write(event.content)
         if not self.is_reading or self.state is not AppendState.STREAM_CONTENT:
             return
         has_change = not self.body.change.is_empty or self.body.txn is not None
-        if self.replica.spool.pending:
+        if spool.pending:
             self._commit(event)
         elif has_change:
             self.on_abort(Status.NOT_ALLOWED, "registers change together with content, and there is none")
@@ -429,7 +436,7 @@ class Append:
         )
         self.has_proposed = True
         self.move_to(AppendState.READ_ACKNOWLEDGEMENTS)
-        replica.propose(spool.head.extended(end, event.sum, registers), self)
+        replica.propose(spool.head.extended(end, event.sum, registers), self, event.content)
 
     def on_abort(self, status: Status, reason: str) -> None:
         """Nothing was proposed: roll back, and say so."""

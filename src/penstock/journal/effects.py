@@ -80,7 +80,7 @@ class Transacted(Event, frozen=True):
 
 
 class ProposalReceived(Event, frozen=True):
-    """A proposal of the primary; `sum` is that of our Fragment with all content which was written since."""
+    """A proposal of the primary; `sum` is that of our Fragment with all content written since, and what it brings."""
 
     sender: NodeId
     message: ProposeRequest

@@ -6,7 +6,7 @@ carries the pipeline's epoch and the life of the journal. The first message open
     PromiseRequest   → PromiseResponse     refuse everything older from now on, and say what you have
     AdoptRequest     → AdoptResponse       go on from this point
     ContentRequest                         bytes which a later proposal will cover, or take back
-    ProposeRequest   → ProposeResponse     commit, roll, or stay: the Fragment as it is to be now
+    ProposeRequest   → ProposeResponse     commit, roll, or stay: the Fragment as it is to be now, and the last bytes
     MarkRequest                            every replica has acknowledged up to here
                      → RefuseResponse      the end of the stream: why
 """
@@ -46,7 +46,7 @@ class Refusal(Enum):
     OTHER_LIFE = "other-life"  # the journal was deleted, or created again
 
 
-class Message(msgspec.Struct, frozen=True, tag=True):
+class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """What every message carries."""
 
     create_revision: Revision
@@ -89,12 +89,16 @@ class ContentRequest(Message, frozen=True):
 
 
 class ProposeRequest(Message, frozen=True):
-    """The Fragment as it is to be. It is answered only if `acknowledge` is set; answers are cumulative."""
+    """The Fragment as it is to be. It is answered only if `acknowledge` is set; answers are cumulative.
+
+    With `content` it is two in one: these bytes, behind all that came before, and then the proposal which covers them.
+    """
 
     seq: int
     point: Point
     mark: Offset
     acknowledge: bool = True
+    content: Any = b""
 
 
 class ProposeResponse(Message, frozen=True):

@@ -153,21 +153,21 @@ class Pipeline:
         if self.peers:
             self._tell_peers(ContentRequest(*self._stamp, delta, content))
 
-    def propose(self, point: Point, mark: Offset, append: "Append | None") -> int:
-        """Send a proposal which is to be acknowledged; return its number."""
+    def propose(self, point: Point, mark: Offset, append: "Append | None", content: Any = b"") -> int:
+        """Send a proposal which is to be acknowledged, with the last content it covers; return its number."""
         self.seq += 1
         self.in_flight.append(InFlight(self.seq, point.end, append))
-        self._send_proposal(point, mark, acknowledge=True)
+        self._send_proposal(point, mark, acknowledge=True, content=content)
         return self.seq
 
     def tell(self, point: Point, mark: Offset) -> None:
         """Send a roll or a roll-back, which nobody waits for."""
         self._send_proposal(point, mark, acknowledge=False)
 
-    def _send_proposal(self, point: Point, mark: Offset, *, acknowledge: bool) -> None:
+    def _send_proposal(self, point: Point, mark: Offset, *, acknowledge: bool, content: Any = b"") -> None:
         self.sent_mark = mark
         if self.peers:
-            self._tell_peers(ProposeRequest(*self._stamp, self.seq, point, mark, acknowledge))
+            self._tell_peers(ProposeRequest(*self._stamp, self.seq, point, mark, acknowledge, content))
 
     def acknowledge(self, member: NodeId, seq: int) -> list[InFlight]:
         """A member has adopted everything up to `seq`; return what all of them have by now."""

@@ -479,8 +479,8 @@ class Replica:
 
     # proposals and acknowledgements
 
-    def propose(self, point: Point, append: Append) -> None:
-        """Send a proposal, adopt it ourselves, and wait for everybody."""
+    def propose(self, point: Point, append: Append, content: Any = b"") -> None:
+        """Send a proposal with the last content it covers, adopt it ourselves, and wait for everybody."""
         pipeline = self.pipeline
         assert pipeline is not None
         assert pipeline.phase is Phase.READY
@@ -488,7 +488,7 @@ class Replica:
         assert point.end <= pipeline.limit
         if self.spool.head.is_empty and point.end > self.spool.end:
             self.first_append_ms = append.body.unix_ms
-        seq = pipeline.propose(point, self.spool.mark, append)
+        seq = pipeline.propose(point, self.spool.mark, append, content)
         self.spool.adopt(point)
         self._save_own(("acked", pipeline.epoch, seq))
 

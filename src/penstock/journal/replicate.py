@@ -118,6 +118,8 @@ class Replicate:
         if not self._applies(sender, message):
             return
         replica, spool = self.replica, self.replica.spool
+        if message.content:
+            spool.write(message.content)
         if not spool.adopts(message.point, sum_) or message.mark > spool.end:
             self._break(sender, message)
             return

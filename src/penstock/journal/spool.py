@@ -150,7 +150,8 @@ class Spool:
         self._forget_below_mark()
 
     def _forget_below_mark(self) -> None:
-        while len(self.points) > 1 and self.points[1].end <= self.mark:
+        points, mark = self.points, self.mark
+        while len(points) > 1 and points[1].end <= mark:
             self._forget_first()
 
     def _forget_first(self) -> None:

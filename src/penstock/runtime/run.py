@@ -6,6 +6,7 @@ nobody handled it: whoever waits for a close that hangs can still get out.
 """
 
 import asyncio
+import gc
 import signal
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -39,6 +40,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     except ConfigError:
         main.close()
         raise
+    gc.freeze()  # what was loaded stays: no collection need look at it again
     received: list[signal.Signals] = []
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:

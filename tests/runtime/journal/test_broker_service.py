@@ -1,16 +1,18 @@
 """The edge of a broker: whatever is sent, the answer is a typed error, and the broker goes on."""
 
+import asyncio
 from pathlib import Path
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.runtime.journal.cluster import running_cluster
+from tests.runtime.journal.cluster import WAIT_S, running_cluster
 
 from penstock.base.errors import InternalError, PenstockError
 from penstock.journal.spec import JournalSpec
 from penstock.runtime.journal import protocol
+from penstock.runtime.journal.broker_server import TOUCHED_MAX
 from penstock.runtime.journal.process import BROKER_LIMITS
 from penstock.runtime.journal.protocol import AppendHello, AppendPart, AppendWish, PartKind
 from penstock.runtime.wire.client import Channel
@@ -78,3 +80,30 @@ async def test_parts_which_claim_other_content_than_came_are_refused(tmp_path: P
                     protocol.APPEND, msgspec.msgpack.encode(AppendHello("shop/orders"))
                 ) as stream:
                     await stream.send(msgspec.msgpack.encode([part]), b"content")
+
+
+async def test_many_changes_of_the_keyspace_leave_turns_of_the_loop_to_others(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, 1) as cluster, cluster.client() as journals:
+        server = cluster.brokers["b1"].server
+        touched: list[int] = []  # in which turn of the loop each was
+        turn = 0
+
+        async def count_turns() -> None:
+            nonlocal turn
+            while True:
+                turn += 1
+                await asyncio.sleep(0)
+
+        touch = server._touch
+
+        def spied(journal: str) -> None:
+            touched.append(turn)
+            touch(journal)
+
+        counting = asyncio.create_task(count_turns())
+        server._touch = spied  # type: ignore[method-assign]
+        names = [f"shop/{number:02d}" for number in range(3 * TOUCHED_MAX)]
+        await journals.create(*(JournalSpec(name=name, replication=1) for name in names))
+        await journals.append(names[-1], b"", timeout=WAIT_S)
+        counting.cancel()
+        assert len(set(touched[: len(names)])) > 1  # the first and the last of three parts have a turn between them

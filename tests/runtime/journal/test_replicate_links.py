@@ -4,6 +4,7 @@ import asyncio
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,8 +34,14 @@ def content(data: bytes, delta: int = 0) -> ContentRequest:
     return ContentRequest(Revision(3), EPOCH, delta, data)
 
 
-def plain(messages: list[object]) -> list[object]:
-    return [content(bytes(each.content), each.delta) if isinstance(each, ContentRequest) else each for each in messages]
+def plain(messages: list[Any]) -> list[Any]:
+    """Views as bytes."""
+    return [
+        msgspec.structs.replace(each, content=bytes(each.content))
+        if isinstance(each, ContentRequest | ProposeRequest)
+        else each
+        for each in messages
+    ]
 
 
 @given(st.lists(st.one_of(st.binary(min_size=1, max_size=64), st.integers(0, 1 << 40))))
@@ -61,6 +68,17 @@ def test_proposals_stay_behind_the_content_they_cover() -> None:
     messages = [content(b"abc"), ProposeRequest(Revision(3), EPOCH, 1, point, Offset(0))]
     [(body, bulk)] = encode_messages(messages)
     assert plain(decode_messages(body, bulk)) == messages
+
+
+def test_a_proposal_brings_its_last_content() -> None:
+    point = Point(Offset(0), Offset(5))
+    messages = [content(b"abc"), ProposeRequest(Revision(3), EPOCH, 1, point, Offset(0), content=b"de")]
+    [(body, bulk)] = encode_messages(messages)
+    assert bulk == b"abcde"
+    assert plain(decode_messages(body, bulk)) == messages
+    for wrong in (b"abcd", b"abcdef"):
+        with pytest.raises(MalformedFrame):
+            decode_messages(body, wrong)
 
 
 @pytest.mark.parametrize("bulk", [b"", b"ab", b"abcd"])

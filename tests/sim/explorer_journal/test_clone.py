@@ -1,5 +1,7 @@
 """Machines as values: a copy goes its own way, and equal states have equal keys."""
 
+from penstock.base.ids import Offset
+from penstock.journal.registers import NO_REGISTERS
 from penstock.sim.explorer_journal.clone import cloned, key_of
 from penstock.sim.explorer_journal.world import World, broker
 
@@ -36,3 +38,17 @@ def test_two_ways_to_one_state_have_one_key() -> None:
         world.settle()
         keys.append([key_of(world.sites[name]) for name in (B0, B1)])
     assert keys[0] == keys[1]
+
+
+def test_a_key_has_what_only_the_replica_knows() -> None:
+    """Content which no proposal covers yet is in the file like any other: only the core knows the difference."""
+    keys = []
+    for is_adopted in (False, True):
+        world = World(size=2).start(synchronized=True)
+        site = world.sites[B1]
+        if is_adopted:
+            site.replica.spool.points.append(site.replica.spool.head.extended(Offset(1), b"s" * 20, NO_REGISTERS))
+        else:
+            site.replica.spool.pending = 1
+        keys.append(key_of(site))
+    assert keys[0] != keys[1]

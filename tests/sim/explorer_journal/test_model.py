@@ -8,7 +8,7 @@ from penstock.sim.explorer_journal.model import JournalModel
 from penstock.sim.workloads.journal_mutants import MUTANTS
 
 
-@pytest.mark.parametrize(("name", "states"), [("sync", 52), ("break", 1909), ("two-in-flight", 428)])
+@pytest.mark.parametrize(("name", "states"), [("sync", 58), ("break", 2612), ("two-in-flight", 663)])
 def test_a_small_world_is_searched_to_its_end(name: str, states: int) -> None:
     """The number of states is exact: another one means that the core, or what can happen to it, is another."""
     outcome = search(JournalModel(CONFIGURATIONS[name]))

@@ -117,7 +117,8 @@ class Feed:
 
     def next_content(self) -> Event | None:
         """What the core has asked for: if it is here, peers can take it, and the rate allows it."""
-        self._take_back()
+        if self._ahead is not None:
+            self._take_back()
         append = self._reading
         if append is None or not (append.chunks or append.is_ended):
             return None
@@ -132,12 +133,13 @@ class Feed:
         if append.chunks or not append.is_ended:
             return ContentReceived(append.request, content)
         self._reading = None
-        sum_ = self._add_ahead(content) if length else self._files.sum
-        return ContentEnded(append.request, sum_, append.sum, content)
+        return ContentEnded(append.request, self.sum_with(content), append.sum, content)
 
-    def _add_ahead(self, content: Any) -> Sum:
+    def sum_with(self, content: Any) -> Sum:
         """A commit names the sum of content which is written by an effect that follows from it: so add it before."""
         files = self._files
+        if not length_of(content):
+            return files.sum
         self._ahead, self._before = content, Point(self._host.replica.spool.head.begin, files.end, files.sum)
         files.add(content)
         return files.sum
@@ -155,9 +157,8 @@ class Feed:
 
     def _take_back(self) -> None:
         """What was added ahead, and the core did not want."""
-        if self._ahead is not None:
-            self._ahead = None
-            self._files.cut(self._before)
+        self._ahead = None
+        self._files.cut(self._before)
 
     def _has_allowance(self) -> bool:
         if not self._bucket.bytes_per_s:

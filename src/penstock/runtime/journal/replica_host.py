@@ -102,6 +102,7 @@ class ReplicaHost:
         self._loop = asyncio.get_running_loop()
         self._machine = ReplicaLoop(replica, self)
         self.feed = Feed(self, self._machine, files, self._links, broker.loads.note)
+        self.next_content = self.feed.next_content
         self._saver = SpoolSaver(files, lambda error: self._machine.stop(str(error)))
         self._requests = 0
         self._asked: dict[RequestId, asyncio.Future[Any]] = {}
@@ -150,14 +151,11 @@ class ReplicaHost:
         self.post(IndexRefreshed(end))
 
     def on_proposal(self, peer: NodeId, message: ProposeRequest) -> None:
-        self.post(ProposalReceived(peer, message, self.files.sum))
+        self.post(ProposalReceived(peer, message, self.feed.sum_with(message.content)))
 
     def together(self) -> AbstractContextManager[None]:
         """Handle several events which came at once: what they lead to is sent and written once."""
         return self._machine
-
-    def next_content(self) -> Event | None:
-        return self.feed.next_content()
 
     def on_links_drained(self) -> None:
         self._machine.go_on()

@@ -125,17 +125,24 @@ class ReplicaLoop:
             self.stop(f"a defect, {type(error).__name__}: {error}")
 
     def _run(self, effects: Sequence[Effect]) -> None:
-        at_once, segments = in_segments(effects)
-        for effect in at_once:
-            self._run_one(effect)
-        for durable, behind in segments:
+        send, perform = self._shell.send, self._perform
+        for at, effect in enumerate(effects):
+            kind = type(effect)
+            if kind is SaveState:
+                self._run_segments(effects[at:])
+                return
+            if kind is Send:
+                send(effect.to, effect.message)  # type: ignore[attr-defined]
+            else:
+                perform(effect)
+
+    def _run_segments(self, effects: Sequence[Effect]) -> None:
+        for durable, behind in in_segments(effects)[1]:
             assert isinstance(durable, SaveState)
             self._shell.save(durable.state, lambda behind=behind: self._saved(behind))  # type: ignore[misc]
 
-    def _run_one(self, effect: Effect) -> None:
+    def _perform(self, effect: Effect) -> None:
         match effect:
-            case Send(to, message):
-                self._shell.send(to, message)
             case SetTimer(name, at):
                 self._set_timer(name, at)
             case CancelTimer(name):
@@ -150,8 +157,7 @@ class ReplicaLoop:
             raise InternalError("a save which ended inside a step")
         self._is_running = True
         try:
-            for effect in behind:
-                self._run_one(effect)
+            self._run(behind)
         except Exception as error:
             self._fail(error)
         finally:

@@ -64,6 +64,8 @@ ALONE_BYTES: Final = 128 << 10  # from here on a copy costs more than a message 
 FULL_BYTES: Final = 4 << 20  # what may wait for a slow peer before content is fed no more
 AT_ONCE_BYTES: Final = 4 << 10  # from here on it pays to let peers begin before this turn of the loop has ended
 MARK_WAIT_S: Final = 0.002  # for company: longer than a client needs from an answer to its next append
+_WITH_CONTENT: Final = (ContentRequest, ProposeRequest)
+_ANSWERS: Final = (ProposeResponse, AdoptResponse, PromiseResponse)
 _CODEC = Codec[list[Any_]](list[Any_])
 _HELLO = msgspec.msgpack.Encoder()
 log = get_logger()
@@ -81,14 +83,13 @@ def encode_messages(messages: list[Any]) -> list[tuple[bytes, Any]]:
         encoded.append((_CODEC.encode(records), bulk))
 
     for message in messages:
-        if isinstance(message, ContentRequest):
-            length = length_of(message.content)
+        if type(message) in _WITH_CONTENT and (length := length_of(message.content)):
             if contents and (size + length > BATCH_BYTES or max(size, length) >= ALONE_BYTES):
                 close()
                 records, contents, size = [], [], 0
             contents.append(message.content)
             size += length
-            message = ContentRequest(message.create_revision, message.epoch, message.delta, length)
+            message = _with_content(message, length)
         records.append(message)
     close()
     return encoded
@@ -97,18 +98,25 @@ def encode_messages(messages: list[Any]) -> list[tuple[bytes, Any]]:
 def decode_messages(body: bytes, bulk: Any) -> list[Any]:
     """The core's messages, content in place: views into the bulk."""
     messages = _CODEC.decode(body)
-    at, view = 0, memoryview(bulk)
+    at, size = 0, len(bulk)
     for index, message in enumerate(messages):
-        if isinstance(message, ContentRequest):
+        if isinstance(message, _WITH_CONTENT) and message.content != b"":
             length = message.content
-            if not isinstance(length, int) or not 0 < length <= len(view) - at:
+            if type(length) is not int or not 0 < length <= size - at:
                 raise MalformedFrame("a record which claims content that did not come with it")
-            content = view[at : at + length]
-            messages[index] = ContentRequest(message.create_revision, message.epoch, message.delta, content)
+            messages[index] = _with_content(message, memoryview(bulk)[at : at + length])
             at += length
-    if at != len(view):
+    if at != size:
         raise MalformedFrame("content which no record claims")
     return messages
+
+
+def _with_content(message: ContentRequest | ProposeRequest, content: Any) -> ContentRequest | ProposeRequest:
+    """The same with other content, or with its length in place of it: as it is on the wire."""
+    life, epoch = message.create_revision, message.epoch
+    if isinstance(message, ContentRequest):
+        return ContentRequest(life, epoch, message.delta, content)
+    return ProposeRequest(life, epoch, message.seq, message.point, message.mark, message.acknowledge, content)
 
 
 class Host(Protocol):
@@ -144,7 +152,7 @@ class ReplicateLink:
         """What is to be sent now. A mark goes along, unless a proposal tells a later one."""
         outbox, self.outbox = self.outbox, []
         mark, self.mark = self.mark, None
-        if mark is not None and not any(isinstance(each, ProposeRequest) for each in outbox):
+        if mark is not None and not any(type(each) is ProposeRequest for each in outbox):
             outbox.insert(0, mark)
         return outbox
 
@@ -185,13 +193,13 @@ class ReplicateLink:
             stream.end()
 
     def on_messages(self, messages: list[Message]) -> None:
-        host, peer = self._links.host, self.peer
+        host, peer, epoch = self._links.host, self.peer, self.epoch
         with host.together():
             for each in messages:
                 for message in decode_messages(each.body, each.bulk):
-                    if message.epoch != self.epoch:
+                    if message.epoch != epoch:
                         raise MalformedFrame("a message of another epoch than its stream's")
-                    if isinstance(message, ProposeRequest):
+                    if type(message) is ProposeRequest:
                         host.on_proposal(peer, message)
                     else:
                         host.post(Received(peer, message))
@@ -237,15 +245,15 @@ class ReplicateLinks:
             if not isinstance(message, PromiseRequest):
                 return
             link = self._open(peer, message.epoch)
-        if isinstance(message, MarkRequest):
+        kind, outbox = type(message), link.outbox
+        if kind is MarkRequest:
             link.mark = message
             self._to_mark[link] = None
             self._wait_with_marks()
             return
-        if isinstance(message, ProposeResponse | AdoptResponse | PromiseResponse):
+        if kind in _ANSWERS:
             self.has_answers = True
-        outbox = link.outbox
-        if outbox and isinstance(message, ProposeResponse) and isinstance(outbox[-1], ProposeResponse):
+        if outbox and kind is ProposeResponse and type(outbox[-1]) is ProposeResponse:
             outbox[-1] = message  # acknowledgements are cumulative
         else:
             outbox.append(message)

@@ -94,6 +94,9 @@ class AppendSession:
 
     def _on_message(self, message: Message) -> None:
         parts, bulk = APPEND_PARTS.decode(message.body), memoryview(message.bulk)
+        if len(parts) == 1 and parts[0].length == len(bulk):
+            self._on_part(parts[0], bulk)
+            return
         if min((part.length for part in parts), default=0) < 0 or sum(part.length for part in parts) != len(bulk):
             raise MalformedFrame("parts which claim other content than came with them")
         index = at = 0

@@ -16,7 +16,7 @@ __all__ = ["cloned", "key_of"]
 _OURS = ("penstock.journal", "penstock.sim")
 # the same in every copy, or of no consequence where no time passes
 _SKIPPED = frozenset(
-    ("replica", "out", "now", "waits_for", "config", "me", "journal", "_deadlines", "contents", "timers", "cached_key")
+    ("out", "now", "waits_for", "config", "me", "journal", "_deadlines", "contents", "timers", "cached_key")
 )
 _SHARED = frozenset(("contents", "config"))
 _ATOM, _LIST, _DICT, _TUPLE, _OBJECT = range(5)

@@ -103,7 +103,7 @@ class Site:
     def _translated(self, event: Event) -> Event:
         match event:
             case Received(sender, ProposeRequest() as message):
-                return ProposalReceived(sender, message, self.contents.sum_of(self.running))
+                return ProposalReceived(sender, message, self.contents.sum_of(self.running + message.content))
             case Feed(request, content, False):
                 return ContentReceived(request, content)
             case Feed(request, content, True):

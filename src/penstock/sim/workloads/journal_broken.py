@@ -1,5 +1,7 @@
 """Replicas with one rule broken each: what the mutants of the journal are made of. See `journal_mutants`."""
 
+from typing import Any
+
 import msgspec
 
 from penstock.base.ids import NodeId, Offset, Revision
@@ -176,12 +178,12 @@ class ResolvesByLast(Replica):
 class QuotesUnmarked(Replica):
     """J10: a mismatch is answered at once, from what the primary alone may hold."""
 
-    def propose(self, point: Point, append: Append) -> None:
+    def propose(self, point: Point, append: Append, content: Any = b"") -> None:
         is_quote = append.answer is not None and append.answer.fate is Fate.ABORTED
         if is_quote and append.state is AppendState.READ_ACKNOWLEDGEMENTS:
             append.on_acknowledged()
         else:
-            super().propose(point, append)
+            super().propose(point, append, content)
 
 
 class TrustsOldMark(Replica):

@@ -88,7 +88,8 @@ class Watched:
     def step(self, event: Event, now: Instant) -> Sequence[Effect]:
         program = self.program
         if isinstance(event, Received) and isinstance(event.message, ProposeRequest):
-            event = ProposalReceived(event.sender, event.message, program.contents.sum_of(program.running))
+            sum_ = program.contents.sum_of(program.running + event.message.content)
+            event = ProposalReceived(event.sender, event.message, sum_)
         before = program.view
         effects = program.replica.step(event, now)
         program.look()

@@ -49,10 +49,24 @@ class FlowState(Enum):
 class Flow:
     """One side of a stream. Costs are in bytes, `message_cost` included."""
 
-    __slots__ = ("_is_too_small", "credit", "granted", "grown", "owed", "peer_window", "state", "unconsumed", "window")
+    __slots__ = (
+        "_is_too_small",
+        "credit",
+        "granted",
+        "grown",
+        "may_receive",
+        "may_send",
+        "owed",
+        "peer_window",
+        "state",
+        "unconsumed",
+        "window",
+    )
 
     def __init__(self, *, window: int, peer_window: int) -> None:
         self.state = FlowState.OPEN
+        self.may_send = True  # what the state says about this side,
+        self.may_receive = True  # and about the other: asked for several times with each message
         self.window = window  # what we hold for this stream at most
         self.grown = 0  # how much of that was added later
         self.peer_window = peer_window  # the same at the peer, when the stream was opened
@@ -61,14 +75,6 @@ class Flow:
         self.unconsumed = 0  # received, and not yet taken by the reader
         self.owed = 0  # taken by the reader, and not yet granted again
         self._is_too_small = False  # the peer waits for credit while the reader waits for messages
-
-    @property
-    def may_send(self) -> bool:
-        return self.state is FlowState.OPEN or self.state is FlowState.REMOTE_ENDED
-
-    @property
-    def may_receive(self) -> bool:
-        return self.state is FlowState.OPEN or self.state is FlowState.LOCAL_ENDED
 
     def send(self, cost: int) -> None:
         """Take the cost of a message we send from our credit."""
@@ -128,19 +134,24 @@ class Flow:
         """We have sent END."""
         if not self.may_send:
             raise AlreadyClosed("this side of the stream has ended")
-        self.state = FlowState.LOCAL_ENDED if self.state is FlowState.OPEN else FlowState.CLOSED
+        self.may_send = False
+        self.state = FlowState.LOCAL_ENDED if self.may_receive else FlowState.CLOSED
 
     def end_remote(self) -> None:
         """The peer has sent END."""
         if not self.may_receive:
             raise ProtocolViolation("a second end of the same stream")
-        self.state = FlowState.REMOTE_ENDED if self.state is FlowState.OPEN else FlowState.CLOSED
+        self.may_receive = False
+        self.state = FlowState.REMOTE_ENDED if self.may_send else FlowState.CLOSED
 
     def close(self) -> None:
         """Both halves are over: a failure, a cancellation, or the connection is gone."""
+        self.may_send = self.may_receive = False
         self.state = FlowState.CLOSED
 
     def check(self) -> None:
+        assert self.may_send is (self.state in (FlowState.OPEN, FlowState.REMOTE_ENDED))
+        assert self.may_receive is (self.state in (FlowState.OPEN, FlowState.LOCAL_ENDED))
         assert 0 <= self.credit <= CREDIT_MAX, self.credit
         assert self.granted >= 0, self.granted
         assert self.unconsumed >= 0, self.unconsumed
