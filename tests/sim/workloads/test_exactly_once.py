@@ -1,16 +1,13 @@
 """Chains of consumers under faults: clean seeds, caught mutants, reached probes, equal digests."""
 
-import subprocess
-import sys
 from random import Random
 
 import pytest
+from tests.sim.workloads.behaviours import has_one_digest, mutant_is_caught
 
 from penstock.base.ids import MILLISECOND
 from penstock.sim.faults import Atlas
 from penstock.sim.run import run, run_seed
-from penstock.sim.trace import Trace
-from penstock.sim.workloads import find
 from penstock.sim.workloads.exactly_once import ExactlyOnceWorkload
 
 
@@ -25,9 +22,7 @@ def test_seeds_are_clean_and_every_probe_is_reached() -> None:
 
 @pytest.mark.parametrize("mutant", ExactlyOnceWorkload.mutants)
 def test_the_mutant_is_caught(mutant: str) -> None:
-    make = find("exactly-once", mutant=mutant)
-    caught = next((seed for seed in range(60) if run_seed(make, seed).failure), None)
-    assert caught is not None, f"{mutant} breaks {ExactlyOnceWorkload.mutants[mutant]!r}, and no seed noticed"
+    mutant_is_caught(ExactlyOnceWorkload, mutant, range(60))
 
 
 def test_a_crash_at_any_effect_of_a_small_run_changes_nothing() -> None:
@@ -43,17 +38,5 @@ def test_a_crash_at_any_effect_of_a_small_run_changes_nothing() -> None:
     assert crash_at > 50, "the run was too small to say anything"
 
 
-def digests() -> str:
-    return " ".join(run_seed(ExactlyOnceWorkload, seed, trace=Trace(keep=True)).digest for seed in range(2))
-
-
 def test_a_seed_has_one_digest_whatever_the_hash_seed() -> None:
-    script = "from tests.sim.workloads.test_exactly_once import digests; print(digests())"
-    elsewhere = subprocess.run(
-        [sys.executable, "-c", script],
-        env={"PYTHONHASHSEED": "12345", "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert elsewhere.stdout.strip() == digests()
+    has_one_digest("exactly-once", seeds=2)

@@ -2,13 +2,17 @@
 
 import inspect
 import re
-import subprocess
-import sys
 from importlib import import_module
 from pkgutil import iter_modules
 from random import Random
 
 import pytest
+from tests.sim.workloads.behaviours import (
+    fresh_seeds_are_clean,
+    has_one_digest,
+    mutant_is_caught,
+    probes_are_reached,
+)
 from tests.sim.workloads.stage import Stage
 
 import penstock.quorum
@@ -19,9 +23,6 @@ from penstock.quorum.messages import Change, ChangeOp
 from penstock.quorum.metadata import Status, WriteMetadata
 from penstock.quorum.operator import Elect, Reconfigure
 from penstock.sim.faults import Swarm
-from penstock.sim.run import run_seed
-from penstock.sim.trace import Trace
-from penstock.sim.workloads import find
 from penstock.sim.workloads.quorum import QuorumWorkload
 from penstock.sim.workloads.quorum_modes import MODES
 from penstock.sim.world import World
@@ -43,27 +44,16 @@ PROBES_ELSEWHERE = {
 
 @pytest.mark.parametrize("item", range(ITEMS))
 def test_fresh_seeds_are_clean(item: int, request: pytest.FixtureRequest) -> None:
-    """Other seeds in every run: `-p randomly_seed=N` runs those of another run again."""
-    base = int(request.config.getoption("randomly_seed") or 0) % 1_000_000
-    for seed in range(base * 1_000 + item * SEEDS_PER_ITEM, base * 1_000 + (item + 1) * SEEDS_PER_ITEM):
-        outcome = run_seed(QuorumWorkload, seed)
-        assert outcome.failure is None, f"penstock sim trace quorum {seed}: {outcome.failure}"
+    fresh_seeds_are_clean("quorum", item, SEEDS_PER_ITEM, request)
 
 
 @pytest.mark.parametrize("mutant", [name for name in QuorumWorkload.mutants if name not in DIRECTED])
 def test_the_mutant_is_caught(mutant: str) -> None:
-    make = find("quorum", mutant=mutant)
-    caught = next((seed for seed in range(200) if run_seed(make, seed).failure), None)
-    assert caught is not None, f"{mutant} breaks {QuorumWorkload.mutants[mutant]!r}, and no seed noticed"
+    mutant_is_caught(QuorumWorkload, mutant, range(200))
 
 
 def test_every_probe_is_reached() -> None:
-    missing = set(QuorumWorkload.probes)
-    for seed in range(800):
-        missing -= run_seed(QuorumWorkload, seed).probes.keys()
-        if not missing:
-            break
-    assert not missing
+    probes_are_reached(QuorumWorkload, range(800))
 
 
 def test_the_declared_probes_are_those_in_the_code() -> None:
@@ -85,20 +75,8 @@ def test_every_mode_is_drawn() -> None:
     assert drawn == {mode.name for mode in MODES}
 
 
-def digests() -> str:
-    return " ".join(run_seed(QuorumWorkload, seed, trace=Trace(keep=True)).digest for seed in range(3))
-
-
 def test_a_seed_has_one_digest_whatever_the_hash_seed() -> None:
-    script = "from tests.sim.workloads.test_quorum import digests; print(digests())"
-    elsewhere = subprocess.run(
-        [sys.executable, "-c", script],
-        env={"PYTHONHASHSEED": "12345", "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert elsewhere.stdout.strip() == digests()
+    has_one_digest("quorum")
 
 
 # what seeds have found, as schedules of their own
