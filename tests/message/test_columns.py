@@ -8,7 +8,7 @@ from penstock.base.ids import Clock
 from penstock.message.columns import Columns, fixed_columns, json_columns
 from penstock.message.framing.fixed import Fixed
 from penstock.message.framing.framing import Framing
-from penstock.message.framing.json_lines import JsonLines
+from penstock.message.framing.json_lines import HEAD, JsonLines
 from penstock.message.uuid import ProducerId, Uuid
 
 UUIDS = st.builds(Uuid, st.integers(0, 2**48 - 1), st.integers(1, 2**64 - 1), st.integers(0, 1023))
@@ -65,3 +65,11 @@ def test_lines(lines: list[bytes], rest: bytes) -> None:
 def test_fixed_frames(frames: list[bytes]) -> None:
     data = b"".join(frames) + Fixed().encode(b"cut", ONE)[:-1]
     assert as_tuples(fixed_columns(data, Fixed())) == one_by_one(data, Fixed())
+
+
+def test_any_byte_at_any_place_of_the_front() -> None:
+    """Digits are found by their bits: no other byte must look like one."""
+    places = range(len(HEAD) - 2, len(HEAD) + 37)
+    lines = [GOOD_LINE[:at] + bytes([byte]) + GOOD_LINE[at + 1 :] for at in places for byte in range(256) if byte != 10]
+    data = b"".join(lines)
+    assert as_tuples(json_columns(data, JsonLines())) == one_by_one(data, JsonLines())

@@ -112,9 +112,9 @@ def test_other_types_are_left_to_arrow(kind: Any) -> None:
     assert reader.read(lines_of(b'{"a":"x"}\n'))[1].tolist() == [0]
 
 
-def test_lines_are_joined_and_blocks_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_picked_and_cut_into_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.message.json_shapes.BLOCK_LINES", 2)
-    lines = Lines.joined([lines_of(b"one\n", b"two\n"), lines_of(b"three\n")])
+    lines = lines_of(b"one\n", b"two\n", b"three\n")
     blocks = [[block.line(number) for number in range(len(block))] for block in lines.blocks()]
     assert blocks == [[b"one\n", b"two\n"], [b"three\n"]]
     assert lines.pick(np.array([0, 2])).content.tobytes() == b"one\nthree\n"

@@ -59,13 +59,6 @@ class Lines(msgspec.Struct, frozen=True):
         text[:-PADDING] = np.frombuffer(array.buffers()[2], np.uint8)[: offsets[-1]]
         return cls(text, offsets)
 
-    @classmethod
-    def joined(cls, parts: "list[Lines]") -> "Lines":
-        ends = np.cumsum([0, *(len(part.content) for part in parts)])
-        offsets = [part.offsets[:-1] + end for part, end in zip(parts, ends.tolist(), strict=False)]
-        text = np.concatenate([*(part.content for part in parts), np.zeros(PADDING, np.uint8)])
-        return cls(text, np.concatenate([*offsets, ends[-1:]]))
-
     def blocks(self) -> "Iterator[Lines]":
         """The same lines, some ten thousand at a time."""
         if len(self) <= BLOCK_LINES:

@@ -81,11 +81,9 @@ class JsonRows:
         return json_columns(data, self._framing)
 
     def decode(self, pieces: list[Piece]) -> Any:
-        bodies = [_bodies(piece) for piece in pieces if len(piece)]
-        if not bodies:
+        if not any(map(len, pieces)):
             return self.schema.empty_table()
-        lines = bodies[0] if len(bodies) == 1 else Lines.joined(bodies)
-        return pa.concat_tables([self._block(block) for block in lines.blocks()])
+        return pa.concat_tables([self._block(block) for block in _bodies(pieces).blocks()])
 
     def _block(self, lines: Lines) -> Any:
         """Lines of a few shapes are cut; Arrow reads the others."""
@@ -193,21 +191,18 @@ class RawRows:
         return pa.record_batch([pa.Array.from_buffers(pa.binary(), len(piece), buffers)], schema=self.schema)
 
 
-def _bodies(piece: Piece) -> Lines:
-    """The lines of a piece without `_meta`, where it stands as we write it."""
-    begins, ends = piece.begins, piece.ends
+def _bodies(pieces: list[Piece]) -> Lines:
+    """Lines without `_meta`, where it stands as we write it."""
+    text = b"".join([run for piece in pieces for run in _runs(piece)])
+    ends = np.cumsum(np.concatenate([piece.ends - piece.begins for piece in pieces]))
+    begins = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
     is_ours = ends - begins > _META
     rows = np.flatnonzero(is_ours)
     if len(rows):
-        words: Any = np.ndarray((len(piece.data) - 7,), np.uint64, piece.data, strides=(1,))
+        words: Any = np.ndarray((len(text) - 7,), np.uint64, text, strides=(1,))
         for at, mask, expected in _HEAD_WORDS:
             is_ours[rows] &= words[begins[rows] + at] & mask == expected
-    begins = begins + np.where(is_ours, _META - 1, 0)
-    order = np.argsort(begins, kind="stable")
-    array = cut(pa.binary(), piece.data, begins[order], ends[order])
-    if (np.diff(order) < 0).any():  # they stand in the order of their commits, not of their places
-        array = array.take(pa.array(np.argsort(order, kind="stable")))
-    lines = Lines.of(array)
+    lines = Lines.of(cut(pa.binary(), text, begins + np.where(is_ours, _META - 1, 0), ends))
     lines.text[lines.offsets[:-1][is_ours]] = ord("{")  # where the comma behind `_meta` was
     return lines
 
