@@ -1,14 +1,16 @@
 """Pipelines as they are written down: what is taken, and what is refused with which words. No Spark runs."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
-from penstock.base.errors import InvalidArgument, NotFound
+from penstock.base.errors import InvalidArgument, NotFound, Refused
 from penstock.spark import Pipeline, journal, lake
 from penstock.spark.ends import Journal, LakeSink
-from penstock.spark.pipeline import load_pipeline
+from penstock.spark.pipeline import Flow, load_pipeline
+from penstock.spark.pipeline_run import SLOW_START, PipelineRun
 
 ORDERS = journal("shop/orders", schema="id long")
 TABLE = lake("lake://shop@main/orders")
@@ -87,3 +89,49 @@ def test_a_file_holds_one_pipeline(tmp_path: Path) -> None:
         load_pipeline(file)
     with pytest.raises(NotFound):
         load_pipeline(tmp_path / "missing.py")
+
+
+class Ended:
+    """A query of Spark's which has ended, well or with an error."""
+
+    isActive = False
+    lastProgress = None
+    status: ClassVar = {"message": "Terminated"}
+
+    def __init__(self, error: str = "") -> None:
+        self._error = error
+
+    def exception(self) -> StreamingQueryException | None:
+        return StreamingQueryException(self._error, "") if self._error else None
+
+
+class Scripted(PipelineRun):
+    """A run whose queries end as it is written down, one after the other for each flow."""
+
+    def __init__(self, pipeline: Pipeline, ends: dict[str, list[Ended]]) -> None:
+        super().__init__(None, pipeline)  # type: ignore[arg-type]
+        self.ends = ends
+
+    def _start(self, flow: Flow, *, once: bool, interval: str) -> Any:
+        return self.ends[flow.name].pop(0)
+
+
+def test_a_source_which_is_too_slow_to_start_is_started_again_until_it_is_not() -> None:
+    """Also if all flows have failed once more by the time all are started again: none of them is done."""
+    pipeline = Pipeline("revenue")
+    for name in ("one", "two"):
+        pipeline.flow(source=ORDERS, sink=TABLE, name=name)(same)
+    slow = [Ended(SLOW_START) for _ in range(3)]
+    run = Scripted(pipeline, {"one": [*slow, Ended()], "two": [*slow, Ended()]})
+    run.start(once=True)
+    run.watch(lambda progress: None)
+    assert run.ends == {"one": [], "two": []}
+
+
+def test_a_failure_of_another_kind_ends_the_run(tmp_path: Path) -> None:
+    pipeline = Pipeline("revenue", checkpoints=tmp_path)
+    pipeline.flow(source=ORDERS, sink=TABLE, name="one")(same)
+    run = Scripted(pipeline, {"one": [Ended(SLOW_START), Ended("no such column")]})
+    run.start(once=True)
+    with pytest.raises(Refused, match=r"flow one, batch 0 failed: .*no such column"):
+        run.watch(lambda progress: None)

@@ -27,7 +27,7 @@ POLL_S: Final = 0.25
 ROWS_SHOWN: Final = 3
 SOURCES_S: Final = 60.0
 SLOW_START: Final = "Python worker failed to connect back"  # Spark's words
-SLOW_STARTS_MAX: Final = 10
+SLOW_STARTS_MAX: Final = 30  # of one flow
 STARTING: Final = "backfilled-to"  # in a flow's folder: where its stream begins
 
 
@@ -51,7 +51,7 @@ class PipelineRun:
         self.flows = pipeline.chosen(flows)
         self.queries: dict[str, StreamingQuery] = {}
         self._settings: dict[str, Any] = {}
-        self._slow_starts = 0
+        self._slow_starts: dict[str, int] = {}
 
     def start(self, *, once: bool = False, interval: str = "0 seconds") -> None:
         """Start every flow: until all there is is read (`once`), or for good."""
@@ -119,7 +119,8 @@ class PipelineRun:
                     failure = self.queries[flow.name].exception()
                     if failure is not None and not self._starts_again(flow, failure):
                         raise self._failure(flow, failure)
-                if not any(each.isActive for each in self.queries.values()):
+                # One which was started again may have failed again by now: then it is not done, but looked at next.
+                if not any(each.isActive or each.exception() is not None for each in self.queries.values()):
                     return
                 time.sleep(POLL_S)
         finally:
@@ -127,9 +128,10 @@ class PipelineRun:
 
     def _starts_again(self, flow: Flow, failure: StreamingQueryException) -> bool:
         """A source whose process was too slow to start has done nothing yet: it is started again."""
-        if SLOW_START not in str(failure) or self._slow_starts >= SLOW_STARTS_MAX:
+        count = self._slow_starts.get(flow.name, 0) + 1
+        if SLOW_START not in str(failure) or count > SLOW_STARTS_MAX:
             return False
-        self._slow_starts += 1
+        self._slow_starts[flow.name] = count
         self.queries[flow.name] = self._start(flow, **self._settings)
         self._wait_for_sources(self.queries[flow.name])
         return True
