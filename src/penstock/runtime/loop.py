@@ -32,6 +32,7 @@ from penstock.base.effects import (
 from penstock.base.errors import InternalError, PenstockError
 from penstock.base.ids import Instant, Lsn, NodeId
 from penstock.base.machine import Machine
+from penstock.runtime.timers import Timers
 
 __all__ = ["MachineLoop", "Storage", "World"]
 
@@ -84,7 +85,7 @@ class MachineLoop:
         self._loop = asyncio.get_running_loop()
         self._events: deque[Event] = deque()
         self._is_running = False
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers = Timers(clock, lambda name: self.post(TimerFired(name)))
         self._waiting: deque[tuple[Durable, Sequence[Effect]]] = deque()  # durable effects which may not start yet
         self._appending = 0
         self._has_exclusive = False  # a truncation or a saved state is under way: nothing durable beside it
@@ -143,9 +144,9 @@ class MachineLoop:
             case Send(to, message):
                 self._world.send(to, message)
             case SetTimer(name, at):
-                self._set_timer(name, at)
+                self._timers.set(name, at)
             case CancelTimer(name):
-                self._cancel_timer(name)
+                self._timers.cancel(name)
             case TrimLog(lsn):
                 self._storage.trim(lsn)
             case Stop(reason):
@@ -158,8 +159,6 @@ class MachineLoop:
         if self.stop_reason is not None:
             return
         self.stop_reason = reason
-        for timer in self._timers.values():
-            timer.cancel()
         self._timers.clear()
         self._waiting.clear()
         self._events.clear()
@@ -219,18 +218,3 @@ class MachineLoop:
         except Exception as failure:
             self._stop_for(failure)
             raise
-
-    def _set_timer(self, name: str, at: Instant) -> None:
-        self._cancel_timer(name)
-        delay_s = max(0, at - self._clock()) / 1e9
-
-        def fire() -> None:
-            del self._timers[name]
-            self.post(TimerFired(name))
-
-        self._timers[name] = self._loop.call_later(delay_s, fire)
-
-    def _cancel_timer(self, name: str) -> None:
-        timer = self._timers.pop(name, None)
-        if timer is not None:
-            timer.cancel()

@@ -7,7 +7,6 @@ when every event before it has been handled. What effects have gathered, message
 when there is nothing more to do: once for all that one read brought, if that is handled in one `with` block.
 """
 
-import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -28,6 +27,7 @@ from penstock.base.errors import InternalError, PenstockError
 from penstock.base.ids import Instant, NodeId
 from penstock.journal.replica import Replica
 from penstock.runtime.logs import get_logger
+from penstock.runtime.timers import Timers
 
 __all__ = ["ReplicaLoop", "Shell"]
 
@@ -61,9 +61,8 @@ class ReplicaLoop:
         self._replica = replica
         self._shell = shell
         self._clock = clock
-        self._loop = asyncio.get_running_loop()
         self._events: deque[Event] = deque()
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers = Timers(clock, lambda name: self.post(TimerFired(name)))
         self._is_running = False
         self._is_together = False
         self.stop_reason: str | None = None
@@ -144,9 +143,9 @@ class ReplicaLoop:
     def _perform(self, effect: Effect) -> None:
         match effect:
             case SetTimer(name, at):
-                self._set_timer(name, at)
+                self._timers.set(name, at)
             case CancelTimer(name):
-                self._cancel_timer(name)
+                self._timers.cancel(name)
             case _:
                 self._shell.perform(effect)
 
@@ -170,21 +169,6 @@ class ReplicaLoop:
         if self.stop_reason is not None:
             return
         self.stop_reason = reason
-        for timer in self._timers.values():
-            timer.cancel()
         self._timers.clear()
         self._events.clear()
         self._shell.stopped(reason)
-
-    def _set_timer(self, name: str, at: Instant) -> None:
-        self._cancel_timer(name)
-        self._timers[name] = self._loop.call_later(max(0, at - self._clock()) / 1e9, self._fire, name)
-
-    def _fire(self, name: str) -> None:
-        del self._timers[name]
-        self.post(TimerFired(name))
-
-    def _cancel_timer(self, name: str) -> None:
-        timer = self._timers.pop(name, None)
-        if timer is not None:
-            timer.cancel()
