@@ -1,6 +1,7 @@
 """The client: it finds the leader, follows it, dedups its retries, and tells the three fates apart."""
 
 import asyncio
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,27 @@ async def test_subscribe_follows_what_commits(tmp_path: Path) -> None:
         await asyncio.wait_for(follower, 20)
         assert [txn.seq for _, txn in seen] == [1, 2, 3, 4, 5]
         assert {txn.client for _, txn in seen} == {"test"}
+
+
+async def test_a_subscription_leaves_a_node_which_was_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lives, and never tells what the others have committed."""
+    monkeypatch.setattr("penstock.client.quorum.SILENT_S", 0.05)
+    async with running_cluster(tmp_path) as cluster, client(cluster) as log:
+        await log.append(encode_op(Put("a", b"1")), timeout=20)
+        asked = asyncio.Event()
+
+        async def says_nothing(at: Offset, _: int) -> tuple[Offset, list[object]]:
+            asked.set()
+            return at, []
+
+        first = cluster.nodes[cluster.leader()].host("main")
+        monkeypatch.setattr(first, "entries_from", says_nothing)
+        monkeypatch.setattr(first, "wait_for_applied", lambda _: asyncio.Event().wait())
+        async with asyncio.timeout(20), aclosing(log.subscribe()) as entries:
+            assert (await anext(entries))[1].client == "test"
+        assert asked.is_set()
 
 
 async def test_a_gapless_subscription_refuses_what_is_trimmed_away(tmp_path: Path) -> None:

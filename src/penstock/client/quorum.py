@@ -11,7 +11,7 @@ It finds the leader, follows it through elections, and sends again what is safe 
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from random import Random
 from types import TracebackType
 from typing import Any, Final, Literal
@@ -47,7 +47,9 @@ from penstock.quorum.entry import ClientId, Txn
 from penstock.quorum.resolve import Resolution
 from penstock.runtime.wire.backoff import Backoff
 from penstock.runtime.wire.client import Channel
+from penstock.runtime.wire.client_stream import ClientStream
 from penstock.runtime.wire.limits import Limits
+from penstock.runtime.wire.message import Message
 from penstock.runtime.wire.tls import Tls
 
 __all__ = ["Ack", "Appended", "QuorumLog"]
@@ -55,6 +57,7 @@ __all__ = ["Ack", "Appended", "QuorumLog"]
 Ack = Literal["majority", "all", "applied"] | int
 OPS_BYTES_MAX: Final = 1 << 20
 RETRY_S: Final = 0.02
+SILENT_S: Final = 10.0  # a subscription which hears nothing for so long asks whether there was anything to hear
 FIRST: Final = Offset(1)
 _LEVELS: Final = {"majority": MAJORITY, "all": ALL, "applied": APPLIED}
 _READ = Codec[ReadResult](ReadResult)
@@ -186,7 +189,7 @@ class QuorumLog:
 
     async def subscribe(
         self, first: Offset = FIRST, *, follow: bool = True, is_gapless: bool = False
-    ) -> AsyncIterator[tuple[Offset, Txn]]:
+    ) -> AsyncGenerator[tuple[Offset, Txn], None]:
         """Committed transactions from an offset on, each once, through restarts of nodes and elections.
 
         Without `follow` it ends behind everything which was committed when it was called. What a node has trimmed away
@@ -201,7 +204,7 @@ class QuorumLog:
                 sources = self._sources()
                 channel = self._channel(sources[address % len(sources)])
                 async with channel.stream("quorum.subscribe", body, is_read_only=True) as stream:
-                    async for message in stream:
+                    while (message := await self._hear(stream, at)) is not None:
                         committed = _COMMITTED.decode(message.body)
                         for offset, txn in committed.entries:
                             if last is None or offset <= last:
@@ -214,6 +217,17 @@ class QuorumLog:
             except PenstockError:
                 address += 1  # another node has the same log
                 await asyncio.sleep(RETRY_S)
+
+    async def _hear(self, stream: ClientStream, at: Offset) -> Message | None:
+        """The next message of a subscription. `Unavailable` if its node was left behind: it lives, but it knows less
+        than has been committed."""
+        while True:
+            try:
+                async with asyncio.timeout(SILENT_S):
+                    return await stream.receive()
+            except TimeoutError:
+                if (await self.read(b"")).applied >= at:
+                    raise Unavailable(f"entries behind {at} are committed, and this node does not tell them") from None
 
     def _sources(self) -> list[str]:
         """Whom to subscribe to, best first: the leader hears of a commit before its followers do."""
