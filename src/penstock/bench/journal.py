@@ -30,7 +30,7 @@ Load = Callable[
 
 def run(recorder: Recorder, options: Options) -> None:
     """Throughput by size, latency at one in flight, reads, one endless append; then growth."""
-    seconds = 0.2 if options.quick else 4.0
+    seconds = 0.2 if options.quick else 2.0
     with bench_folder() as folder, ExitStack() as stack:
         recorder.progress("starting clusters")
         ours = stack.enter_context(cluster_of(folder / "brokers", 3))

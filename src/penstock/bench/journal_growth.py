@@ -79,7 +79,7 @@ def grow_journals(recorder: Recorder, options: Options) -> None:
 def _idle_cpu(watch: Watch, options: Options) -> float:
     """Processor seconds per second."""
     before, began = watch.cpu_s(), time.perf_counter()
-    time.sleep(0.2 if options.quick else 10.0)
+    time.sleep(0.2 if options.quick else 5.0)
     return (watch.cpu_s() - before) / (time.perf_counter() - began)
 
 

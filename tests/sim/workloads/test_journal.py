@@ -27,7 +27,7 @@ DIRECTED = (  # in tests/journal/test_mutants.py: random seeds need thousands fo
     "certification-in-flight",
     "certifies-too-few",
 )
-GOOD_SEEDS = (60, 6, 34, 66, 83)  # they reach every probe today, and are tried first
+GOOD_SEEDS = (98, 15, 32, 7)  # they reach every probe today, and are tried first
 CATCHING_SEEDS = (0, 1, 2, 3, 6, 7, 32, 33, 301)  # they catch every mutant today, and are tried first
 PROBES_ELSEWHERE = {
     "journal.superseded": "tests/journal/test_replica.py",
