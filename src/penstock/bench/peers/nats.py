@@ -124,10 +124,13 @@ async def _load(connection: "_Connection", size: int, in_flight: int, seconds: f
     end = time.perf_counter() + seconds
 
     async def publisher() -> None:
-        while (start := time.perf_counter()) < end:
+        now = 0.0
+        while now < end:
+            start = time.perf_counter()
             answer = json.loads(await connection.request(SUBJECT, data))
             assert "seq" in answer, answer
-            times.append(time.perf_counter() - start)
+            now = time.perf_counter()
+            times.append(now - start)
 
     began = time.perf_counter()
     await asyncio.gather(*(publisher() for _ in range(in_flight)))
