@@ -23,6 +23,7 @@ from tests.web.lake.servers import LakeProcess
 import penstock.spark
 from penstock.client.journal_blocking import BlockingJournals
 
+SLOW_STARTS_MAX = 30  # nothing was done by then: a query whose source was too slow to start is started again
 # What makes a small Spark quick: the first compiler only, a simple collector, no web pages, log files renamed plainly.
 SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -74,7 +75,7 @@ def end_jvm() -> None:
 
 def run_to_end(start: Callable[[], StreamingQuery]) -> StreamingQuery:
     """Run a query to its end. Spark gives its source ten seconds to start, whatever the machine is busy with."""
-    for _ in range(5):
+    for _ in range(SLOW_STARTS_MAX):
         query = start()
         try:
             query.awaitTermination()
@@ -82,7 +83,7 @@ def run_to_end(start: Callable[[], StreamingQuery]) -> StreamingQuery:
         except StreamingQueryException as error:
             if "failed to connect back" not in str(error):
                 raise
-    raise AssertionError("Spark could not start a Python process within ten seconds, five times")
+    raise AssertionError(f"Spark could not start a Python process within ten seconds, {SLOW_STARTS_MAX} times")
 
 
 @pytest.fixture(scope="session")

@@ -129,7 +129,10 @@ def main() -> int:
         try:
             for fault, route, point in drills(arguments.routes, arguments.points):
                 began = time.monotonic()
-                found = soak.kill(route, point) if fault == KILLED else soak.freeze(route, point)
+                try:
+                    found = soak.kill(route, point) if fault == KILLED else soak.freeze(route, point)
+                except Exception as error:  # of the drill itself: what it did not see, it did not see
+                    found = f"not seen: {type(error).__name__}: {error}"
                 rows.append((fault, route, point, found, time.monotonic() - began))
                 print(f"{route}: {fault} at {point}: {found}", flush=True)
                 if arguments.report is not None:

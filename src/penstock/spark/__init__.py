@@ -20,12 +20,16 @@ if TYPE_CHECKING:
     from penstock.spark.table import read_changes, read_entries, read_ranges, read_table
     from penstock.spark.together import commit_together
     from penstock.spark.tree_diff import diff_entries
+    from penstock.spark.tree_garbage import find_garbage
+    from penstock.spark.tree_import import import_entries
 
 __all__ = [
     "Pipeline",
     "commit_together",
     "compact",
     "diff_entries",
+    "find_garbage",
+    "import_entries",
     "journal",
     "lake",
     "read_changes",
@@ -40,6 +44,8 @@ _HOMES = {
     "commit_together": "penstock.spark.together",
     "compact": "penstock.spark.compaction",
     "diff_entries": "penstock.spark.tree_diff",
+    "find_garbage": "penstock.spark.tree_garbage",
+    "import_entries": "penstock.spark.tree_import",
     "journal": "penstock.spark.ends",
     "lake": "penstock.spark.ends",
     "read_changes": "penstock.spark.table",

@@ -15,6 +15,7 @@ from penstock.runtime.lake.builder import LakeBuilder
 from penstock.runtime.lake.checkpoints import Checkpoints
 from penstock.runtime.lake.committed import TreeOptions
 from penstock.runtime.lake.engine import Engine, Host
+from penstock.runtime.lake.garbage_roots import GarbageRoots
 from penstock.runtime.lake.garbage_service import GarbageCollector
 from penstock.runtime.lake.grafts_service import Grafts
 from penstock.runtime.lake.imports_service import Imports
@@ -35,7 +36,7 @@ __all__ = ["LakeService", "serving_lake"]
 TREE_CACHE_BYTES: Final = 64 << 20  # of each repository
 
 
-class LakeService(Names, Objects, Imports, Sinks, Grafts, GarbageCollector, Retention):
+class LakeService(Names, Objects, Imports, Sinks, Grafts, GarbageCollector, GarbageRoots, Retention):
     """Everything `service.Lake` promises, through one member."""
 
     def __init__(self, host: Host, shelves: Shelves, builder: LakeBuilder, *, secret: str, store_url: str) -> None:

@@ -27,7 +27,7 @@ import msgspec
 from penstock.lake.refs.retention import RetentionRules
 from penstock.lake.staging.entry import Entry
 from penstock.lake.staging.records import Precondition
-from penstock.runtime.lake.sink_batch import BatchBody, BatchOutcome, SinkBody, SinkPlace, TreeBody, TreePlace
+from penstock.runtime.lake.sink_batch import BatchBody, BatchOutcome, Roots, SinkBody, SinkPlace, TreeBody, TreePlace
 from penstock.runtime.objectstore.port import Buffer, ObjectStore
 
 __all__ = [
@@ -392,6 +392,10 @@ class Lake(Protocol):
 
     async def find_garbage(self, repository: str) -> Garbage:
         """What the garbage collector would delete: a dry run."""
+        ...
+
+    async def garbage_roots(self, repository: str) -> Roots:
+        """What garbage is found by, for who compares by itself."""
         ...
 
     async def collect_garbage(self, repository: str, *, grace_s: float = 3600.0, watch: Watch | None = None) -> Garbage:

@@ -18,6 +18,7 @@ __all__ = [
     "BatchFile",
     "BatchOutcome",
     "BatchTable",
+    "Roots",
     "SinkBody",
     "SinkPlace",
     "TreeBody",
@@ -116,6 +117,18 @@ class TreePlace(msgspec.Struct, frozen=True):
     storage: str  # the repository's namespace: how full addresses of its own files begin
     prefix: str  # how full addresses in this store begin
     metarange: str  # a key below the folder; empty for an empty tree
+
+
+class Roots(msgspec.Struct, frozen=True):
+    """What a repository's garbage is found by. Keys are below the folder; staged addresses are as they are stored."""
+
+    store: str  # its URL
+    folder: str
+    storage: str  # how full addresses of the repository's own objects begin
+    gce: int  # what is addressed under this epoch, or a later one, is nobody's garbage yet
+    metaranges: tuple[str, ...]  # of trees which are kept with all they contain
+    trees_only: tuple[str, ...]  # of those whose objects are given up
+    staged: tuple[str, ...]
 
 
 _codec: Codec[tuple[BatchTable, ...]] = Codec(tuple[BatchTable, ...])

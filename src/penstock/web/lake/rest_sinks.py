@@ -30,6 +30,7 @@ class SinkHandlers:
         add("GET", BRANCH + "/sinks/place", self.place)
         add("POST", BRANCH + "/sinks/batches", self.commit, LONG_MS)
         add("POST", BRANCH + "/sinks/trees", self.commit_tree, LONG_MS)
+        add("GET", REPOSITORY + "/gc/roots", self.roots, LONG_MS)
         add("GET", REPOSITORY + "/refs/{ref}/tree", self.tree)
         add("GET", REPOSITORY + "/refs/{ref}/tree/diff/{right}", self.diff)
 
@@ -58,6 +59,9 @@ class SinkHandlers:
     async def commit_tree(self, request: Request) -> Response:
         done = await self._lake.commit_tree(*_branch(request), await request.json(TreeBody))
         return json_response(msgspec.to_builtins(done), 201 if done.outcome == "applied" else 200)
+
+    async def roots(self, request: Request) -> Response:
+        return json_response(msgspec.to_builtins(await self._lake.garbage_roots(request.parameters["repository"])))
 
     async def tree(self, request: Request) -> Response:
         found = await self._lake.tree_place(request.parameters["repository"], request.parameters["ref"])
