@@ -54,7 +54,7 @@ class Ours:
         return uvloop.run(self._serve(size, publishers, seconds))
 
     def tail(self, size: int, in_flight: int, seconds: float) -> float:
-        """Bytes per second which a reader behind the appends got."""
+        """Bytes per second which a reader behind the appends got, until it had all."""
         return uvloop.run(self._tail(size, in_flight, seconds))
 
     def read_spools(self, size: int) -> float:
@@ -85,20 +85,30 @@ class Ours:
 
     async def _tail(self, size: int, in_flight: int, seconds: float) -> float:
         async with self.journals() as journals:
-            begin = (await journals.append(JOURNAL, b"warm", timeout=READY_S)).end
-            got, began = begin, time.perf_counter()
+            warm = await journals.append(JOURNAL, b"warm", timeout=READY_S)
+            got, has_more = warm.begin, asyncio.Event()
 
             async def follow() -> None:
                 nonlocal got
-                async for chunk in journals.read(JOURNAL, begin, follow=True):
+                async for chunk in journals.read(JOURNAL, warm.begin, follow=True):
                     got = chunk.end
+                    has_more.set()
+
+            async def until(offset: Offset) -> None:
+                while got < offset and not following.done():
+                    has_more.clear()
+                    await has_more.wait()
 
             following = asyncio.create_task(follow())
+            following.add_done_callback(lambda _: has_more.set())
+            await until(warm.end)  # so that it is there when the appends begin
+            began = time.perf_counter()
             await load(lambda data: journals.append(JOURNAL, data, timeout=READY_S), size, in_flight, seconds)
+            await until((await journals.stat(JOURNAL)).write_head)
             took = time.perf_counter() - began
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
-            return (got - begin) / took
+            return (got - warm.end) / took
 
     async def _read(self, journal: str, end: Offset, *, is_direct: bool = False) -> float:
         async with self.journals(is_direct=is_direct) as journals:

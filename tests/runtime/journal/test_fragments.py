@@ -27,7 +27,7 @@ async def fill(journals: Journals, fragments: int) -> bytes:
     """Appends which make so many full fragments, and one which is being written."""
     contents = [bytes([65 + number]) * LENGTH for number in range(fragments)] + [b"tail"]
     for content in contents:
-        await journals.append("shop/orders", content)
+        await journals.append("shop/orders", content, timeout=WAIT_S)
     return b"".join(contents)
 
 

@@ -53,7 +53,7 @@ class Nats:
         return uvloop.run(self._publish(size, in_flight, seconds))
 
     def tail(self, size: int, in_flight: int, seconds: float) -> float:
-        """Bytes per second which a consumer behind the publishers fetched."""
+        """Bytes per second which a consumer behind the publishers fetched, until it had all."""
         return uvloop.run(self._tail(size, in_flight, seconds))
 
     def read(self, size: int, total: int) -> float:
@@ -73,7 +73,8 @@ class Nats:
             consumer = await own.consume("new")
             began = time.perf_counter()
             fetching = asyncio.create_task(own.fetch(consumer, 1 << 62))
-            await _load(connection, size, in_flight, seconds)
+            _, times = await _load(connection, size, in_flight, seconds)
+            await own.has_fetched(len(times) * size)
             took = time.perf_counter() - began
             fetching.cancel()
             return own.fetched_bytes / took
@@ -187,6 +188,12 @@ class _Connection(asyncio.Protocol):
             while asked < self._fetched + 2 * FETCH:
                 asked += FETCH
                 self._send(f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{consumer}", self._inbox + b".fetch", body)
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    async def has_fetched(self, total: int) -> None:
+        """Wait until another task has fetched so many bytes."""
+        while self.fetched_bytes < total:
             self._arrived.clear()
             await self._arrived.wait()
 

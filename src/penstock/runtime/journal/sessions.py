@@ -197,6 +197,8 @@ class AppendSession:
         data = APPEND_ANSWERS.encode(answers)
         if not self._waiting and stream.can_send(len(data)):
             stream.send_nowait(data)
+            if not self._open:
+                stream.flush()  # its client waits for nothing else, so nothing else will follow soon
             self._maybe_end()
         elif self._waiting_bytes + len(data) > ANSWER_BYTES_MAX:
             stream.fail(Overloaded("the client does not read its answers"))
