@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from penstock.base.errors import InvalidArgument, PreconditionFailed
 from penstock.spark.ends import Journal, LakeSink, LakeTable
 from penstock.spark.journal_source import Planner
-from penstock.spark.options import source_options
+from penstock.spark.options import has_stream_option, source_options
 from penstock.spark.pipeline import Flow, Pipeline
 from penstock.spark.pipeline_run import STARTING
 
@@ -73,5 +73,5 @@ def _decided(checkpoint: Path, source: Journal) -> dict[str, int]:
 def heads_of(source: Journal) -> dict[str, int]:
     """How far the journals of a source are written."""
     given = {name.lower(): text for name, text in source.options.items()} | {"path": source.name}
-    planner = Planner(source_options(given, is_stream=True), StructType())
+    planner = Planner(source_options(given, is_stream=has_stream_option(given)), StructType())
     return {name: head.end for name, head in planner.heads(dict.fromkeys(planner.journals(), 0)).items()}
