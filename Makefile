@@ -114,9 +114,14 @@ soak-bank: setup postgresql ## The same (MINUTES) on a bank: consumers, brokers 
 .PHONY: soak-spark
 soak-spark: setup java ## kill -9 and freeze Spark drivers at every step of a batch; the report goes to docs/reports
 	$(PYTEST) -p no:xdist tests/spark/slow_driver_kill.py tests/spark/slow_journal_source.py tests/spark/slow_journal_sink.py \
-	  tests/spark/slow_lake_sink.py tests/spark/slow_pipeline_run.py tests/spark/slow_pipeline_guide.py
+	  tests/spark/slow_lake_sink.py tests/spark/slow_speculation.py tests/spark/slow_compaction.py tests/spark/slow_tree_import.py \
+	  tests/spark/slow_tree_garbage.py tests/spark/slow_pipeline_run.py tests/spark/slow_pipeline_guide.py
 	$(BIN)/python -m tests.spark.soak_lake --minutes $(or $(MINUTES),10) --report docs/reports/faults-spark-lake.md
 	$(BIN)/python -m tests.spark.soak_spark --report docs/reports/faults-spark.md
+
+.PHONY: soak-demo
+soak-demo: setup java ## The demo RUNS times in a row (default 10), and with each fault alone; the report goes to docs/reports
+	$(BIN)/python -m tests.integration.soak_demo --runs $(or $(RUNS),10) --report docs/reports/demo.md
 
 .PHONY: soak-lake
 soak-lake: setup ## Five minutes (MINUTES) of faults on a lake of real processes; the report goes to docs/reports

@@ -171,9 +171,9 @@ async def _resolve(cluster: LocalCluster, process: str) -> str:
     return followers[0]
 
 
-async def wait_until_ready(cluster: LocalCluster, nodes: int) -> Metadata:
+async def wait_until_ready(cluster: LocalCluster, nodes: int, within_s: float = READY_S) -> Metadata:
     """Until the shard is there, and has a leader. A process which ends on the way is shown with its last words."""
-    deadline = asyncio.get_running_loop().time() + READY_S
+    deadline = asyncio.get_running_loop().time() + within_s
     async with Operators(cluster.addresses("operator")) as operators:
         while asyncio.get_running_loop().time() < deadline:
             for each in cluster.plan.processes:
@@ -189,12 +189,12 @@ async def wait_until_ready(cluster: LocalCluster, nodes: int) -> Metadata:
             except (Unavailable, NotFound, PreconditionFailed):
                 pass  # nodes are still coming up
             await asyncio.sleep(0.1)
-    raise Unavailable(f"no leader within {READY_S:.0f} s", next_step=f"look into the log files in {cluster.folder}")
+    raise Unavailable(f"no leader within {within_s:.0f} s", next_step=f"look into the log files in {cluster.folder}")
 
 
-async def wait_for_brokers(cluster: LocalCluster) -> None:
+async def wait_for_brokers(cluster: LocalCluster, within_s: float = READY_S) -> None:
     """Until each of them answers."""
-    deadline = asyncio.get_running_loop().time() + READY_S
+    deadline = asyncio.get_running_loop().time() + within_s
     for name in cluster.names("broker"):
         async with Journals([cluster.process(name).address]) as journals:
             while True:

@@ -27,6 +27,7 @@ __all__ = ["JOURNAL", "PIPELINE", "Stage"]
 JOURNAL: Final = "shop/orders"
 PIPELINE: Final = Path(__file__).parents[1] / "spark" / "demo_pipeline.py"
 END_S: Final = 60.0
+READY_S: Final = 300.0  # nine processes start at once, maybe on a machine which has other things to do
 
 
 class Stage:
@@ -48,8 +49,8 @@ class Stage:
     async def start(self) -> None:
         """Everything but Spark."""
         self.cluster.start_all()
-        await wait_until_ready(self.cluster, 3)
-        await wait_for_brokers(self.cluster)
+        await wait_until_ready(self.cluster, 3, READY_S)
+        await wait_for_brokers(self.cluster, READY_S)
         async with Journals(self.brokers) as journals:
             await journals.create(JournalSpec(name=JOURNAL, replication=3))
         self.start_lake()
