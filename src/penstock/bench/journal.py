@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from penstock.bench.journal_growth import grow_journals, grow_replicas, stream_one
+from penstock.bench.journal_growth import grow_journals, grow_replicas
 from penstock.bench.journal_reads import compare_reads
 from penstock.bench.journal_sides import Ours, Watch, bench_folder, cluster_of
+from penstock.bench.journal_stream import stream_one
 from penstock.bench.peers.nats import Nats, nats_binary, nats_cluster
 from penstock.bench.report import Options, Recorder, interleave
 
@@ -38,7 +39,7 @@ def run(recorder: Recorder, options: Options) -> None:
         _latency(recorder, options, seconds, ours, nats)  # before anybody has content to store in the background
         _compare(recorder, options, seconds, ours, nats)
         compare_reads(recorder, options, seconds, ours, nats)
-        stream_one(recorder, options, ours)
+        stream_one(recorder, options, ours, 1 << 30)
     grow_replicas(recorder, options, seconds)
     grow_journals(recorder, options)
 

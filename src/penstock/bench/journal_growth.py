@@ -1,4 +1,4 @@
-"""How the cost of journals grows: with replicas, with the number of idle journals, with the length of one append.
+"""How the cost of journals grows: with replicas, and with the number of idle journals.
 
 An idle journal costs memory and, if anything of it ticks, processor time; both are measured on one broker from outside.
 """
@@ -13,12 +13,11 @@ from penstock.bench.report import Options, Recorder
 from penstock.client.journal import Change
 from penstock.journal.spec import JournalSpec
 
-__all__ = ["grow_journals", "grow_replicas", "stream_one"]
+__all__ = ["grow_journals", "grow_replicas"]
 
 MB: Final = 1e6
 SIZE, IN_FLIGHT = 10 << 10, 64
 APPLY_MAX: Final = 100  # specs of one transaction
-GROWTH_MB_MAX: Final = 64.0  # of a broker's memory while an append of any length goes through it
 
 
 def grow_replicas(recorder: Recorder, options: Options, seconds: float) -> None:
@@ -33,22 +32,6 @@ def grow_replicas(recorder: Recorder, options: Options, seconds: float) -> None:
         )
         curve.append((replicas, rate * SIZE / MB))
     recorder.grows("10 KiB appends, 64 in flight", "replicas", "MB/s", {"penstock": curve})
-
-
-def stream_one(recorder: Recorder, options: Options, ours: Ours) -> None:
-    """One append which is longer than anybody's memory should become."""
-    size = (32 << 20) if options.quick else (4 << 30)
-    recorder.progress(f"one append of {size >> 20} MiB")
-    watch = Watch(ours.pids)
-    before = watch.memory_bytes()
-    with watch.peaks() as peaks:
-        rate = ours.stream(size)
-    what = "one append, streamed"
-    recorder.row(what, "penstock", rate / MB, "MB/s", bytes=size, replicas=len(before))
-    recorder.row(f"{what}: memory of the largest broker before", "penstock", max(before) / MB, "MB", bytes=size)
-    recorder.row(f"{what}: memory of the largest broker at its peak", "penstock", max(peaks) / MB, "MB", bytes=size)
-    growth = max(peak - was for peak, was in zip(peaks, before, strict=True))
-    recorder.bar("stream_memory_growth_mb", growth / MB, at_most=GROWTH_MB_MAX)
 
 
 def grow_journals(recorder: Recorder, options: Options) -> None:

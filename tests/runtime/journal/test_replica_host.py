@@ -5,10 +5,13 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.runtime.journal.cluster import WAIT_S, read_all, running_cluster
 
 from penstock.base.errors import Indeterminate, PenstockError, Refused, StorageError, Unavailable
+from penstock.base.ids import NodeId, Offset
+from penstock.journal.messages import ProposeRequest
 from penstock.journal.spec import JournalSpec
 from penstock.runtime.journal import appends, feed
 
@@ -61,3 +64,18 @@ async def test_a_broker_without_its_lease_ends(tmp_path: Path) -> None:
         async with asyncio.timeout(WAIT_S):
             with pytest.raises(PenstockError, match="lease is lost"):
                 await broker.failed()
+
+
+async def test_content_of_a_proposal_which_is_passed_over_leaves_nothing_in_the_file(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, 1) as cluster, cluster.client() as journals:
+        await cluster.create(msgspec.structs.replace(ORDERS, replication=1))
+        await journals.append("shop/orders", b"before ")
+        host = cluster.hosts("shop/orders")["b1"]
+        head, epoch = host.replica.spool.head, host.replica.spool.epoch
+        point = head.extended(Offset(head.end + 3), b"s" * 20, head.registers)
+        stale = ProposeRequest(host.replica.topology.create_revision, epoch, 9, point, head.end, content=b"zzz")
+        host.on_proposal(NodeId("local#stranger"), stale)
+        assert (host.files.end, host.files.sum) == (head.end, head.sum)
+        done = await journals.append("shop/orders", b"behind")
+        assert done.begin == head.end
+        assert await read_all(journals, "shop/orders") == b"before behind"

@@ -140,7 +140,9 @@ class Feed:
         files = self._files
         if not length_of(content):
             return files.sum
-        self._ahead, self._before = content, Point(self._host.replica.spool.head.begin, files.end, files.sum)
+        spool = self._host.replica.spool
+        self._ahead = content
+        self._before = Point(spool.head.begin, files.end, files.sum) if spool.pending else spool.head
         files.add(content)
         return files.sum
 
