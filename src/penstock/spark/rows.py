@@ -17,7 +17,7 @@ import pyarrow as pa
 from penstock.base.errors import InvalidArgument
 from penstock.base.ids import Clock
 from penstock.message.clock import from_unix_ns, to_unix_ns
-from penstock.message.columns import I64, U64, Columns, fixed_columns, gather
+from penstock.message.columns import I64, U64, Chunk, Columns, fixed_columns, gather
 from penstock.message.framing.arrow import ArrowBatches
 from penstock.message.framing.fixed import BODY_AT, HEAD_BYTES, Fixed
 from penstock.message.framing.json_lines import HEAD, JsonLines
@@ -62,7 +62,7 @@ class SparkRows:
         self._before = None if before_ns is None else int(from_unix_ns(before_ns))
         self._metadata = [name for name in METADATA.names if name in schema.names]
 
-    def columns(self, data: bytes) -> Columns:
+    def columns(self, data: Chunk) -> Columns:
         return self._inner.columns(data)
 
     def decode(self, pieces: list[Piece]) -> Any:
@@ -120,7 +120,7 @@ class SparkRows:
         return pa.array(found, pa.string())
 
     def _slow_uuid(self, piece: Piece, row: int) -> str | None:
-        uuid = JsonLines().uuid(piece.data[int(piece.begins[row]) : int(piece.ends[row]) - 1])
+        uuid = JsonLines().uuid(bytes(piece.data[int(piece.begins[row]) : int(piece.ends[row]) - 1]))
         return None if uuid is None else uuid.text
 
 
@@ -137,6 +137,8 @@ def decoder_of(framing: Framing, schema: Any, *, use_threads: bool) -> RowDecode
                 raise InvalidArgument(f"framing raw has one column, value; the schema has {', '.join(said.names)}")
             return RawRows()
         case "arrow":
+            if not said.names:
+                raise InvalidArgument("framing arrow: the schema needs a column of the messages, not only about them")
             return OwnSchemaRows(said)
 
 
@@ -148,7 +150,7 @@ class OwnSchemaRows:
         self._fixed = Fixed()
         self._framings: dict[bytes, ArrowBatches] = {}
 
-    def columns(self, data: bytes) -> Columns:
+    def columns(self, data: Chunk) -> Columns:
         return fixed_columns(data, self._fixed)
 
     def decode(self, pieces: list[Piece]) -> Any:
@@ -206,7 +208,7 @@ class Untracked:
         self.schema = inner.schema
         self._inner = inner
 
-    def columns(self, data: bytes) -> Columns:
+    def columns(self, data: Chunk) -> Columns:
         found = self._inner.columns(data)
         kept = (found.flags != ACK_TXN) | (found.clocks == 0)
         zeros = np.zeros(int(kept.sum()), np.uint64)
