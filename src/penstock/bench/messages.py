@@ -212,13 +212,13 @@ def _batches(rows: int, batch_rows: int) -> list[Any]:
     return batches
 
 
-def _journal(framing: Framing, values: list[Any]) -> bytes:
+def _journal(framing: Framing, values: list[Any], turn_messages: int = TURN) -> bytes:
     """The values as they stand in a journal: producers in turns, transactions which overlap, all of them committed."""
     publishers = [Publisher(producer_id(number), 1_700_000_000_000_000_000) for number in range(PRODUCERS)]
     frames: list[bytes] = []
-    for turn, begin in enumerate(range(0, len(values), TURN)):
+    for turn, begin in enumerate(range(0, len(values), turn_messages)):
         publisher = publishers[turn % PRODUCERS]
-        frames.append(publisher.uncommitted(JOURNAL, framing, values[begin : begin + TURN]))
+        frames.append(publisher.uncommitted(JOURNAL, framing, values[begin : begin + turn_messages]))
         # Each producer ends its transactions at a turn of its own, so that they overlap.
         if (turn // PRODUCERS + turn % PRODUCERS * 2) % TURNS == 0:
             frames += publisher.ack_intents().values()

@@ -1,10 +1,13 @@
 """How fast does Spark read journals, next to its own readers over the same bytes and rows?
 
-One Spark, two cores, everything on this machine; every side makes the same aggregate over the same rows.
+One Spark, two cores, everything on this machine; every side makes the same aggregate over the same rows, of all their
+columns, by hash: one which sorts would measure Spark's sort. Fragments are in a folder, as Spark's files are, and every
+read of ours is the first: what an earlier one has found out (states of sequencing) is removed before it is measured.
 
 - JSON: a journal of transactions of four producers which overlap, and `spark.read.json` over a file of the very same
   bytes. Ours sequences (committed rows only), Spark's does not, and counts the acknowledgements as rows.
-- Arrow: a journal of record batches, and `spark.read.parquet` over the same rows.
+- Arrow: a journal of record batches, and `spark.read.parquet` over the same rows. Beside them a Python source of ready
+  batches (`spark_floor.py`): what it takes, no source written in Python can do without.
 - A stream from journal to journal, exactly once: rows a second, and how long a trigger takes.
 - The same reads with one core and with two.
 """
@@ -28,6 +31,7 @@ import pyarrow.parquet as pq
 from penstock.base.errors import PenstockError
 from penstock.bench.messages import SCHEMA, Transfer, _batches, _journal, _transfers
 from penstock.bench.report import Options, Recorder, interleave
+from penstock.bench.spark_floor import ReadyBatches
 from penstock.bench.spark_lake import lake_vs_parquet
 from penstock.client.journal_blocking import BlockingJournals
 from penstock.journal.spec import FragmentSpec, JournalSpec
@@ -41,6 +45,7 @@ QUESTION: Final = "How fast does Spark read and write journals, next to its own 
 
 JSON, SPARK_JSON = "journal of JSON, committed", "spark.read.json"
 ARROW, PARQUET = "journal of Arrow batches, committed", "spark.read.parquet"
+READY: Final = "a Python source of ready batches"
 DDL: Final = "account string, amount double, kind string, number long"
 APPEND_BYTES: Final = 4 << 20
 FRAGMENT_BYTES: Final = 16 << 20
@@ -58,8 +63,8 @@ def run(recorder: Recorder, options: Options) -> None:
         _stream(recorder, options, data, spark)
         lake_vs_parquet(recorder, options, spark, folder)
         recorder.progress("one core")
-        cases = {side: partial(data.rate, side, spark_of(1)) for side in (JSON, ARROW)}
-        one = _measured(cases, options)
+        alone = spark_of(1)  # which ends the one with two cores
+        one = _measured({side: partial(data.rate, side, alone) for side in (JSON, ARROW)}, options)
         for side in (JSON, ARROW):
             recorder.row("read and aggregate", side, one[side], "rows/s", cores=1)
         curves = {side: [(1.0, one[side]), (2.0, two[side])] for side in (JSON, ARROW)}
@@ -68,7 +73,8 @@ def run(recorder: Recorder, options: Options) -> None:
 
 def _reads(recorder: Recorder, options: Options, data: "_Data", spark: Any) -> dict[str, float]:
     recorder.progress("reading all sides")
-    sides = (JSON, SPARK_JSON, ARROW, PARQUET)
+    spark.dataSource.register(ReadyBatches)
+    sides = (JSON, SPARK_JSON, ARROW, READY, PARQUET)
     rates = _measured({side: partial(data.rate, side, spark) for side in sides}, options)
     for side in sides:
         recorder.row("read and aggregate", side, rates[side], "rows/s", cores=2)
@@ -79,7 +85,7 @@ def _reads(recorder: Recorder, options: Options, data: "_Data", spark: Any) -> d
 
 def _measured(cases: Mapping[str, Callable[[], float]], options: Options) -> dict[str, float]:
     for case in cases.values():
-        case()  # all are warm, and states of sequencing are there
+        case()  # Spark has compiled what it compiles, and its workers run
     return interleave(cases, 1 if options.quick else options.repeats)
 
 
@@ -120,7 +126,7 @@ class _Data:
             (self.folder / "json").mkdir(exist_ok=True)
             (self.folder / "json" / f"{number}.json").write_bytes(part)
         batches = _batches(self.arrow_rows, 10_000)
-        self._append("bench/arrow", _journal(ArrowBatches(SCHEMA), batches))
+        self._append("bench/arrow", _journal(ArrowBatches(SCHEMA), batches, turn_messages=1))
         (self.folder / "parquet").mkdir()
         share = max(1, len(batches) // 4)
         for begin in range(0, len(batches), share):
@@ -139,20 +145,28 @@ class _Data:
 
     def rate(self, side: str, spark: Any) -> float:
         """Rows a second of the aggregate, from the call which makes the DataFrame on."""
+        for states in self.folder.glob("cluster/**/.seq"):
+            shutil.rmtree(states)
         began = time.perf_counter()
         frame = self._frame(side, spark)
-        frame.groupBy("kind").agg({"amount": "sum", "number": "max", "account": "min"}).collect()
-        rows = self.json_rows if side in (JSON, SPARK_JSON) else self.arrow_rows
-        return rows / (time.perf_counter() - began)
+        found = frame.groupBy("kind").agg({"amount": "sum", "number": "max", "account": "count"}).collect()
+        took = time.perf_counter() - began
+        assert side == SPARK_JSON or sum(row["count(account)"] for row in found) == self._rows_of(side), found
+        return self._rows_of(side) / took
+
+    def _rows_of(self, side: str) -> int:
+        return self.json_rows if side in (JSON, SPARK_JSON) else self.arrow_rows
 
     def _frame(self, side: str, spark: Any) -> Any:
         if side == SPARK_JSON:
             return spark.read.schema(DDL).json(str(self.folder / "json"))
         if side == PARQUET:
             return spark.read.schema(DDL).parquet(str(self.folder / "parquet"))
+        if side == READY:
+            return spark.read.format("ready").option("rows", self.arrow_rows).load()
         reader = spark.read.format("journal").option("brokers", self.address).schema(DDL)
         size = self.json_bytes if side == JSON else self.arrow_rows * 40
-        reader = reader.option("splitBytes", str(max(1 << 20, size // 4)))
+        reader = reader.option("splitBytes", str(max(1 << 20, size // 2)))  # as many tasks as cores
         if side == JSON:
             return reader.load("bench/json")
         return reader.option("framing", "arrow").load("bench/arrow")
@@ -171,6 +185,7 @@ def _sparks(folder: Path) -> Iterator[Callable[[int], Any]]:
     from pyspark.sql import SparkSession
 
     import penstock.spark
+    from penstock.spark.session import ALWAYS
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     sessions: list[Any] = []
@@ -185,11 +200,11 @@ def _sparks(folder: Path) -> Iterator[Callable[[int], Any]]:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "2g",
             "spark.local.dir": str(folder / "local"),
-            "spark.log.level": "OFF",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
+            **ALWAYS,
         }
         for key, value in settings.items():
             builder = builder.config(key, value)

@@ -33,7 +33,7 @@ _SERVES: Final = re.compile(r"serves REST and S3 on (http://\S+),")
 
 def lake_vs_parquet(recorder: Recorder, options: Options, spark: Any, folder: Path) -> None:
     """Rows per second of both sides, and the bar between them."""
-    rows = 20_000 if options.quick else 8_000_000
+    rows = 20_000 if options.quick else 4_000_000
     with _lake(folder) as lake:
         lake.ask("POST", "/repositories", {"name": "bench", "storage_namespace": "local://bench"})
         recorder.progress(f"writing {rows:,} rows into the lake")
