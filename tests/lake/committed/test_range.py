@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from tests.lake.committed.shelf import TREES, Tree, entry, tree_of
 
 from penstock.base.errors import ObjectStoreFailed
+from penstock.bench.lake_rows import made_rows
 from penstock.lake.committed.entry import ENTRY_SCHEMA, entries_from
-from penstock.lake.committed.range import RangeId, decode_range, encode_range, frame_of, joined, table_of
+from penstock.lake.committed.range import RangeId, compact, decode_range, encode_range, frame_of, joined, table_of
 
 ENTRIES = entries_from([("a", entry(1)), ("b", entry(2, metadata='{"k":"ü"}')), ("c", entry(3))])
 
@@ -118,3 +119,15 @@ def test_other_engines_see_plain_columns() -> None:
         ("content_type", "string"),
         ("metadata", "string"),
     ]
+
+
+def test_a_few_rows_of_a_range_do_not_hold_on_to_the_text_of_the_others() -> None:
+    encoded = encode_range(made_rows(4096).sort("path"))
+    data = encoded.to_parquet()
+    held: list[int] = []
+    for take in (lambda frame: frame, compact):
+        before = pa.total_allocated_bytes()
+        kept = take(decode_range(data, encoded.id).gather_every(1000))
+        held.append(pa.total_allocated_bytes() - before)
+        assert kept.height == 5
+    assert held[1] < 10_000 < 200_000 < held[0]

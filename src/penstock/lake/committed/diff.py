@@ -18,6 +18,7 @@ import polars as pl
 
 from penstock.lake.committed.entry import ENTRY_SCHEMA, STORED_COLUMNS, identity, row_of, same
 from penstock.lake.committed.metarange import MetaRange
+from penstock.lake.committed.range import compact
 
 __all__ = [
     "DIFF_SCHEMA",
@@ -119,7 +120,7 @@ def _window(group: list[_Span], after: str | None, upto: str) -> Overlap:
 
 def compare(overlap: Overlap, left: pl.DataFrame, right: pl.DataFrame, *, prefix: str = "") -> pl.DataFrame:
     """The differences in one overlap, whose ranges hold these entries."""
-    return diff_entries(_cut_out(left, overlap, prefix), _cut_out(right, overlap, prefix))
+    return compact(diff_entries(_cut_out(left, overlap, prefix), _cut_out(right, overlap, prefix)))
 
 
 def _cut_out(entries: pl.DataFrame, overlap: Overlap, prefix: str) -> pl.DataFrame:

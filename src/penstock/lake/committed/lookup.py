@@ -6,6 +6,7 @@ import polars as pl
 
 from penstock.lake.committed.entry import entry_of, row_of
 from penstock.lake.committed.metarange import MetaRange
+from penstock.lake.committed.range import compact
 from penstock.lake.staging.entry import Entry
 
 __all__ = ["Lookup", "entries_at", "find_entry", "plan_lookup"]
@@ -30,7 +31,7 @@ def plan_lookup(metarange: MetaRange, paths: pl.Series) -> list[Lookup]:
 
 def entries_at(entries: pl.DataFrame, paths: pl.Series) -> pl.DataFrame:
     """The entries of those sorted paths, sorted."""
-    return entries.join(paths.to_frame("path"), on="path", how="semi", maintain_order="left")
+    return compact(entries.join(paths.to_frame("path"), on="path", how="semi", maintain_order="left"))
 
 
 def find_entry(entries: pl.DataFrame, path: str) -> Entry | None:
