@@ -118,3 +118,27 @@ def test_lines_are_picked_and_cut_into_blocks(monkeypatch: pytest.MonkeyPatch) -
     blocks = [[block.line(number) for number in range(len(block))] for block in lines.blocks()]
     assert blocks == [[b"one\n", b"two\n"], [b"three\n"]]
     assert lines.pick(np.array([0, 2])).content.tobytes() == b"one\nthree\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"a":"x"1,"c":1}\n',
+        b'{"a":"x" ,"c":1}\n',
+        b'{"a":"x","c":1 }\n',
+        b'{"a":"x","c":}\n',
+        b'{"a":"x","c":1}}\n',
+        b'{"a":"x","c":1,2}\n',
+        b'{"a":"x","c":1.5}\n',  # JSON, but no whole number
+        b'{"b":"x","c":1}\n',  # JSON, but a text where a number belongs
+        b'{"a":"x";"c":1}\n',
+        b'["a":"x","c":1}\n',
+        b'{"a":"x","c":1\n',
+        b'{"a":"x\\u0041","c":1}\n',
+    ],
+)
+def test_almost_of_the_shape_is_left(line: bytes) -> None:
+    good = b'{"a":"x","c":1}\n'
+    found = taken(good, line, good)
+    assert 1 not in found
+    assert found.keys() <= {0, 2}
