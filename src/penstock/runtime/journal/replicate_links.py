@@ -281,14 +281,14 @@ class ReplicateLinks:
         """Send marks after a while, unless proposals carry them. While appends follow each other the timer goes on."""
         self._marks_due_at = self._loop.time() + MARK_WAIT_S
         if self._marks_timer is None:
-            self._marks_timer = self._loop.call_at(self._marks_due_at, self._on_marks_timer)
+            self._marks_timer = self._loop.call_later(MARK_WAIT_S, self._on_marks_timer)
 
     def _on_marks_timer(self) -> None:
         self._marks_timer = None
         if not self._to_mark:
             return
         if self._loop.time() < self._marks_due_at:
-            self._marks_timer = self._loop.call_at(self._marks_due_at, self._on_marks_timer)
+            self._marks_timer = self._loop.call_later(MARK_WAIT_S, self._on_marks_timer)  # a little later is no harm
         else:
             self.flush_marks()
 
