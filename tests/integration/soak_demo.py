@@ -55,6 +55,10 @@ def run_demo(faults: tuple[str, ...], arguments: argparse.Namespace) -> Outcome:
         process.terminate()
         out, said = process.communicate()
         said += f"\nnot done within {RUN_S_MAX:.0f} s"
+    except BaseException:
+        process.terminate()  # it ends what it has started
+        process.wait()
+        raise
     seconds = time.monotonic() - began
     try:
         account = json.loads(out)
