@@ -35,6 +35,14 @@ def test_the_route_is_what_the_assignments_imply() -> None:
     assert str(topology.route) == "eu#one eu#two*"
 
 
+def test_a_broker_which_is_assigned_twice_serves_once() -> None:
+    """Two transactions of the allocator, one of them late. Nobody can wait for the promise of its other self."""
+    twice = entry("assign/a/journal#eu#two#2", lease=7)
+    topology = topology_of(mirror(ITEM, *MEMBERS, twice), Layout("/r"), "a/journal")
+    assert topology.route == Route((NodeId("eu#one"), NodeId("eu#two")), NodeId("eu#two"))
+    assert len(topology.assignments) == 3
+
+
 def test_a_journal_is_advertised_when_every_assignment_has_the_route() -> None:
     value = Route((NodeId("eu#one"), NodeId("eu#two")), NodeId("eu#two")).encode()
     advertised = [entry(each.key[3:], value) for each in MEMBERS]

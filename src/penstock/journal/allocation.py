@@ -85,7 +85,7 @@ class JournalPolicy:
     def consistent(self, item: Entry, assignments: Sequence[Entry]) -> Sequence[bool]:
         """All of them, or none: a journal is synchronized as a whole."""
         places = [self._layout.parse_assignment(entry.key) for entry in assignments]
-        members = tuple(sorted(NodeId(place.member) for place in places if place is not None))
+        members = tuple(sorted({NodeId(place.member) for place in places if place is not None}))
         primary = next((NodeId(place.member) for place in places if place is not None and place.slot == 0), None)
         value = Route(members, primary).encode()
         head = self._head(item)

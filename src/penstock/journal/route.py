@@ -65,7 +65,11 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
         head: HeadRecord | None,
         head_revision: Revision,
     ) -> "Topology":
-        """A topology with the Route which its assignments imply."""
+        """A topology with the Route which its assignments imply.
+
+        A broker may be assigned twice: by a transaction of the allocator which came late, after another had been made
+        in its place. It serves the journal once, and nobody waits for its other self.
+        """
         kept = tuple(sorted(assignments, key=lambda each: each.broker)) if spec is not None else ()
         primary = next((each.broker for each in kept if each.slot == 0), None)
         return cls(
@@ -75,7 +79,7 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
             assignments=kept,
             head=head,
             head_revision=head_revision,
-            route=Route(tuple(each.broker for each in kept), primary),
+            route=Route(tuple(dict.fromkeys(each.broker for each in kept)), primary),
         )
 
     @property

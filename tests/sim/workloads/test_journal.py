@@ -75,6 +75,11 @@ def test_the_declared_probes_are_those_in_the_code() -> None:
     assert named | made == {*JournalWorkload.probes, *PROBES_ELSEWHERE}
 
 
+@pytest.mark.parametrize("seed", [5_576], ids=["a broker is assigned twice"])
+def test_what_a_seed_has_found_is_mended(seed: int) -> None:
+    assert run_seed(JournalWorkload, seed).failure is None
+
+
 def digests() -> str:
     return " ".join(run_seed(JournalWorkload, seed, trace=Trace(keep=True)).digest for seed in range(3))
 
