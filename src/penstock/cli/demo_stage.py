@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -132,6 +133,8 @@ class Stage:
             process.wait(END_S)
         except subprocess.TimeoutExpired:
             self.kill(name)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # a JVM which did not follow
 
     def stop(self) -> None:
         for name in ("pipeline", "lake"):

@@ -35,6 +35,7 @@ RESTART_S: Final = 1.0
 PATIENCE_S: Final = 1200.0  # how long nothing may happen at all: a busy machine starts Spark in minutes
 PUBLISH_AT_ONCE: Final = 50
 RESTARTS_MAX: Final = 30
+LAKE_S: Final = 180.0  # which the lake has to start
 INGEST: Final = LakeUrl("shop", "ingest", "orders/")
 
 
@@ -143,7 +144,7 @@ class Story:
         lake = self.stage.lake
         made = {"name": "shop", "storage_namespace": "local://shop"}
         with suppress(AlreadyExists):  # asked again, because the first answer was lost; so below
-            lake.ask("POST", "/repositories", made, patience_s=PATIENCE_S)
+            lake.ask("POST", "/repositories", made, patience_s=LAKE_S)
         names = {"sku": list(PRODUCTS), "name": [name for name, _ in PRODUCTS.values()]}
         file = io.BytesIO()
         pq.write_table(pa.table(names), file)
