@@ -29,6 +29,7 @@ from penstock.runtime.wire.connection import SMALL_BYTES, Connection
 from penstock.runtime.wire.deadlines import NEVER, DeadlineSweep, deadline_ms_of
 from penstock.runtime.wire.limits import Limits
 from penstock.runtime.wire.line import Line
+from penstock.runtime.wire.lookout import Lookout
 from penstock.runtime.wire.message import ERROR_CODEC, Message, as_body, as_bulk
 from penstock.runtime.wire.protocol.flow import Flow
 from penstock.runtime.wire.protocol.frames import Bulk, Kind, encode_frame, pack_header
@@ -81,6 +82,7 @@ class ClientConnection(Connection):
         self._requests_max = self._request_bytes_max = self._streams_max = 0
         self._calls: dict[int, Pending] = {}
         self._request_bytes = 0  # of those calls
+        self._lookout = Lookout(self._loop, self._calls)
         self._streams: dict[int, ClientStream] = {}
         self._abandoned: set[int] = set()  # streams cancelled here, and not yet ended by the server
         self._waiting_calls = Line()
@@ -217,6 +219,8 @@ class ClientConnection(Connection):
             self.queue(pack_header(size, _REQUEST, number, id, size, self._deadline_ms) + body)
         else:
             self.queue_payload(_REQUEST, number, id, self._deadline_ms, body, bulk)
+        if len(calls) == 1:
+            self._lookout.begin()
         return pending
 
     def _refusal(self, method: str, size: int) -> PenstockError:
