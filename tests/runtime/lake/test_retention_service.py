@@ -82,5 +82,5 @@ async def test_without_rules_all_history_is_kept(lake: LakeService) -> None:
 
 async def test_who_cannot_read_the_rules_collects_nothing(lake: LakeService) -> None:
     await lake.store.put("shop/_penstock/retention", b'{"default_retention_days": -1}')
-    with pytest.raises(ObjectStoreFailed, match="are no retention rules"):
+    with pytest.raises(ObjectStoreFailed, match="holds no retention rules"):
         await collect(lake)
