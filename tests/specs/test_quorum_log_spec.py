@@ -8,7 +8,7 @@ import pytest
 from tests.specs.tlc import SPECS, Tlc
 
 CONFIGS = sorted(SPECS.glob("*.cfg"))
-LONG = {"Async", "Contract", "Crashes", "Expand", "Fine", "Rollback", "Swap"}  # a minute and more together: `make specs`
+LONG = {"Async", "Contract", "Crashes", "Expand", "Fine", "Rollback", "Swap"}  # over a minute together: `make specs`
 SHORT = [each for each in CONFIGS if each.stem not in LONG or os.environ.get("SPECS") == "all"]
 ROW = re.compile(r"^\| `(\w+\.cfg)` \|.*\| ([\d,]+) \| ([\d,]+) \| (\d+) \|.*\|$", re.MULTILINE)
 
