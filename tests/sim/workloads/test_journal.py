@@ -2,18 +2,20 @@
 
 import inspect
 import re
-import subprocess
-import sys
 from importlib import import_module
 from pkgutil import iter_modules
 
 import pytest
+from tests.sim.workloads.behaviours import (
+    fresh_seeds_are_clean,
+    has_one_digest,
+    mutant_is_caught,
+    probes_are_reached,
+)
 
 import penstock.journal
 import penstock.sim.workloads
 from penstock.sim.run import run_seed
-from penstock.sim.trace import Trace
-from penstock.sim.workloads import find
 from penstock.sim.workloads.journal import JournalWorkload
 
 ITEMS, SEEDS_PER_ITEM = 8, 6  # 48 fresh seeds
@@ -39,28 +41,16 @@ PROBES_ELSEWHERE = {
 
 @pytest.mark.parametrize("item", range(ITEMS))
 def test_fresh_seeds_are_clean(item: int, request: pytest.FixtureRequest) -> None:
-    """Other seeds in every run: `-p randomly_seed=N` runs those of another run again."""
-    base = int(request.config.getoption("randomly_seed") or 0) % 1_000_000
-    for seed in range(base * 1_000 + item * SEEDS_PER_ITEM, base * 1_000 + (item + 1) * SEEDS_PER_ITEM):
-        outcome = run_seed(JournalWorkload, seed)
-        assert outcome.failure is None, f"penstock sim trace journal {seed}: {outcome.failure}"
+    fresh_seeds_are_clean("journal", item, SEEDS_PER_ITEM, request)
 
 
 @pytest.mark.parametrize("mutant", [name for name in JournalWorkload.mutants if name not in DIRECTED])
 def test_the_mutant_is_caught(mutant: str) -> None:
-    make = find("journal", mutant=mutant)
-    seeds = dict.fromkeys((*CATCHING_SEEDS, *range(100)))
-    caught = next((seed for seed in seeds if run_seed(make, seed).failure), None)
-    assert caught is not None, f"{mutant} breaks {JournalWorkload.mutants[mutant]!r}, and no seed noticed"
+    mutant_is_caught(JournalWorkload, mutant, (*CATCHING_SEEDS, *range(100)))
 
 
 def test_every_probe_is_reached() -> None:
-    missing = set(JournalWorkload.probes)
-    for seed in dict.fromkeys((*GOOD_SEEDS, *range(400))):
-        missing -= run_seed(JournalWorkload, seed).probes.keys()
-        if not missing:
-            break
-    assert not missing
+    probes_are_reached(JournalWorkload, (*GOOD_SEEDS, *range(400)))
 
 
 def test_the_declared_probes_are_those_in_the_code() -> None:
@@ -80,17 +70,5 @@ def test_what_a_seed_has_found_is_mended(seed: int) -> None:
     assert run_seed(JournalWorkload, seed).failure is None
 
 
-def digests() -> str:
-    return " ".join(run_seed(JournalWorkload, seed, trace=Trace(keep=True)).digest for seed in range(3))
-
-
 def test_a_seed_has_one_digest_whatever_the_hash_seed() -> None:
-    script = "from tests.sim.workloads.test_journal import digests; print(digests())"
-    elsewhere = subprocess.run(
-        [sys.executable, "-c", script],
-        env={"PYTHONHASHSEED": "12345", "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert elsewhere.stdout.strip() == digests()
+    has_one_digest("journal")
