@@ -90,7 +90,7 @@ def test_a_fragment_is_handed_over_when_the_mark_has_passed_its_roll() -> None:
     stage.commit(2)
     stage.taken()
     stage.spool.advance_mark(Offset(2))
-    assert stage.taken() == [ShowMark(Offset(2))]
+    assert stage.taken() == [ShowMark(Offset(2), stage.spool.epoch)]
     stage.spool.adopt(stage.spool.head.rolled())
     rolled, upload = stage.taken()
     assert isinstance(rolled, RollSpool)

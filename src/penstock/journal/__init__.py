@@ -47,7 +47,7 @@ ever saved, and a restarted broker starts with an empty Spool.
     Upload(fragment)                 it is final and may be stored: the primary at once, others late and if not yet
                                      there. Keep its file, for readers too, until it is in the store
     SetAside(fragment, mark)         an alarm: keep a copy of what is above the mark, never upload it
-    ShowMark(mark)                   wake readers: everything below may be seen
+    ShowMark(mark, epoch)            wake readers: everything below may be seen
     Transact(number, transaction)    run it on the KeySpace; Transacted
     AwaitRevision(revision)          TopologyChanged as soon as the mirror has that revision (also if it has it already)
     Reply(id, result)

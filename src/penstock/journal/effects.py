@@ -184,9 +184,10 @@ class SetAside(Effect, frozen=True):
 
 
 class ShowMark(Effect, frozen=True):
-    """Readers may see everything below the mark."""
+    """Readers may see everything below the mark, which moved in this epoch."""
 
     mark: Offset
+    epoch: PipelineEpoch
 
 
 class IndexRefreshed(Event, frozen=True):

@@ -144,7 +144,7 @@ class Spool:
         if mark > self.mark:
             assert mark <= self.end, (mark, self.end)
             self.mark = mark
-            self.out.append(ShowMark(mark))
+            self.out.append(ShowMark(mark, self.epoch))
         if mark >= self.start:
             self.reset_from = None  # its epoch is certified
         self._forget_below_mark()

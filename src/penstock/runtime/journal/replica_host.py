@@ -234,7 +234,7 @@ class ReplicaHost:
                 self.feed.read(request)
             case Reply(request, result):
                 self._reply(request, result)
-            case ShowMark(mark):
+            case ShowMark(mark, _):
                 self.mark = mark
                 self.wake_readers()
             case CutSpool(point):

@@ -13,7 +13,7 @@ from penstock.journal.epoch import PipelineEpoch
 from penstock.journal.fragment import Fragment
 from penstock.journal.head import EpochStart, HeadRecord, HeadTable
 from penstock.journal.registers import Registers
-from penstock.sim.checkers.journal_view import Contents, View
+from penstock.sim.checkers.journal_view import Contents, Passed, View
 
 __all__ = ["JournalChecks", "author_of"]
 
@@ -90,11 +90,15 @@ class JournalChecks:
 
     # I14
 
-    def uploads(self, before: View, view: View, fragment: Fragment) -> None:
-        """A broker may hand over what is below its mark, or below where the first later epoch began."""
+    def _uploads(self, before: View, passed: Passed) -> None:
+        """A broker may hand over what is below its epoch's mark, or below where the first later epoch began."""
         entry = self.table.first_after(before.epoch)
-        allowed = max(before.mark, view.mark if view.epoch == before.epoch else 0, entry.start if entry else 0)
-        assert fragment.end <= allowed, f"I14: {view.broker} uploads up to {fragment.end}, and {allowed} is allowed"
+        marks = [shown.mark for shown in passed.marks if shown.epoch == before.epoch]
+        allowed = max(before.mark, *marks, entry.start if entry else 0)
+        for fragment in passed.uploads:
+            assert fragment.end <= allowed, (
+                f"I14: {before.broker} uploads up to {fragment.end}, and {allowed} is allowed"
+            )
 
     # I5, I7, I8: certifications
 
@@ -227,21 +231,27 @@ class JournalChecks:
 
     # I2, I3, I6, I9, I13: the whole world between two steps
 
-    def stepped(self, before: View, view: View, uploads: Sequence[Fragment] = ()) -> None:
+    def stepped(self, before: View, view: View, passed: Passed) -> None:
         """One broker took a step."""
+        self._uploads(before, passed)
         run = (view.broker, view.run)
         known = self.seen.get(run, 0)
         if view.incarnation == before.incarnation:
             assert view.mark >= known, f"I6: the mark of {view.broker} fell from {known} to {view.mark}"
+            highest = max([before.mark, *(shown.mark for shown in passed.marks)])
+            assert view.mark == highest, f"I6: {view.broker} has mark {view.mark}, and has shown {highest}"
         self.seen[run] = view.mark
-        if view.mark > before.mark and view.epoch.n:
-            self.marks[view.epoch] = max(self.marks.get(view.epoch, 0), view.mark)
-            entry = self.table.first_after(view.epoch)
-            if entry is not None:
-                self._check_start(view.epoch, view.mark, entry)
+        for shown in passed.marks:
+            self._is_shown(shown.mark, shown.epoch)
         if view.mark > before.mark:
-            self.shown(before, view, uploads)
+            self.shown(before, view, passed.uploads)
         assert not self.limit or view.end <= self.limit, f"I13: {view.broker} ends at {view.end}, above {self.limit}"
+
+    def _is_shown(self, mark: Offset, epoch: PipelineEpoch) -> None:
+        self.marks[epoch] = max(self.marks.get(epoch, 0), mark)
+        entry = self.table.first_after(epoch)
+        if entry is not None:
+            self._check_start(epoch, mark, entry)
 
     def looked(self, view: View, others: Mapping[NodeId, View]) -> None:
         """I6, I9: one broker against all others which are in its epoch."""

@@ -4,18 +4,20 @@ Contents are named by their sums, as in the protocol itself: `Contents` remember
 picture needs no bytes. Every append writes its own number, a byte, over and over: a byte of content says whose it is.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha1
 
 import msgspec
 
+from penstock.base.effects import Effect
 from penstock.base.ids import Incarnation, NodeId, Offset
+from penstock.journal.effects import ShowMark, Upload
 from penstock.journal.epoch import PipelineEpoch
-from penstock.journal.fragment import EMPTY_SUM, Sum
+from penstock.journal.fragment import EMPTY_SUM, Fragment, Sum
 from penstock.journal.point import Point
 from penstock.journal.replica import Replica
 
-__all__ = ["Contents", "View", "view_of"]
+__all__ = ["Contents", "Passed", "View", "passed_in", "view_of"]
 
 
 class View(msgspec.Struct, frozen=True):
@@ -39,6 +41,18 @@ class View(msgspec.Struct, frozen=True):
         for point, following in zip(self.points, (*self.points[1:], None), strict=True):
             if not point.is_empty and (following is None or following.begin != point.begin):
                 yield point
+
+
+class Passed(msgspec.Struct, frozen=True):
+    """What a step went through which two pictures cannot show: one step may commit, roll, and begin another epoch."""
+
+    marks: tuple[ShowMark, ...] = ()
+    uploads: tuple[Fragment, ...] = ()
+
+
+def passed_in(effects: Iterable[Effect]) -> Passed:
+    marks = tuple(effect for effect in effects if isinstance(effect, ShowMark))
+    return Passed(marks, tuple(effect.fragment for effect in effects if isinstance(effect, Upload)))
 
 
 def view_of(replica: Replica, run: int) -> View:

@@ -39,7 +39,7 @@ from penstock.journal.fragment import Fragment
 from penstock.journal.messages import ProposeRequest
 from penstock.journal.replica import Replica
 from penstock.journal.spool import SpoolState
-from penstock.sim.checkers.journal_view import Contents, View, view_of
+from penstock.sim.checkers.journal_view import Contents, Passed, View, passed_in, view_of
 from penstock.sim.explorer_journal.keys import JOURNAL
 
 __all__ = ["Feed", "Site"]
@@ -85,12 +85,15 @@ class Site:
     def view(self) -> View:
         return view_of(self.replica, self.run)
 
-    def step(self, event: Event, now: Instant) -> list[Effect]:
-        """Let the replica handle it; return what concerns others. The disk's completions are handled at once."""
+    def step(self, event: Event, now: Instant) -> tuple[list[Effect], Passed]:
+        """Let the replica handle it; return what concerns others, and checkers. The disk completes at once."""
         outside: list[Effect] = []
+        seen: list[Effect] = []
         events: list[Event] = [event]
         while events:
-            for effect in self.replica.step(self._translated(events.pop(0)), now):
+            effects = self.replica.step(self._translated(events.pop(0)), now)
+            seen += effects
+            for effect in effects:
                 if isinstance(effect, SaveState):
                     self.state = effect.state
                     events.append(StateSaved())
@@ -98,7 +101,7 @@ class Site:
                     outside.append(effect)
             if self.is_checked:
                 self.replica.check()
-        return outside
+        return outside, passed_in(seen)
 
     def _translated(self, event: Event) -> Event:
         match event:

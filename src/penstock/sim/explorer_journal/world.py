@@ -387,13 +387,11 @@ class World:
         site = self.sites.get(name)
         if site is None:
             return
-        before, uploads = site.view, len(site.uploads)
-        outside = site.step(event, self.now)
+        before = site.view
+        outside, passed = site.step(event, self.now)
         view = site.view
         self.trace(name, event, outside)
-        for fragment in site.uploads[uploads:]:
-            self.checks.uploads(before, view, fragment)
-        self.checks.stepped(before, view, site.uploads[uploads:])
+        self.checks.stepped(before, view, passed)
         if view.leads is not None and view.end > before.end:
             self._on_proposal(view)
         if view != before:

@@ -6,7 +6,7 @@ journal must serve again (I15). Random walks prove little (journals.md): a mode 
 proposal is on its way or a sync half done.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar
@@ -26,7 +26,7 @@ from penstock.journal.spec import FragmentSpec, JournalSpec
 from penstock.keyspace.records import NO_LEASE, LeaseId
 from penstock.keyspace.transaction import Put, Transaction
 from penstock.sim.checkers.journal import JournalChecks
-from penstock.sim.checkers.journal_view import Contents, View
+from penstock.sim.checkers.journal_view import Contents, Passed, View
 from penstock.sim.disk import Disk
 from penstock.sim.faults import Atlas, Swarm
 from penstock.sim.keyspace import KeySpaceFaults, SimulatedKeySpace
@@ -290,11 +290,9 @@ class JournalWorkload:
 
     # what brokers do
 
-    def stepped(self, name: NodeId, before: View, view: View, uploads: Sequence[Fragment]) -> None:
+    def stepped(self, name: NodeId, before: View, view: View, passed: Passed) -> None:
         checks = self.checks
-        for fragment in uploads:
-            checks.uploads(before, view, fragment)
-        checks.stepped(before, view, uploads)
+        checks.stepped(before, view, passed)
         if view == before:
             return
         others = {other.broker: other for other in self._views() if other.broker != name}

@@ -44,7 +44,7 @@ from penstock.keyspace.allocator.layout import Layout
 from penstock.keyspace.mirror import Mirror
 from penstock.keyspace.records import NO_LEASE, Lease, LeaseId, Snapshot, WatchBatch
 from penstock.keyspace.transaction import Outcome
-from penstock.sim.checkers.journal_view import Contents, View, view_of
+from penstock.sim.checkers.journal_view import Contents, Passed, View, passed_in, view_of
 from penstock.sim.disk import Found
 from penstock.sim.keyspace import SimulatedKeySpace
 from penstock.sim.node import Node
@@ -63,7 +63,7 @@ class StreamSend(Effect, frozen=True):
 class Neighbours(Protocol):
     """Who hears what a broker does."""
 
-    def stepped(self, name: NodeId, before: View, view: View, uploads: Sequence[Fragment]) -> None: ...
+    def stepped(self, name: NodeId, before: View, view: View, passed: Passed) -> None: ...
 
     def sending(self, name: NodeId, message: Any) -> None: ...
 
@@ -93,8 +93,7 @@ class Watched:
         before = program.view
         effects = program.replica.step(event, now)
         program.look()
-        uploads = [effect.fragment for effect in effects if isinstance(effect, Upload)]
-        program.neighbours.stepped(program.name, before, program.view, uploads)
+        program.neighbours.stepped(program.name, before, program.view, passed_in(effects))
         return [StreamSend(effect.to, effect.message) if isinstance(effect, Send) else effect for effect in effects]
 
     def check(self) -> None:
