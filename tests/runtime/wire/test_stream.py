@@ -22,6 +22,7 @@ from penstock.base.errors import (
 )
 from penstock.runtime.wire import Message, ServerStream, Service
 from penstock.runtime.wire.protocol.flow import MESSAGE_COST
+from penstock.runtime.wire.protocol.frames import Bulk
 
 WINDOW = 8192
 
@@ -265,6 +266,37 @@ async def test_what_is_flushed_is_written_before_the_turn_ends_and_once(stage: S
         stream.flush()  # there is nothing left
         assert channel.statistics().writes == before + 1
         assert await stream.finish() == Message(b"2", b"")
+
+
+@pytest.mark.parametrize("bulk", [b"", bytes(10_000), memoryview(bytes(100_000))])
+async def test_what_is_sent_at_once_is_written_with_all_before_it(stage: Stage, bulk: Bulk) -> None:
+    _, channel = await stage.both()
+    stage.handlers.release.set()
+    async with channel.stream("swallow") as stream:
+        await stream.send(b"first")
+        await soon(stage.handlers.started)
+        before = channel.statistics().writes
+        stream.send_nowait(b"second")
+        assert stream.send_at_once(b"third", bulk)
+        assert channel.statistics().writes == before + 1
+        assert await stream.finish() == Message(b"3", b"")
+        with pytest.raises(AlreadyClosed):
+            stream.send_at_once(b"fourth", bulk)
+
+
+async def test_what_cannot_be_sent_at_once_is_told_and_the_receiver_hears_when_it_can(stage: Stage) -> None:
+    _, channel = await stage.both(stream_window_bytes=WINDOW)
+    recorder = Recorder()
+    stream = await channel.open("swallow", receiver=recorder)
+    sent = 0
+    while stream.send_at_once(bytes(1000)):
+        sent += 1
+    assert sent == WINDOW // (1000 + MESSAGE_COST)
+    assert recorder.told == []
+    stage.handlers.release.set()
+    await until(lambda: recorder.told == ["writable"])
+    assert stream.send_at_once(bytes(1000))
+    stream.cancel()
 
 
 async def test_a_reader_who_keeps_up_gets_a_larger_window_and_gives_it_back(stage: Stage) -> None:

@@ -7,7 +7,7 @@ What always holds: nothing is taken or sent once the close has begun; `_on_lost`
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias, cast
 
 from penstock.base.errors import (
@@ -48,6 +48,7 @@ class Connection(asyncio.BufferedProtocol):
     """One connection. The roles add what their frames mean."""
 
     role: str
+    _streams: Mapping[int, Stream]  # by their ids
 
     def __init__(self, limits: Limits, statistics: Statistics, hello_bytes_max: int) -> None:
         self.limits = limits
@@ -103,13 +104,13 @@ class Connection(asyncio.BufferedProtocol):
         statistics.bytes_received += nbytes
         statistics.frames_received += count
         # What these frames lead to is sent together: first what is answered here, then what the tasks they wake send.
-        # Those run in the order in which they were made ready, so a flush called behind them sends it all at once.
+        # Those run in the order in which they were made ready, so the flush which the first of them asks for comes
+        # behind all of them.
         was_flush_due, self._is_flush_due = self._is_flush_due, True
         self._take(frames)
+        self._is_flush_due = was_flush_due
         if self._out:
             self._flush_now()
-        if not was_flush_due:
-            self._loop.call_soon(self._flush)
 
     def pause_writing(self) -> None:
         self.is_writable = False
@@ -153,7 +154,9 @@ class Connection(asyncio.BufferedProtocol):
                 if self._is_held:
                     self._held.extend(left)
             if self._touched:
-                self._deliver()
+                touched, self._touched = self._touched, []
+                for stream in touched:
+                    stream.deliver()
             if self._parser.failure is not None and not self._held:
                 raise self._parser.failure
         except PenstockError as error:
@@ -171,7 +174,9 @@ class Connection(asyncio.BufferedProtocol):
         raise ProtocolViolation("a frame which may not stand here", id=id)
 
     def _on_message(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
-        stream = self._stream(id)
+        stream = self._streams.get(id)
+        if stream is None or stream.is_stopped:
+            stream = self._stream(id)
         if stream is not None and stream.on_message(body, bulk, argument != 0):
             self._touched.append(stream)
 
@@ -213,6 +218,17 @@ class Connection(asyncio.BufferedProtocol):
             self.queue(b"")
         if self._out_bytes > FLUSH_BYTES:
             self._flush_now()
+
+    def write_payload(self, kind: int, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
+        """The same, and it leaves now, with all that was queued before it."""
+        length = len(body)
+        size = length + len(bulk)
+        if size < SEPARATE_BYTES:
+            self._out.append(b"".join((pack_header(size, kind, method, id, length, argument), body, bulk)))
+            self._flush_now()
+        else:
+            self.queue_payload(kind, method, id, argument, body, bulk)
+            self.flush()
 
     def queue_error(self, kind: Kind, id: int, error: PenstockError) -> None:
         self.queue(encode_frame(kind, id=id, body=encode_error(error)))

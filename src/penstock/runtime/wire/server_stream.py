@@ -57,16 +57,13 @@ class ServerStream(Stream):
 
         self._tell(attach)
 
-    @property
-    def is_stopped(self) -> bool:
-        return self._stopped_for is not None
-
     def stop(self, reason: PenstockError) -> bool:
         """Cancel the handler's task, which then fails the stream; False if there is none."""
         if self._task is None:
             return False
         if self._stopped_for is None:
             self._stopped_for = reason
+            self.is_stopped = True
             self.close(reason)
             self._task.cancel()
         return True

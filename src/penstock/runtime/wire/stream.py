@@ -50,6 +50,7 @@ class Link(Protocol):
 
     def queue(self, frame: bytes) -> None: ...
     def queue_payload(self, kind: int, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None: ...
+    def write_payload(self, kind: int, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None: ...
     def flush(self) -> None: ...
     def fail_stream(self, stream: Any, error: PenstockError) -> None: ...
 
@@ -67,6 +68,7 @@ class Stream:
         self.bulk = bulk
         self.deadline_at = deadline_at
         self.flow = flow
+        self.is_stopped = False  # told to end from outside: nothing which comes on it matters any more
         self.error: PenstockError | None = None  # why the stream is over, if not by its proper end
         self._link = link
         self._inbox: deque[Message] = deque()  # received and not taken: bounded by the window
@@ -90,9 +92,25 @@ class Stream:
         """Send a message, or raise `Overloaded` if there is no credit for it."""
         if type(body) is not bytes:
             body = as_body(body)
-        if bulk:
+        if type(bulk) is not bytes:
             bulk = as_bulk(bulk)
         self._push(body, bulk, len(body) + len(bulk) + MESSAGE_COST)
+
+    def send_at_once(self, body: bytes, bulk: Bulk = b"") -> bool:
+        """Send a message which leaves now, not at the end of this turn of the loop. False: it cannot be sent yet."""
+        if type(bulk) is not bytes:
+            bulk = as_bulk(bulk)
+        flow, link, cost = self.flow, self._link, len(body) + len(bulk) + MESSAGE_COST
+        if flow.credit < cost or not link.is_writable or self._senders.waiters:
+            self._was_full = True
+            return False
+        if flow.may_send and cost <= link.peer_frame_bytes_max:
+            flow.send(cost)
+            link.write_payload(_MESSAGE, 0, self.id, 0, body, bulk)
+        else:
+            self._push(body, bulk, cost)  # which says what is wrong
+            link.flush()
+        return True
 
     def flush(self) -> None:
         """Let what was sent leave now, not at the end of this turn of the loop."""
@@ -112,12 +130,13 @@ class Stream:
         self._push(body, bulk, cost, has_waited)
 
     def _push(self, body: bytes, bulk: Bulk, cost: int, has_waited: int = 0) -> None:
-        if self.flow.state is FlowState.CLOSED:
+        flow, link = self.flow, self._link
+        if flow.state is FlowState.CLOSED:
             raise self.error if self.error is not None else AlreadyClosed("the stream has ended")
-        if cost > self._link.peer_frame_bytes_max + MESSAGE_COST:
-            raise LimitExceeded(f"a message above the peer's frame limit of {self._link.peer_frame_bytes_max} bytes")
-        self.flow.send(cost)
-        self._link.queue_payload(_MESSAGE, 0, self.id, has_waited, body, bulk)
+        if cost > link.peer_frame_bytes_max + MESSAGE_COST:
+            raise LimitExceeded(f"a message above the peer's frame limit of {link.peer_frame_bytes_max} bytes")
+        flow.send(cost)
+        link.queue_payload(_MESSAGE, 0, self.id, has_waited, body, bulk)
 
     def _may_go(self, cost: int) -> bool:
         return (self.flow.credit >= cost and self._link.is_writable) or not self.flow.may_send
@@ -174,8 +193,7 @@ class Stream:
         return True
 
     def _consume(self, cost: int) -> None:
-        self.flow.consume(cost)
-        if not self._is_holding:
+        if self.flow.consume(cost) and not self._is_holding:
             self._grant()
 
     def _grant(self) -> None:
@@ -198,10 +216,13 @@ class Stream:
 
     def on_message(self, body: bytes, bulk: Bulk, has_waited: bool) -> bool:
         """A message came. True if the stream has to go on the list of those to deliver."""
-        is_awaited = self._reader is not None or self._receiver is not None
-        self.flow.receive(len(body) + len(bulk) + MESSAGE_COST, both_wait=has_waited and is_awaited)
+        both_wait = has_waited and (self._reader is not None or self._receiver is not None)
+        self.flow.receive(len(body) + len(bulk) + MESSAGE_COST, both_wait=both_wait)
         self._inbox.append(Message(body, bulk))
-        return self._touch()
+        if self._is_touched:
+            return False
+        self._is_touched = True
+        return True
 
     def on_end(self) -> bool:
         self.flow.end_remote()
@@ -214,15 +235,20 @@ class Stream:
     def deliver(self) -> None:
         """Hand over what has come since the last time."""
         self._is_touched = False
-        if self._receiver is None:
+        receiver, flow = self._receiver, self.flow
+        if receiver is None:
             self._wake_reader()
         elif self._inbox:
             messages = list(self._inbox)
-            cost = self.flow.unconsumed
+            cost = flow.unconsumed
             self._inbox.clear()
-            self._tell(self._receiver.on_messages, messages)
-            self._consume(cost)
-        if not self.flow.may_receive and not self._is_end_told and self._receiver is not None:
+            try:
+                receiver.on_messages(messages)
+            except Exception as error:
+                self._fail_for(error)
+            if flow.consume(cost) and not self._is_holding:
+                self._grant()
+        if not flow.may_receive and not self._is_end_told and self._receiver is not None:
             self._is_end_told = True
             self._tell(self._receiver.on_end)
 
@@ -250,8 +276,11 @@ class Stream:
         """Call the receiver; its mistakes end this stream, and nothing else."""
         try:
             callback(*arguments)
-        except PenstockError as error:
-            self._link.fail_stream(self, error)
-        except Exception:
-            log.exception("receiver failed", method=self.method, peer=self.peer)
-            self._link.fail_stream(self, InternalError(f"a defect in the receiver of {self.method}"))
+        except Exception as error:
+            self._fail_for(error)
+
+    def _fail_for(self, error: Exception) -> None:
+        if not isinstance(error, PenstockError):
+            log.error("receiver failed", method=self.method, peer=self.peer, exc_info=error)
+            error = InternalError(f"a defect in the receiver of {self.method}")
+        self._link.fail_stream(self, error)

@@ -103,10 +103,11 @@ class Flow:
         self.granted -= cost
         self.unconsumed += cost
 
-    def consume(self, cost: int) -> None:
-        """The reader has taken messages of this cost."""
+    def consume(self, cost: int) -> bool:
+        """The reader has taken messages of this cost. Whether it is time to look at `take_grant`."""
         self.unconsumed -= cost
-        self.owed += cost
+        self.owed = owed = self.owed + cost
+        return self._is_too_small or GRANT_PARTS * owed >= self.window
 
     def take_grant(self, spare_bytes: int = 0) -> int:
         """How much to grant the peer now; 0 while it is not worth a frame. The window may grow by `spare_bytes`."""
