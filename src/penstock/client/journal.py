@@ -189,15 +189,18 @@ class Journals:
 
     async def _try(self, journal: str, content: Source, wish: AppendWish, left_s: float) -> Appended | PenstockError:
         """Once: what came of it, or the error it is."""
-        try:
-            stream = await self._stream(journal, left_s)
-        except PenstockError as error:
-            return error
+        stream = self._streams.get(journal)
+        if stream is None or stream.is_over:
+            try:
+                stream = await self._stream(journal, left_s)
+            except PenstockError as error:
+                return error
         wish = msgspec.structs.replace(wish, timeout_ms=max(1, int(left_s * 1_000)))
         number = stream.begin()
         try:
             if isinstance(content, bytes) and len(content) <= PART_BYTES:
-                await stream.wait_for_room()
+                if stream.is_full:
+                    await stream.wait_for_room()
                 stream.send(number, content, PartKind.COMMIT, wish)
             else:
                 await send_unless_answered(stream, number, content, wish)
@@ -209,17 +212,14 @@ class Journals:
             stream.forget(number)
             raise
         response = answered.response
-        if response.status is Status.NOT_JOURNAL_PRIMARY_BROKER or response.status in RETRYABLE:
-            self._leave(journal, stream, answered.primary)
         if response.fate is Fate.COMMITTED:
             return Appended.of(journal, response)
+        if response.status is Status.NOT_JOURNAL_PRIMARY_BROKER or response.status in RETRYABLE:
+            self._leave(journal, stream, answered.primary)
         return error_of(journal, response, wish.txn)
 
     async def _stream(self, journal: str, left_s: float) -> AppendStream:
-        """The stream to whoever is the journal's primary, as far as we know."""
-        stream = self._streams.get(journal)
-        if stream is not None and not stream.is_over:
-            return stream
+        """Open the stream to whoever is the journal's primary, as far as we know."""
         async with self._opening.setdefault(journal, asyncio.Lock()):
             stream = self._streams.get(journal)
             if stream is not None and not stream.is_over:

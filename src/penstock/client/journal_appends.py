@@ -110,6 +110,10 @@ class AppendStream:
         """Send a part at the end of this turn of the loop; at once, if it is a whole append and nobody else waits."""
         if self.is_over:
             return
+        is_alone = len(self._waiting) == 1 and wish is not None and kind is PartKind.COMMIT
+        if is_alone and not self._parts and not self._queue:
+            self._send_alone(number, content, wish)
+            return
         length = len(content)
         if self._contents and self._size + length > GROUP_BYTES:
             self._close_message()
@@ -117,18 +121,26 @@ class AppendStream:
         if length:
             self._contents.append(content)
             self._size += length
-        if self._is_flush_due:
-            return
-        if len(self._waiting) == 1 and wish is not None and kind is PartKind.COMMIT:
-            self._flush()
-            self._stream.flush()
-        else:
+        if not self._is_flush_due:
             self._is_flush_due = True
             self._loop.call_soon(self._flush)
 
+    def _send_alone(self, number: int, content: Any, wish: AppendWish | None) -> None:
+        body = APPEND_PARTS.encode([AppendPart(number, len(content), PartKind.COMMIT, wish)])
+        if self._stream.send_at_once(body, content):
+            self._waiting[number].was_sent = True
+        else:
+            self._queue.append((body, content, [number]))
+            self._queued_bytes += len(body) + len(content)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the broker has to take something before more may be sent."""
+        return self._queued_bytes + self._size > QUEUE_BYTES
+
     async def wait_for_room(self) -> None:
         """Until the broker has taken enough of what was sent."""
-        while self._queued_bytes + self._size > QUEUE_BYTES and not self.is_over:
+        while self.is_full and not self.is_over:
             room = self._loop.create_future()
             self._room.append(room)
             await room

@@ -103,6 +103,11 @@ class Wire:
         self.sent.append(plain(decode_messages(body, bulk)))
         self.has_sent.set()
 
+    def send_at_once(self, body: bytes, bulk: Any) -> bool:
+        self.send_nowait(body, bulk)
+        self.flush()
+        return True
+
     def flush(self) -> None:
         self.flushed.append(len(self.sent))
 

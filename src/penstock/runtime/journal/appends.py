@@ -9,7 +9,7 @@ behind it: below the minimum rate it is told to go (`FlowPolice`). A journal may
 
 import hashlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -86,19 +86,24 @@ class Content:
         """Its clients' numbers: several, if it is a group."""
         return [each[0] for each in self.members] or [self.number]
 
-    def answers(self, response: AppendResponse) -> Iterator[tuple[int, AppendResponse]]:
+    def answers(self, response: AppendResponse) -> list[tuple[int, AppendResponse]]:
         """What each of its clients' appends is told: the same, and where its own bytes are."""
         commit = response.commit
-        if not self.members or commit is None:
-            yield from ((number, response) for number in self.numbers)
-            return
+        if not self.members:
+            return [(self.number, response)]
+        if commit is None:
+            return [(number, response) for number in self.numbers]
+        answers: list[tuple[int, AppendResponse]] = []
         for number, at, length, sum_ in self.members:
             begin = Offset(commit.begin + at)
             own = Fragment(commit.journal, begin, Offset(begin + length), sum_)
-            yield number, msgspec.structs.replace(response, commit=own)
+            answers.append((number, msgspec.structs.replace(response, commit=own)))
+        return answers
 
     def drop(self) -> None:
         """Nobody wants what has not been taken."""
+        if not self.chunks:
+            return
         if self.session is not None:
             self.session.on_taken(self.waiting_bytes)
         self.chunks.clear()

@@ -52,7 +52,7 @@ class Feed:
         self._note = note  # how much was fed, for the journal's load
         self._loop = asyncio.get_running_loop()
         self._appends: dict[RequestId, Content] = {}
-        self._answered: dict[AppendSession, None] = {}  # which have answers to send
+        self.answered: dict[AppendSession, None] = {}  # which have answers to send
         self._reading: Content | None = None  # whose turn it is
         self._ahead: Any = None  # content which is in the file, and the core has not said so yet
         self._before = Point(Offset(0), Offset(0))  # where the file ended before that
@@ -68,9 +68,23 @@ class Feed:
 
     # what clients send
 
-    def begin(self, session: AppendSession, number: int, wish: AppendWish, members: Sequence[Place] = ()) -> Content:
-        """A client wants to append, or several which are fed as one; the content comes by `offer`."""
+    def begin(
+        self,
+        session: AppendSession,
+        number: int,
+        wish: AppendWish,
+        content: Any,
+        members: Sequence[Place] = (),
+        *,
+        is_end: bool,
+    ) -> None:
+        """A client wants to append this, or several which are fed as one; unless it is the end, more comes by `offer`.
+
+        What came with the wish is there when the core asks for it, so an append which came whole is done in one go.
+        """
         append = Content(self, self._host.next_request(), session, number, members)
+        append.add(content)
+        append.is_ended = is_end
         timeout_ms = min(max(1, wish.timeout_ms), TIMEOUT_MS_MAX)
         request = AppendRequest(
             deadline=Instant(self._machine.now + timeout_ms * MILLISECOND),
@@ -84,8 +98,7 @@ class Feed:
         )
         self._appends[append.request] = append
         session.opened(append)
-        self._host.post(Requested(append.request, request))
-        return append
+        self._machine.post(Requested(append.request, request))
 
     def offer(self, append: Content, content: Any, *, is_end: bool) -> None:
         """More of an append's content has come, or all of it."""
@@ -100,7 +113,7 @@ class Feed:
     def abort(self, append: Content, reason: str) -> None:
         """The client rolled back, or went away before it had sent everything."""
         append.drop()
-        self._host.post(AppendAborted(append.request, reason))
+        self._machine.post(AppendAborted(append.request, reason))
 
     # what the core asks for
 
@@ -122,15 +135,16 @@ class Feed:
         append = self._reading
         if append is None or not (append.chunks or append.is_ended):
             return None
-        if self._links.is_full or not self._has_allowance():
+        if self._links.is_full or (self._bucket.bytes_per_s and not self._has_allowance()):
             self._police.forgive(self._machine.now)
             return None
         content = append.take()
         length = length_of(content)
-        self._police.took(length)
-        self._bucket.take(length)
+        if self._bucket.bytes_per_s:
+            self._bucket.take(length)
         self._note(self._host.journal, length)
         if append.chunks or not append.is_ended:
+            self._police.took(length)
             return ContentReceived(append.request, content)
         self._reading = None
         return ContentEnded(append.request, self.sum_with(content), append.sum, content)
@@ -163,8 +177,6 @@ class Feed:
         self._files.cut(self._before)
 
     def _has_allowance(self) -> bool:
-        if not self._bucket.bytes_per_s:
-            return True
         if self._pause is not None:
             return False
         wait_ns = self._bucket.wait_ns(self._machine.now)
@@ -205,14 +217,13 @@ class Feed:
     def _answer(self, append: Content, response: AppendResponse) -> None:
         if append.session is not None:
             append.session.answer(append, response)
-            self._answered[append.session] = None
+            self.answered[append.session] = None
 
     def send_answers(self) -> None:
         """What was answered since the last time leaves together."""
-        if self._answered:
-            answered, self._answered = self._answered, {}
-            for session in answered:
-                session.send_answers()
+        answered, self.answered = self.answered, {}
+        for session in answered:
+            session.send_answers()
 
     def stop(self, reason: str) -> None:
         """The replica is at its end: nothing was proposed of an append whose content was not all there."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from penstock.base.effects import Effect, Event, Reply, Requested
+from penstock.base.effects import Effect, Reply, Requested
 from penstock.base.errors import (
     Indeterminate,
     InternalError,
@@ -103,6 +103,8 @@ class ReplicaHost:
         self._machine = ReplicaLoop(replica, self)
         self.feed = Feed(self, self._machine, files, self._links, broker.loads.note)
         self.next_content = self.feed.next_content
+        self.send: Callable[[NodeId, Any], None] = self._links.send
+        self.post = self._machine.post
         self._saver = SpoolSaver(files, lambda error: self._machine.stop(str(error)))
         self._requests = 0
         self._asked: dict[RequestId, asyncio.Future[Any]] = {}
@@ -132,11 +134,6 @@ class ReplicaHost:
         self.fragments.start(final)
 
     # events
-
-    def post(self, event: Event) -> None:
-        """Let the core handle an event."""
-        if not self.failed:
-            self._machine.post(event)
 
     def on_topology(self, topology: Topology) -> None:
         """The mirror has moved, for this journal."""
@@ -209,9 +206,6 @@ class ReplicaHost:
 
     # effects
 
-    def send(self, to: NodeId, message: Any) -> None:
-        self._links.send(to, message)
-
     def save(self, state: SpoolState, done: Callable[[], None]) -> None:
         self._saver.save(state, done)
 
@@ -220,23 +214,33 @@ class ReplicaHost:
 
         But nobody is told that content is here before it is.
         """
-        if self._links.has_answers:
-            self.files.write_out()
-        self._links.flush()
-        self.files.write_out()
-        self.feed.send_answers()
+        links, files = self._links, self.files
+        if links.has_answers and files.is_behind:
+            files.write_out()
+        if links.to_flush:
+            links.flush()
+        if files.is_behind:
+            files.write_out()
+        if self.feed.answered:
+            self.feed.send_answers()
 
     def perform(self, effect: Effect) -> None:
-        match effect:
-            case WriteContent(content):
-                self.feed.write(content)
-            case ReadContent(request):
-                self.feed.read(request)
-            case Reply(request, result):
-                self._reply(request, result)
-            case ShowMark(mark, _):
-                self.mark = mark
+        """The effects of every append are found by their type: a `match` looks at each class before the right one."""
+        if type(effect) is WriteContent:
+            self.feed.write(effect.content)
+        elif type(effect) is ReadContent:
+            self.feed.read(effect.request)
+        elif type(effect) is ShowMark:
+            self.mark = effect.mark
+            if self._readers:
                 self.wake_readers()
+        elif type(effect) is Reply:
+            self._reply(effect.request, effect.result)
+        else:
+            self._perform_on_files(effect)
+
+    def _perform_on_files(self, effect: Effect) -> None:
+        match effect:
             case CutSpool(point):
                 self.feed.forget_ahead()
                 self.files.cut(point)
@@ -244,6 +248,13 @@ class ReplicaHost:
                 self.files.roll(point)
             case Upload(fragment):
                 self.fragments.upload(fragment)
+            case DropSpool():
+                self.mark = Offset(0)
+                self.feed.forget_ahead()
+                self.fragments.drop()
+            case SetAside(fragment, mark):
+                path = self.files.set_aside(fragment, mark)
+                log.error("content set aside", journal=self.journal, mark=mark, end=fragment.end, path=str(path))
             case _:
                 self._perform_rare(effect)
 
@@ -256,13 +267,6 @@ class ReplicaHost:
                 self._start(self._transact(number, transaction), "transaction")
             case AwaitRevision(revision):
                 self._await_revision(revision)
-            case DropSpool():
-                self.mark = Offset(0)
-                self.feed.forget_ahead()
-                self.fragments.drop()
-            case SetAside(fragment, mark):
-                path = self.files.set_aside(fragment, mark)
-                log.error("content set aside", journal=self.journal, mark=mark, end=fragment.end, path=str(path))
             case Retired():
                 self.is_retired = True
                 self._broker.retired(self)

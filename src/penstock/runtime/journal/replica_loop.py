@@ -64,7 +64,7 @@ class ReplicaLoop:
         self._events: deque[Event] = deque()
         self._timers = Timers(clock, lambda name: self.post(TimerFired(name)))
         self._is_running = False
-        self._is_together = False
+        self._blocks = 0  # `with` blocks which are open, one in the other
         self.stop_reason: str | None = None
 
     @property
@@ -72,48 +72,47 @@ class ReplicaLoop:
         return Instant(self._clock())
 
     def post(self, event: Event) -> None:
-        """Let the replica handle an event, after those which came before it."""
-        self._events.append(event)
-        self.go_on()
+        """Let the replica handle an event, after those which came before it. One which has stopped hears nothing."""
+        if self.stop_reason is None:
+            self._events.append(event)
+            self.go_on()
 
     def __enter__(self) -> None:
-        """Several events which came at once: what they lead to leaves at once, at the end of the block."""
-        self._is_together = True
+        """Several events which came at once: what they lead to leaves at once, at the end of the outermost block."""
+        self._blocks += 1
 
     def __exit__(self, *_: object) -> None:
-        self._is_together = False
-        self._flush()
+        self._blocks -= 1
+        if not self._blocks:
+            self._flush()
 
     def go_on(self) -> None:
         """Handle what is there: events first, then content."""
         if self._is_running:
             return
         self._is_running = True
+        events, replica, shell, clock = self._events, self._replica, self._shell, self._clock
         try:
-            self._handle()
+            while self.stop_reason is None:
+                event = events.popleft() if events else shell.next_content()
+                if event is None:
+                    break
+                effects = replica.step(event, Instant(clock()))
+                if effects:
+                    self._run(effects)
         except Exception as error:
             self._fail(error)
         finally:
             self._is_running = False
-        self._flush()
-
-    def _handle(self) -> None:
-        events, step = self._events, self._replica.step
-        while self.stop_reason is None:
-            if events:
-                self._run(step(events.popleft(), Instant(self._clock())))
-            elif (content := self._shell.next_content()) is not None:
-                events.append(content)
-            else:
-                return
+        if not self._blocks:
+            self._flush()
 
     def _flush(self) -> None:
-        if self._is_together or self.stop_reason is not None:
-            return
-        try:
-            self._shell.flush()
-        except Exception as error:
-            self._fail(error)
+        if self.stop_reason is None:
+            try:
+                self._shell.flush()
+            except Exception as error:
+                self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         """The disk failed, and nobody knows what is in the file; or it is a defect of ours. Either way it ends."""
@@ -124,30 +123,24 @@ class ReplicaLoop:
             self.stop(f"a defect, {type(error).__name__}: {error}")
 
     def _run(self, effects: Sequence[Effect]) -> None:
-        send, perform = self._shell.send, self._perform
+        shell = self._shell
         for at, effect in enumerate(effects):
-            kind = type(effect)
-            if kind is SaveState:
+            if type(effect) is Send:
+                shell.send(effect.to, effect.message)
+            elif type(effect) is SaveState:
                 self._run_segments(effects[at:])
                 return
-            if kind is Send:
-                send(effect.to, effect.message)  # type: ignore[attr-defined]
+            elif type(effect) is SetTimer:
+                self._timers.set(effect.name, effect.at)
+            elif type(effect) is CancelTimer:
+                self._timers.cancel(effect.name)
             else:
-                perform(effect)
+                shell.perform(effect)
 
     def _run_segments(self, effects: Sequence[Effect]) -> None:
         for durable, behind in in_segments(effects)[1]:
             assert isinstance(durable, SaveState)
             self._shell.save(durable.state, lambda behind=behind: self._saved(behind))  # type: ignore[misc]
-
-    def _perform(self, effect: Effect) -> None:
-        match effect:
-            case SetTimer(name, at):
-                self._timers.set(name, at)
-            case CancelTimer(name):
-                self._timers.cancel(name)
-            case _:
-                self._shell.perform(effect)
 
     def _saved(self, behind: Sequence[Effect]) -> None:
         if self.stop_reason is not None:

@@ -73,6 +73,9 @@ log = get_logger()
 
 def encode_messages(messages: list[Any]) -> list[tuple[bytes, Any]]:
     """Wire messages (body, bulk): in each, the bulk is all content of its records, in order."""
+    if len(messages) == 1 and type(messages[0]) is ProposeRequest:
+        content = messages[0].content
+        return [(_CODEC.encode([_with_content(messages[0], length_of(content) or b"")]), content)]
     encoded: list[tuple[bytes, Any]] = []
     records: list[Any] = []
     contents: list[Any] = []
@@ -100,8 +103,7 @@ def decode_messages(body: bytes, bulk: Any) -> list[Any]:
     messages = _CODEC.decode(body)
     at, size = 0, len(bulk)
     for index, message in enumerate(messages):
-        if isinstance(message, _WITH_CONTENT) and message.content != b"":
-            length = message.content
+        if isinstance(message, _WITH_CONTENT) and (length := message.content) != b"":
             if type(length) is not int or not 0 < length <= size - at:
                 raise MalformedFrame("a record which claims content that did not come with it")
             messages[index] = _with_content(message, memoryview(bulk)[at : at + length])
@@ -114,8 +116,9 @@ def decode_messages(body: bytes, bulk: Any) -> list[Any]:
 def _with_content(message: ContentRequest | ProposeRequest, content: Any) -> ContentRequest | ProposeRequest:
     """The same with other content, or with its length in place of it: as it is on the wire."""
     life, epoch = message.create_revision, message.epoch
-    if isinstance(message, ContentRequest):
+    if type(message) is ContentRequest:
         return ContentRequest(life, epoch, message.delta, content)
+    assert type(message) is ProposeRequest
     return ProposeRequest(life, epoch, message.seq, message.point, message.mark, message.acknowledge, content)
 
 
@@ -152,13 +155,22 @@ class ReplicateLink:
         """What is to be sent now. A mark goes along, unless a proposal tells a later one."""
         outbox, self.outbox = self.outbox, []
         mark, self.mark = self.mark, None
-        if mark is not None and not any(type(each) is ProposeRequest for each in outbox):
+        if mark is not None and ProposeRequest not in map(type, outbox):
             outbox.insert(0, mark)
         return outbox
 
     def queue(self, encoded: list[tuple[bytes, Any]]) -> None:
         if self.is_ending or self._has_ended:
             return  # a mark which waited for the end of the turn: whoever hears of a later epoch needs it no more
+        stream = self.stream
+        if len(encoded) == 1 and stream is not None and not self.waiting:  # as nearly always
+            body, bulk = encoded[0]
+            if len(bulk) >= AT_ONCE_BYTES:
+                if stream.send_at_once(body, bulk):
+                    return
+            elif stream.can_send(len(body) + len(bulk)):
+                stream.send_nowait(body, bulk)
+                return
         size = 0
         for body, bulk in encoded:
             self.waiting.append((body, bulk))
@@ -193,16 +205,24 @@ class ReplicateLink:
             stream.end()
 
     def on_messages(self, messages: list[Message]) -> None:
-        host, peer, epoch = self._links.host, self.peer, self.epoch
-        with host.together():
-            for each in messages:
-                for message in decode_messages(each.body, each.bulk):
-                    if message.epoch != epoch:
-                        raise MalformedFrame("a message of another epoch than its stream's")
-                    if type(message) is ProposeRequest:
-                        host.on_proposal(peer, message)
-                    else:
-                        host.post(Received(peer, message))
+        if len(messages) == 1:
+            decoded = decode_messages(messages[0].body, messages[0].bulk)
+            if len(decoded) == 1:
+                self._on_message(decoded[0])
+                return
+        else:
+            decoded = [message for each in messages for message in decode_messages(each.body, each.bulk)]
+        with self._links.host.together():
+            for message in decoded:
+                self._on_message(message)
+
+    def _on_message(self, message: Any) -> None:
+        if message.epoch != self.epoch:
+            raise MalformedFrame("a message of another epoch than its stream's")
+        if type(message) is ProposeRequest:
+            self._links.host.on_proposal(self.peer, message)
+        else:
+            self._links.host.post(Received(self.peer, message))
 
     def on_end(self) -> None:
         """The peer sends no more, so neither do we."""
@@ -226,7 +246,7 @@ class ReplicateLinks:
         self._channel_of = channel_of
         self._tasks = tasks
         self._links: dict[tuple[NodeId, PipelineEpoch], ReplicateLink] = {}
-        self._to_flush: dict[ReplicateLink, None] = {}
+        self.to_flush: dict[ReplicateLink, None] = {}  # which have something to send with the next `flush`
         self._to_mark: dict[ReplicateLink, None] = {}
         self._loop = asyncio.get_running_loop()
         self._marks_timer: asyncio.TimerHandle | None = None
@@ -248,8 +268,9 @@ class ReplicateLinks:
         kind, outbox = type(message), link.outbox
         if kind is MarkRequest:
             link.mark = message
+            if not self._to_mark:
+                self._wait_with_marks()
             self._to_mark[link] = None
-            self._wait_with_marks()
             return
         if kind in _ANSWERS:
             self.has_answers = True
@@ -257,18 +278,17 @@ class ReplicateLinks:
             outbox[-1] = message  # acknowledgements are cumulative
         else:
             outbox.append(message)
-        self._to_flush[link] = None
+        self.to_flush[link] = None
 
     def flush(self) -> None:
         """Send what has gathered."""
-        if not self._to_flush:
-            return
-        to_flush, self._to_flush = self._to_flush, {}
+        to_flush, self.to_flush = self.to_flush, {}
         self.has_answers = False
         before: list[Any] = []
         encoded: list[tuple[bytes, Any]] = []
         for link in to_flush:
-            self._to_mark.pop(link, None)
+            if self._to_mark:
+                self._to_mark.pop(link, None)
             outbox = link.take()
             if not outbox:
                 continue
@@ -294,14 +314,14 @@ class ReplicateLinks:
 
     def flush_marks(self) -> None:
         """Send the marks which nothing has carried."""
-        self._to_flush.update(self._to_mark)
+        self.to_flush.update(self._to_mark)
         self.flush()
 
     def abandon(self) -> None:
         """Send nothing of what has gathered: it may speak of content which could not be written."""
-        for link in (*self._to_flush, *self._to_mark):
+        for link in (*self.to_flush, *self._to_mark):
             link.outbox, link.mark = [], None
-        self._to_flush.clear()
+        self.to_flush.clear()
         self._to_mark.clear()
         self.has_answers = False
 
@@ -310,8 +330,8 @@ class ReplicateLinks:
         link = self._links.pop((peer, epoch), None)
         if link is not None:
             if link in self._to_mark:
-                self._to_flush[link] = None
-            if link in self._to_flush:
+                self.to_flush[link] = None
+            if link in self.to_flush:
                 self.flush()
             link.end()
 
@@ -339,7 +359,7 @@ class ReplicateLinks:
             log.info("replicate stream lost", journal=self.journal, peer=link.peer, reason=str(error))
         link.waiting.clear()
         link.waiting_bytes = 0
-        self._to_flush.pop(link, None)
+        self.to_flush.pop(link, None)
         self._to_mark.pop(link, None)
         self.host.post(StreamClosed(link.peer, link.epoch))
         self.host.on_links_drained()

@@ -8,8 +8,7 @@ has just made would not be found.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Final
 
 from penstock.base.errors import MalformedFrame, Overloaded, PenstockError, Unavailable
@@ -22,7 +21,6 @@ from penstock.runtime.journal.protocol import (
     APPEND_PARTS,
     AppendAnswer,
     AppendPart,
-    AppendWish,
     PartKind,
 )
 from penstock.runtime.wire.message import Message
@@ -79,12 +77,18 @@ class AppendSession:
         if self._early is not None:
             self._early += messages
             return
-        host = self._server.host(self.journal)
-        with host.together() if host is not None else nullcontext():
-            for message in messages:
-                self._on_message(message)
+        if len(messages) == 1:
+            self._on_message(messages[0])
+        else:
+            with self._together():
+                for message in messages:
+                    self._on_message(message)
         if self._content_bytes > HOLD_BYTES and not self._is_holding:
             self._hold()
+
+    def _together(self) -> AbstractContextManager[None]:
+        host = self._server.host(self.journal)
+        return host.together() if host is not None else nullcontext()
 
     def _hold(self) -> None:
         """No more credit for this client until something of what it has sent is taken."""
@@ -100,14 +104,15 @@ class AppendSession:
         if min((part.length for part in parts), default=0) < 0 or sum(part.length for part in parts) != len(bulk):
             raise MalformedFrame("parts which claim other content than came with them")
         index = at = 0
-        while index < len(parts):
-            last = self._last_of_group(parts, index)
-            end = at + sum(part.length for part in parts[index:last])
-            if last > index + 1:
-                self._on_group(parts[index:last], bulk[at:end])
-            else:
-                self._on_part(parts[index], bulk[at:end])
-            index, at = last, end
+        with self._together():
+            while index < len(parts):
+                last = self._last_of_group(parts, index)
+                end = at + sum(part.length for part in parts[index:last])
+                if last > index + 1:
+                    self._on_group(parts[index:last], bulk[at:end])
+                else:
+                    self._on_part(parts[index], bulk[at:end])
+                index, at = last, end
 
     def _last_of_group(self, parts: list[AppendPart], index: int) -> int:
         """Up to where parts can be one append of the core: whole appends, which ask for nothing but to be appended."""
@@ -130,37 +135,38 @@ class AppendSession:
         for part in parts:
             members.append((part.number, at, part.length, sum_of(content[at : at + part.length])))
             at += part.length
-        group = self._begin(parts[0].number, wish, members)
-        if group is None:
-            for part in parts[1:]:
+        host = self._server.host(self.journal)
+        if host is None:
+            for part in parts:
                 self._refuse(part.number)
             return
         self._content_bytes += len(content)
-        group.feed.offer(group, content, is_end=True)
+        host.feed.begin(self, parts[0].number, wish, content, members, is_end=True)
 
     def _on_part(self, part: AppendPart, content: memoryview) -> None:
         append = self._open.get(part.number)
         if append is None:
-            if part.wish is None:
-                return  # it was answered before its client had sent all of it
-            append = self._begin(part.number, part.wish)
-            if append is None:
-                return
-        if append.is_ended:
+            self._begin(part, content)
+        elif append.is_ended:
             return  # it said commit: there is no way back
-        if part.kind is PartKind.ABORT:
+        elif part.kind is PartKind.ABORT:
             append.feed.abort(append, "the client rolled back")
         else:
             self._content_bytes += len(content)
             append.feed.offer(append, content, is_end=part.kind is PartKind.COMMIT)
 
-    def _begin(self, number: int, wish: AppendWish, members: Sequence[Place] = ()) -> Content | None:
-        """Let the core know; None if it was answered at once."""
+    def _begin(self, part: AppendPart, content: memoryview) -> None:
+        """The first part of an append. Without a wish it is a late one of an append which was answered before."""
+        if part.wish is None:
+            return
         host = self._server.host(self.journal)
         if host is None:
-            self._refuse(number)
-            return None
-        return host.feed.begin(self, number, wish, members)
+            self._refuse(part.number)
+            return
+        self._content_bytes += len(content)
+        host.feed.begin(self, part.number, part.wish, content, is_end=part.kind is PartKind.COMMIT)
+        if part.kind is PartKind.ABORT and (append := self._open.get(part.number)) is not None:
+            append.feed.abort(append, "the client rolled back")
 
     def _refuse(self, number: int) -> None:
         if not self._answers:
@@ -168,6 +174,9 @@ class AppendSession:
         self._answers.append(AppendAnswer(number, *self._server.unserved(self.journal, self._min_revision)))
 
     def opened(self, append: Content) -> None:
+        if not append.members:
+            self._open[append.number] = append
+            return
         for number in append.numbers:
             self._open[number] = append
 
@@ -195,11 +204,14 @@ class AppendSession:
         if stream is None or not answers:
             return  # the client has gone; its appends have ended without it
         data = APPEND_ANSWERS.encode(answers)
-        if not self._waiting and stream.can_send(len(data)):
+        # A client which waits for nothing else is answered now: nothing else will follow soon.
+        if not self._waiting and not self._open and stream.send_at_once(data):
+            if self._is_ended:
+                self._maybe_end()
+        elif not self._waiting and stream.can_send(len(data)):
             stream.send_nowait(data)
-            if not self._open:
-                stream.flush()  # its client waits for nothing else, so nothing else will follow soon
-            self._maybe_end()
+            if self._is_ended:
+                self._maybe_end()
         elif self._waiting_bytes + len(data) > ANSWER_BYTES_MAX:
             stream.fail(Overloaded("the client does not read its answers"))
         else:

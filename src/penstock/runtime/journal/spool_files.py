@@ -105,6 +105,7 @@ class SpoolFiles:
         self._doomed: list[SpoolFile] = []  # which go as soon as the durable state does not speak of them
         self._final: dict[str, tuple[Fragment, SpoolFile]] = {}  # by content path
         self._unsynced_folders: dict[Path, None] = {}
+        self.is_behind = False  # something was added since the last `write_out`
         self._has_state = False  # one is saved, or being saved, which speaks of content
 
     @classmethod
@@ -124,6 +125,7 @@ class SpoolFiles:
     def add(self, content: Buffer) -> None:
         """WriteContent: with the next `write_out`."""
         self._open[-1].add(content)
+        self.is_behind = True
 
     def write(self, *contents: Buffer) -> None:
         """The same, at once."""
@@ -133,6 +135,7 @@ class SpoolFiles:
 
     def write_out(self) -> None:
         """Before anybody reads, or is told that it is here."""
+        self.is_behind = False
         current = self._open[-1]
         is_new = current.fd is None
         current.write_out()
