@@ -115,7 +115,8 @@ soak-bank: setup postgresql ## The same (MINUTES) on a bank: consumers, brokers 
 soak-spark: setup java ## kill -9 and freeze Spark drivers at every step of a batch; the report goes to docs/reports
 	$(PYTEST) -p no:xdist tests/spark/slow_driver_kill.py tests/spark/slow_journal_source.py tests/spark/slow_journal_sink.py \
 	  tests/spark/slow_lake_sink.py tests/spark/slow_speculation.py tests/spark/slow_compaction.py tests/spark/slow_tree_import.py \
-	  tests/spark/slow_tree_garbage.py tests/spark/slow_pipeline_run.py tests/spark/slow_pipeline_guide.py
+	  tests/spark/slow_tree_garbage.py tests/spark/slow_pipeline_run.py tests/spark/slow_pipeline_guide.py \
+	  tests/spark/slow_spark_guide.py
 	$(BIN)/python -m tests.spark.soak_lake --minutes $(or $(MINUTES),10) --report docs/reports/faults-spark-lake.md
 	$(BIN)/python -m tests.spark.soak_spark --report docs/reports/faults-spark.md
 
