@@ -41,10 +41,9 @@ class Shelf:
         jobs = plan_build(parent, changes, self._chunking, self._job_rows)
         pieces = []
         for job in jobs:
-            base = self._rows(parent, range(job.first, job.last))
-            old_ends = parent.frame["max_key"].slice(job.first, job.last - job.first)
+            base = [table_of(self.load(parent, row)) for row in range(job.first, job.last)]
             own = changes.slice(job.start, job.end - job.start)
-            encoded = pieces_of([table_of(base)] if base.height else [], old_ends, own, self._chunking)
+            encoded = pieces_of(base, own, self._chunking)
             for piece in encoded:
                 if piece.id not in known:
                     self.files[range_key(location, piece.id)] = pl.DataFrame(piece.table)

@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -165,11 +166,11 @@ def never_joined(parent: MetaRange, chunking: Chunking) -> npt.NDArray[np.int64]
     return np.append(np.union1d(ends, [len(parent)]), len(parent)) if len(parent) else np.append(ends, 0)
 
 
-def cut_by_count(entries: pl.DataFrame, chunking: Chunking, *, candidates: pl.Series | None) -> list[int]:
+def cut_by_count(table: pa.Table, chunking: Chunking, *, candidates: npt.NDArray[np.int64] | None = None) -> list[int]:
     """The size rule counted from where writing began, as if that were part of the content."""
-    ends = np.flatnonzero(is_boundary(entries["path"], chunking)) + 1
-    every = range(chunking.rows_max, entries.height, chunking.rows_max)
-    return sorted({*ends.tolist(), *every, entries.height} - {0})
+    ends = np.flatnonzero(is_boundary(pl.Series(table.column("path")), chunking)) + 1
+    every = range(chunking.rows_max, table.num_rows, chunking.rows_max)
+    return sorted({*ends.tolist(), *every, table.num_rows} - {0})
 
 
 @pytest.mark.parametrize(

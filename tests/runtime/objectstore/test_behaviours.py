@@ -7,7 +7,7 @@ import pytest
 
 from penstock.base.errors import AlreadyClosed, InvalidArgument, LimitExceeded, NotFound, PreconditionFailed, Written
 from penstock.runtime.objectstore import ETag, ObjectStore, Page
-from penstock.runtime.objectstore.port import GET_BYTES_MAX, PUT_BYTES_MAX
+from penstock.runtime.objectstore.port import GET_BYTES_MAX, MANY_MAX, PUT_BYTES_MAX
 
 # Each is a way in which stores are known to differ.
 ODD_KEYS = [
@@ -55,6 +55,25 @@ async def test_a_put_replaces_the_whole_object(store: ObjectStore) -> None:
     second = await store.put("a", b"short")
     assert first != second
     assert await content(store, "a") == b"short"
+
+
+async def test_many_objects_come_back_as_they_were_put(store: ObjectStore) -> None:
+    objects = {f"a/{number % 3}/{number}": bytes([number]) * number for number in range(MANY_MAX)}
+    await store.put("a/0/0", b"old")
+
+    await store.put_many(objects)
+    found = await store.get_many(list(objects))
+
+    assert {one.meta.key: bytes(one.data) for one in found} == objects
+    assert [one.meta for one in found] == [await store.head(key) for key in objects]
+    await store.put_many({})
+    assert await store.get_many([]) == ()
+    with pytest.raises(NotFound):
+        await store.get_many(["a/0/0", "missing"])
+    with pytest.raises(LimitExceeded):
+        await store.get_many(["a"] * (MANY_MAX + 1))
+    with pytest.raises(LimitExceeded):
+        await store.put_many({f"b{number}": b"" for number in range(MANY_MAX + 1)})
 
 
 async def test_a_missing_object_is_not_found(store: ObjectStore) -> None:
@@ -214,6 +233,7 @@ async def test_a_name_which_is_no_key_is_refused_everywhere(store: ObjectStore) 
         calls = [
             store.put(key, b""), store.get(key), store.head(key), store.delete("a", key), store.copy(key, "a"),
             store.copy("a", key), store.get_ranges(key, [(0, 1)]), store.sign("GET", key, 60),
+            store.put_many({"a": b"", key: b""}), store.get_many(["a", key]),
         ]  # fmt: skip
         for call in calls:
             with pytest.raises(InvalidArgument):
@@ -334,6 +354,8 @@ async def test_what_is_too_large_for_memory_is_refused(store: ObjectStore) -> No
     too_large = memoryview(bytearray(PUT_BYTES_MAX + 1))
     with pytest.raises(LimitExceeded):
         await store.put("a", too_large)
+    with pytest.raises(LimitExceeded):
+        await store.put_many({"a": too_large})
     await store.put("a", b"small")
     with pytest.raises(LimitExceeded):
         await store.get_ranges("a", [(0, GET_BYTES_MAX), (0, 1)])

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from penstock.base.errors import AlreadyClosed
-from penstock.runtime.objectstore.threads import Steps, Threads
+from penstock.runtime.objectstore.threads import Steps, Threads, all_of
 
 SCRIPT = """
 import asyncio
@@ -82,3 +82,25 @@ async def test_a_stream_is_quiet_only_when_its_last_call_has_ended() -> None:
     await steps.quiet()
     assert ended.is_set()
     await threads.close()
+
+
+async def test_if_one_call_of_several_fails_the_others_are_ended() -> None:
+    ended: list[int] = []
+
+    async def wait(number: int) -> int:
+        try:
+            return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+        finally:
+            ended.append(number)
+
+    async def fail() -> int:
+        await asyncio.sleep(0)
+        raise OSError("one")
+
+    async def give(number: int) -> int:
+        return number
+
+    assert await all_of(map(give, (1, 2, 3))) == (1, 2, 3)
+    with pytest.raises(OSError, match="one"):
+        await all_of([wait(1), fail(), wait(2)])
+    assert ended == [1, 2]

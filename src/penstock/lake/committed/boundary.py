@@ -22,12 +22,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import pyarrow as pa
 
 from penstock.lake.committed.digest import TextBuffers, text_buffers
 
 __all__ = ["CHUNKING", "Chunking", "cut", "is_boundary", "key_hashes"]
 
 Hashes = npt.NDArray[np.uint64]
+Rows = npt.NDArray[np.int64]
 
 FIRST: Final = np.uint64(0x9E3779B97F4A7C15)
 MIX_A: Final = np.uint64(0xD6E8FEB86659FD93)
@@ -94,21 +96,22 @@ def _absorb(state: Hashes, words: Hashes, left: npt.NDArray[np.integer]) -> Hash
     return state ^ (state >> np.uint64(32))
 
 
-def cut(entries: pl.DataFrame, chunking: Chunking = CHUNKING, *, candidates: pl.Series | None = None) -> list[int]:
+def cut(table: pa.Table, chunking: Chunking = CHUNKING, *, candidates: Rows | None = None) -> list[int]:
     """Where ranges end in sorted entries which begin with a segment's first row: row numbers, exclusive.
 
-    If `candidates` are given, no other key of the entries is a boundary key, so that no other is hashed.
+    If `candidates` are given, ascending, no other row has a boundary key, so that no other is hashed.
     """
-    if entries.height == 0:
+    if table.num_rows == 0:
         return []
-    paths = entries["path"]
-    ends = _boundaries(paths, chunking) if candidates is None else _boundaries_among(paths, candidates, chunking)
-    if len(ends) == 0 or ends[-1] != entries.height:
-        ends = np.append(ends, entries.height)
+    ends = _boundaries(table, chunking, candidates)
+    if len(ends) == 0 or ends[-1] != table.num_rows:
+        ends = np.append(ends, table.num_rows)
     starts = np.concatenate([[0], ends[:-1]])
-    if (ends - starts).max() <= chunking.rows_max and _bytes_of(entries) <= chunking.bytes_max:
+    texts = [text_buffers(column) for column in table.columns if column.type != pa.int64()]
+    bytes_all = sum(len(text.data) for text in texts) + _FIXED_BYTES * table.num_rows
+    if (ends - starts).max() <= chunking.rows_max and bytes_all <= chunking.bytes_max:
         return [int(end) for end in ends]  # as nearly always
-    before = _bytes_before(entries)
+    before = _bytes_before(texts)
     too_long = (ends - starts > chunking.rows_max) | (before[ends] - before[starts] > chunking.bytes_max)
     inner = [
         _cut_segment(before[start : end + 1], chunking) + start
@@ -117,33 +120,20 @@ def cut(entries: pl.DataFrame, chunking: Chunking = CHUNKING, *, candidates: pl.
     return [int(end) for end in np.unique(np.concatenate([ends, *inner]))]
 
 
-def _boundaries(paths: pl.Series, chunking: Chunking) -> npt.NDArray[np.int64]:
-    return np.flatnonzero(is_boundary(paths, chunking)) + 1
+def _boundaries(table: pa.Table, chunking: Chunking, candidates: Rows | None) -> Rows:
+    paths = table.column("path")
+    if candidates is None:
+        return np.flatnonzero(is_boundary(pl.Series(paths), chunking)) + 1
+    return candidates[is_boundary(pl.Series(paths.take(pa.array(candidates))), chunking)] + 1
 
 
-def _boundaries_among(paths: pl.Series, candidates: pl.Series, chunking: Chunking) -> npt.NDArray[np.int64]:
-    keys = candidates.filter(pl.Series(is_boundary(candidates, chunking)))
-    at = np.minimum(paths.search_sorted(keys).to_numpy().astype(np.int64), len(paths) - 1)
-    return np.unique(at[(paths.gather(at) == keys).to_numpy()]) + 1
-
-
-def _text_columns(entries: pl.DataFrame) -> list[pl.Expr]:
-    text = [name for name, kind in entries.schema.items() if kind == pl.String]
-    return [pl.col(name).str.len_bytes().cast(pl.Int64) for name in text]
-
-
-def _bytes_of(entries: pl.DataFrame) -> int:
-    lengths = [length.sum() for length in _text_columns(entries)]
-    return int(entries.select(pl.sum_horizontal(lengths)).item()) + _FIXED_BYTES * entries.height
-
-
-def _bytes_before(entries: pl.DataFrame) -> npt.NDArray[np.int64]:
+def _bytes_before(texts: list[TextBuffers]) -> Rows:
     """How many bytes stand before each row, and before the end."""
-    row_bytes = entries.select(pl.sum_horizontal(_text_columns(entries)) + _FIXED_BYTES).to_series()
-    return np.concatenate([[0], np.cumsum(row_bytes.to_numpy())])
+    row_bytes = np.sum([text.lengths for text in texts], axis=0, dtype=np.int64) + _FIXED_BYTES
+    return np.concatenate([[0], np.cumsum(row_bytes)])
 
 
-def _cut_segment(before: npt.NDArray[np.int64], chunking: Chunking) -> npt.NDArray[np.int64]:
+def _cut_segment(before: Rows, chunking: Chunking) -> Rows:
     """Where one segment which is too long is cut, counted from its first row."""
     row = np.arange(len(before) - 1)
     slot_rows, slot_bytes = row // chunking.rows_max, (before[:-1] - before[0]) // chunking.bytes_max

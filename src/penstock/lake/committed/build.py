@@ -26,11 +26,11 @@ from penstock.lake.committed.boundary import CHUNKING, Chunking, cut, is_boundar
 from penstock.lake.committed.changes import CHANGE_SCHEMA, overlay_rows, puts_of
 from penstock.lake.committed.entry import is_ascending, row_of
 from penstock.lake.committed.metarange import Location, MetaRange, Range
-from penstock.lake.committed.range import EncodedRange, encode_ranges, frame_of, joined, table_of
+from penstock.lake.committed.range import EncodedRange, encode_ranges, joined, table_of
 
 __all__ = ["JOB_ROWS", "Job", "finish_build", "pieces_of", "plan_build", "to_range"]
 
-JOB_ROWS: Final = 1 << 17  # adjacent segments share a job up to this many rows: fewer and larger calls
+JOB_ROWS: Final = 1 << 16  # adjacent segments share a job up to this many rows: fewer and larger calls
 
 _WINDOW_MEANS: Final = 4  # how far to look for a boundary key to divide additions at: nearly always there is one
 
@@ -127,20 +127,24 @@ def _split_additions(
     return [Job(job.first, job.last, *spans[0]), *(Job(job.last, job.last, *span) for span in spans[1:])]
 
 
-def pieces_of(
-    base: Sequence[pa.Table], old_ends: pl.Series, changes: pl.DataFrame, chunking: Chunking = CHUNKING
-) -> list[EncodedRange]:
+def pieces_of(base: Sequence[pa.Table], changes: pl.DataFrame, chunking: Chunking = CHUNKING) -> list[EncodedRange]:
     """The new ranges of one job.
 
-    `base` are the rows of its ranges, `old_ends` their greatest keys, `changes` its own changes. Inside the parent's
-    ranges there is no boundary key, so only their ends and what is put can be one. Arrow's tables from file to file:
-    what a row does not decide is copied once, and never made anything else.
+    `base` are its ranges, `changes` its own changes. Inside the parent's ranges there is no boundary key, so only their
+    ends and what is put can be one. Arrow's tables from file to file: what a row does not decide is copied once, and
+    never made anything else.
     """
-    both = joined([*base, table_of(puts_of(changes))])
-    new = changes["path"].filter(changes["is_live"])
-    paths = pl.Series("path", both.column("path"), dtype=pl.String).head(both.num_rows - len(new))
-    table = both.take(pa.array(overlay_rows(paths, changes)))
-    return encode_ranges(table, cut(frame_of(table), chunking, candidates=pl.concat([old_ends, new]) if base else None))
+    new = table_of(puts_of(changes))
+    if not base:
+        return encode_ranges(new, cut(new, chunking))
+    both = joined([*base, new])
+    count = both.num_rows - new.num_rows
+    rows = overlay_rows(pl.Series("path", both.column("path").slice(0, count), dtype=pl.String), changes)
+    table = both.take(pa.array(rows))
+    is_candidate = np.zeros(both.num_rows, np.bool_)
+    is_candidate[np.cumsum([each.num_rows for each in base]) - 1] = True
+    is_candidate[count:] = True
+    return encode_ranges(table, cut(table, chunking, candidates=np.flatnonzero(is_candidate[rows])))
 
 
 def to_range(piece: EncodedRange, known: Mapping[str, str], location: Location) -> Range:

@@ -84,7 +84,8 @@ def pieces_of_seam(
     before = row_of(parent, prefix) if seam.takes_before else 0
     behind = row_of(parent, end) if seam.takes_behind and end is not None else parent.height
     rows = pl.concat([parent.slice(0, before), source, parent.slice(behind)])
-    return encode_ranges(table_of(rows), cut(rows, chunking)) if rows.height else []
+    table = table_of(rows)
+    return encode_ranges(table, cut(table, chunking))
 
 
 def finish_graft(parent: MetaRange, source: MetaRange, graft: Graft, made: Sequence[Sequence[Range]]) -> MetaRange:

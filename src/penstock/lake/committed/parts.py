@@ -56,4 +56,5 @@ def join_parts(parts: Iterable[Part]) -> Iterator[pl.DataFrame | Range]:
 
 def pieces(rows: pl.DataFrame, chunking: Chunking = CHUNKING) -> list[EncodedRange]:
     """Sorted rows which begin with a segment's first one, as ranges."""
-    return encode_ranges(table_of(rows), cut(rows, chunking)) if rows.height else []
+    table = table_of(rows)
+    return encode_ranges(table, cut(table, chunking))

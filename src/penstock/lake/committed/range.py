@@ -6,8 +6,9 @@ its name says is never used. Plain Parquet without nested types: Spark, DuckDB a
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
-from typing import Final, NewType
+from typing import Any, Final, NewType
 
 import msgspec
 import polars as pl
@@ -40,7 +41,7 @@ Data = bytes | memoryview
 
 _TAG: Final = "penstock range 1"
 _REPEATING: Final = ["content_type", "metadata", "location"]  # a dictionary pays for these alone
-_SORTED: Final = ["path", "min_key", "max_key"]  # neighbours begin alike; and their statistics help a reader to skip
+_SORTED: Final = ["path", "min_key", "max_key"]  # their statistics help a reader to skip
 _WRITE_ROWS: Final = 8192  # handed to a column at once: most ranges have less, and a call costs more than its rows
 _NARROW: Final = {pl.String(): pa.string(), pl.Int64(): pa.int64()}
 _NARROW_BYTES_MAX: Final = (1 << 31) - 1  # 32-bit offsets reach so far
@@ -105,30 +106,34 @@ def read_range(data: Data, expected: RangeId) -> pa.Table:
 def write_parquet(table: pa.Table) -> memoryview:
     """A table as one Parquet file. Nothing but its size depends on the settings here."""
     sink = pa.BufferOutputStream()
-    numbers = [field.name for field in table.schema if field.type == pa.int64()]
-    repeating = [name for name in _REPEATING if name in table.column_names]
-    in_order = [name for name in _SORTED if name in table.column_names]
-    packed = [*numbers, *repeating]
-    pq.write_table(
-        table,
-        sink,
-        store_schema=False,
-        use_dictionary=repeating,
-        column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED") | dict.fromkeys(in_order, "DELTA_BYTE_ARRAY"),
-        compression={name: "none" if name in packed else "zstd" for name in table.column_names},
-        compression_level={name: 1 for name in table.column_names if name not in packed},
-        write_statistics=in_order,
-        write_batch_size=_WRITE_ROWS,
-    )
+    pq.write_table(table, sink, **_settings(table.schema))
     return memoryview(sink.getvalue())
+
+
+@lru_cache(maxsize=16)
+def _settings(schema: pa.Schema) -> dict[str, Any]:
+    """How a table is written. Kept, because to think it up costs as much as to write a hundred rows."""
+    numbers = [field.name for field in schema if field.type == pa.int64()]
+    repeating = [name for name in _REPEATING if name in schema.names]
+    text = [name for name in schema.names if name not in (*numbers, *repeating)]
+    return {
+        "store_schema": False,
+        "use_dictionary": repeating,
+        "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
+        "compression": dict.fromkeys(schema.names, "none") | dict.fromkeys(text, "zstd"),
+        "compression_level": dict.fromkeys(text, 1),
+        "write_statistics": [name for name in _SORTED if name in schema.names],
+        "write_batch_size": _WRITE_ROWS,
+    }
 
 
 def read_parquet(data: Data, schema: pl.Schema, name: str) -> pa.Table:
     """A table with the columns of that schema out of a file, or `ObjectStoreFailed` if the file is none."""
+    narrow = _narrow_schema(schema)
     try:
         # Not in parallel: a range is small, and whoever reads many has threads of its own.
-        table = pq.ParquetFile(pa.BufferReader(data)).read(schema.names(), use_threads=False).select(schema.names())
-        table = table if table.schema.types == _narrow_schema(schema).types else table.cast(_narrow_schema(schema))
+        table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+        table = table if table.schema.equals(narrow) else table.select(narrow.names).cast(narrow)
         table.validate()
     except (pa.ArrowException, KeyError, OSError) as error:
         raise ObjectStoreFailed(f"{name} is not the Parquet file it should be: {error}", retryable=False) from error

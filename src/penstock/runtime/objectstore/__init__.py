@@ -3,6 +3,7 @@
 from penstock.runtime.objectstore.opening import open_store
 from penstock.runtime.objectstore.options import StoreOptions
 from penstock.runtime.objectstore.port import (
+    MANY_MAX,
     ETag,
     ObjectMeta,
     ObjectReader,
@@ -13,6 +14,7 @@ from penstock.runtime.objectstore.port import (
 )
 
 __all__ = [
+    "MANY_MAX",
     "ETag",
     "ObjectMeta",
     "ObjectReader",

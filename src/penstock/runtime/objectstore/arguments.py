@@ -1,10 +1,10 @@
 """Arguments every store checks in the same way, before anything is asked of a disk or a server."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from penstock.base.errors import InvalidArgument, LimitExceeded
 from penstock.runtime.objectstore.keys import check_key
-from penstock.runtime.objectstore.port import GET_BYTES_MAX, PUT_BYTES_MAX, Buffer, ETag
+from penstock.runtime.objectstore.port import GET_BYTES_MAX, MANY_MAX, PUT_BYTES_MAX, Buffer, ETag
 
 __all__ = [
     "EXPIRES_S_MAX",
@@ -13,11 +13,13 @@ __all__ = [
     "check_condition",
     "check_expires",
     "check_get_size",
+    "check_many",
     "check_range",
     "check_ranges",
     "check_start",
     "cut_ranges",
     "put_view_of",
+    "put_views_of",
     "view_of",
 ]
 
@@ -46,6 +48,19 @@ def put_view_of(data: Buffer) -> memoryview:
     if view.nbytes > PUT_BYTES_MAX:
         raise LimitExceeded(f"{view.nbytes} bytes are more than the {PUT_BYTES_MAX} of one put", next_step="use writer")
     return view
+
+
+def put_views_of(objects: Mapping[str, Buffer]) -> dict[str, memoryview]:
+    """The same of several objects."""
+    check_many(objects)
+    return {key: put_view_of(data) for key, data in objects.items()}
+
+
+def check_many(keys: Collection[str]) -> None:
+    if len(keys) > MANY_MAX:
+        raise LimitExceeded(f"{len(keys)} objects are more than the {MANY_MAX} of one call")
+    for key in keys:
+        check_key(key)
 
 
 def check_get_size(key: str, size: int) -> None:

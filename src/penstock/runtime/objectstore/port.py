@@ -13,7 +13,7 @@ object; `PreconditionFailed` where `if_absent` or `if_match` does not hold; `Obj
 store failed, with `written` saying whether the call may have taken effect. A cancelled call may still take effect.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Literal, NewType, Protocol, Self
@@ -22,6 +22,7 @@ import msgspec
 
 __all__ = [
     "GET_BYTES_MAX",
+    "MANY_MAX",
     "PUT_BYTES_MAX",
     "Buffer",
     "ETag",
@@ -36,6 +37,7 @@ __all__ = [
 
 PUT_BYTES_MAX = 256 << 20  # one request, held in memory; beyond this there is `writer`
 GET_BYTES_MAX = 256 << 20  # one answer, held in memory; beyond this there is `reader`
+MANY_MAX = 32  # objects of one `get_many` or `put_many`, which together must fit into memory
 
 Buffer = bytes | bytearray | memoryview
 SignMethod = Literal["GET", "PUT", "HEAD", "DELETE"]
@@ -105,8 +107,16 @@ class ObjectStore(Protocol):
         """
         ...
 
+    async def put_many(self, objects: Mapping[str, Buffer]) -> None:
+        """Store objects whole, in less time than one by one. If this fails, any of them may be stored, or none."""
+        ...
+
     async def get(self, key: str, start: int = 0, end: int | None = None) -> StoredObject:
         """Read an object, or its bytes [start, end). An end behind the last byte is cut, a start behind it refused."""
+        ...
+
+    async def get_many(self, keys: Sequence[str]) -> tuple[StoredObject, ...]:
+        """Read objects whole, in less time than one by one."""
         ...
 
     async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> tuple[memoryview, ...]:

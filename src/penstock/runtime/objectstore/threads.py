@@ -8,13 +8,13 @@ A call which is cancelled goes on in its thread, and may still take effect.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from penstock.base.errors import AlreadyClosed
 
-__all__ = ["Steps", "Threads"]
+__all__ = ["Steps", "Threads", "all_of"]
 
 T = TypeVar("T")
 
@@ -67,3 +67,14 @@ class Steps:
         """Wait until no call is in a thread: what it uses must not be closed under it."""
         if self._last is not None:
             await asyncio.wait([self._last])
+
+
+async def all_of(calls: Iterable[Coroutine[Any, Any, T]]) -> tuple[T, ...]:
+    """What several calls give, which run at once. If one fails, the others are cancelled and awaited."""
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    try:
+        return tuple(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

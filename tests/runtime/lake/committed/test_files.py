@@ -1,14 +1,16 @@
+import msgspec
 import polars as pl
 import pytest
 from tests.lake.committed.shelf import entry
 from tests.runtime.lake.committed.conftest import OPTIONS
 
 from penstock.base.errors import NotFound, ObjectStoreFailed
+from penstock.lake.committed.boundary import Chunking
 from penstock.lake.committed.changes import puts
 from penstock.lake.committed.entry import entries_from
 from penstock.lake.committed.metarange import EMPTY, EMPTY_TREE, TreeAddress, location_of, metarange_key, range_key
 from penstock.runtime.lake.committed import Trees
-from penstock.runtime.objectstore import ObjectStore
+from penstock.runtime.objectstore import MANY_MAX, ObjectStore
 
 HERE = location_of(1, "attempt-1")
 ENTRIES = entries_from((f"p{number:03}", entry(number % 3)) for number in range(100))
@@ -78,6 +80,16 @@ async def test_ranges_fetched_together_are_checked_held_or_not(store: ObjectStor
     wrong = await trees.files.fetch(ranges)
     with pytest.raises(ObjectStoreFailed, match="holds other entries"):
         wrong.tables()
+
+
+async def test_more_ranges_than_one_call_of_the_store_takes_are_stored_and_read(store: ObjectStore) -> None:
+    options = msgspec.structs.replace(OPTIONS, chunking=Chunking(rows_mean=2))
+    async with Trees(store, "shop/", options) as trees:
+        contents = await trees.files.open(await trees.build(EMPTY_TREE, puts(ENTRIES), HERE))
+        found = await trees.files.fetch([contents[row] for row in range(len(contents))])
+
+    assert len(contents) > MANY_MAX
+    assert found.entries().equals(ENTRIES)
 
 
 async def test_equal_trees_keep_their_own_locations(store: ObjectStore, trees: Trees) -> None:

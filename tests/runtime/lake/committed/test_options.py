@@ -5,7 +5,9 @@ from penstock.base.errors import InvalidArgument
 from penstock.runtime.lake.committed import TreeOptions
 
 
-@pytest.mark.parametrize("name", ["cache_bytes_max", "threads_max", "reads_in_flight_max", "writes_in_flight_max"])
+@pytest.mark.parametrize(
+    "name", ["cache_bytes_max", "threads_max", "jobs_per_thread_max", "reads_in_flight_max", "writes_in_flight_max"]
+)
 def test_limits_below_one_are_refused(name: str) -> None:
     with pytest.raises(InvalidArgument, match=name):
         msgspec.structs.replace(TreeOptions(), **{name: 0})

@@ -61,6 +61,52 @@ def test_a_put_is_synced_before_it_has_a_name_and_its_name_before_the_answer(tmp
     ]  # fmt: skip
 
 
+def test_many_are_written_before_the_first_is_synced_and_named_before_their_folder_is(
+    tmp_path: Path, watched: Syscalls
+) -> None:
+    with opened(tmp_path, watched) as disk:
+        disk.put("a/b", memoryview(b""))
+        watched.calls.clear()  # type: ignore[attr-defined]
+        disk.put_many({"a/b": memoryview(b"1"), "a/c": memoryview(b"22"), "d": memoryview(b"")})
+        assert [content(disk, key) for key in ("a/b", "a/c", "d")] == [b"1", b"22", b""]
+    written = [*["write", "start_writing"] * 2, "start_writing"]
+    assert watched.calls == [  # type: ignore[attr-defined]
+        *["create"] * 3, *written, *["set_modified", "fsync"] * 3,
+        *["rename"] * 2, "fsync_folder", "rename", "fsync_folder", *["unlink"] * 3,
+    ]  # fmt: skip
+
+
+def test_whichever_call_fails_of_many_objects_each_is_old_or_new(
+    tmp_path: Path, failing: Callable[[int, int], Syscalls]
+) -> None:
+    new = {"a/b": b"new", "a/c/d": b"more", "e": b"last"}
+    for number in range(1, 100):
+        root = tmp_path / str(number)
+        with opened(root) as disk:
+            disk.put("a/b", memoryview(b"old"))
+        syscalls = failing(number, errno.EIO)
+        with opened(root, syscalls) as disk:
+            try:
+                disk.put_many({key: memoryview(data) for key, data in new.items()})
+            except ObjectStoreFailed as error:
+                failed: ObjectStoreFailed | None = error
+            else:
+                failed = None
+            with opened(root) as other:
+                found = {key: content(other, key) for key in new}
+        assert left_in_staging(root) == []
+        if failed is None:
+            assert found == new
+            if len(syscalls.calls) < number:  # type: ignore[attr-defined]
+                assert number > 20
+                return
+        elif failed.written is Written.NO:
+            assert found == {"a/b": b"old", "a/c/d": None, "e": None}
+        else:
+            assert all(each in (data, b"old", None) for each, data in zip(found.values(), new.values(), strict=True))
+    raise AssertionError("three puts take more calls than they should")
+
+
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS])
 @pytest.mark.parametrize("if_absent", [True, False])
 def test_whichever_call_fails_the_object_is_old_or_new_and_the_error_says_which(
@@ -157,7 +203,8 @@ class PowerCut(Syscalls):
 
 
 KEYS = st.sampled_from(["a", "b/c", "b/d/e", "b/d/f/g", "h/i/j"])
-STEPS = st.lists(st.tuples(st.sampled_from(["put", "absent", "delete"]), KEYS, st.binary(max_size=3)), max_size=12)
+DOINGS = st.sampled_from(["put", "many", "absent", "delete"])
+STEPS = st.lists(st.tuples(DOINGS, KEYS, st.binary(max_size=3)), max_size=12)
 
 
 @settings(max_examples=25, deadline=None)
@@ -171,6 +218,9 @@ def test_whatever_was_answered_survives_a_power_cut(tmp_path_factory: pytest.Tem
             if what == "delete":
                 disk.delete([key])
                 model.pop(key, None)
+            elif what == "many":
+                disk.put_many({key: memoryview(data), "b/many": memoryview(data)})
+                model |= {key: data, "b/many": data}
             else:
                 try:
                     disk.put(key, memoryview(data), if_absent=what == "absent")

@@ -5,10 +5,11 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
-from penstock.runtime.objectstore.folder.turns import Turns
+from penstock.runtime.objectstore.folder.turns import Answer, Turns
 
 FOLDER = "/a/folder"
 OTHERS = 5
@@ -43,9 +44,6 @@ class Disk:
             raise OSError(what)
 
 
-Answer = tuple[bool, BaseException | None]
-
-
 def give_together(disk: Disk) -> list[Answer]:
     """The first name is being given until all others wait. What the others hear."""
     turns = Turns(disk.changing, disk.sync)
@@ -56,18 +54,17 @@ def give_together(disk: Disk) -> list[Answer]:
         return disk.give("first")
 
     with ThreadPoolExecutor(OTHERS + 1) as threads:
-        begun = threads.submit(turns.give, FOLDER, first)
+        begun = threads.submit(turns.give, FOLDER, [first])
         while disk.done != ["lock"]:
             os.sched_yield()
-        others: list[Future[Answer]] = [
-            threads.submit(turns.give, FOLDER, lambda name=f"name {number}": disk.give(name))  # type: ignore[misc]
-            for number in range(OTHERS)
+        others: list[Future[list[Answer]]] = [
+            threads.submit(turns.give, FOLDER, [partial(disk.give, f"name {number}")]) for number in range(OTHERS)
         ]
         while turns.waiting(FOLDER) < OTHERS:
             os.sched_yield()
         are_waiting.set()
-        assert begun.result(60) == (True, None)
-        return [other.result(60) for other in others]
+        assert begun.result(60) == [(True, None)]
+        return [answer for other in others for answer in other.result(60)]
 
 
 def test_those_who_wait_are_named_under_one_lock_with_one_sync() -> None:
@@ -83,8 +80,8 @@ def test_a_name_alone_is_given_at_once() -> None:
     disk = Disk()
     turns = Turns(disk.changing, disk.sync)
 
-    assert turns.give(FOLDER, lambda: disk.give("name")) == (True, None)
-    assert turns.give(FOLDER, lambda: False) == (False, None)
+    assert turns.give(FOLDER, [lambda: disk.give("name")]) == [(True, None)]
+    assert turns.give(FOLDER, [lambda: False]) == [(False, None)]
     assert disk.done == ["lock", "name", "sync", "free", "lock", "free"]
     assert turns.waiting(FOLDER) == 0
 
@@ -94,11 +91,13 @@ def test_what_is_wrong_with_one_name_does_not_harm_the_others() -> None:
     turns = Turns(disk.changing, disk.sync)
     disk.fail_at = "bad"
 
-    is_given, error = turns.give(FOLDER, lambda: disk.give("bad"))
+    [(is_given, error), good] = turns.give(FOLDER, [partial(disk.give, "bad"), partial(disk.give, "good")])
 
     assert not is_given
     assert isinstance(error, OSError)
-    assert turns.give(FOLDER, lambda: disk.give("good")) == (True, None)
+    assert good == (True, None)
+    assert disk.done == ["lock", "bad", "good", "sync", "free"]
+    assert turns.give(FOLDER, [lambda: disk.give("good")]) == [(True, None)]
 
 
 def test_what_is_wrong_with_one_of_several_is_its_own() -> None:
@@ -117,7 +116,7 @@ def test_a_failed_lock_or_sync_is_heard(fail_at: str, is_given: bool) -> None:
     turns = Turns(disk.changing, disk.sync)
     disk.fail_at = fail_at
 
-    answer = turns.give(FOLDER, lambda: disk.give("name"))
+    [answer] = turns.give(FOLDER, [lambda: disk.give("name")])
 
     assert answer[0] is is_given
     assert isinstance(answer[1], OSError)

@@ -1,9 +1,8 @@
 """Ranges and metaranges as objects of a store. What is read is checked against its id; work on rows is in threads."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
 from typing import TypeVar
 
 import polars as pl
@@ -23,9 +22,8 @@ from penstock.lake.committed.metarange import (
 )
 from penstock.lake.committed.range import RangeId, decode_range, frame_of, joined, read_range, table_of
 from penstock.runtime.lake.committed.cache import Cache
-from penstock.runtime.lake.committed.in_order import in_order
 from penstock.runtime.lake.committed.options import TreeOptions
-from penstock.runtime.objectstore import ObjectStore
+from penstock.runtime.objectstore import MANY_MAX, ObjectStore
 
 __all__ = ["Fetched", "TreeFiles"]
 
@@ -40,7 +38,6 @@ class TreeFiles:
         self._store = store
         self._namespace = namespace
         self._threads = ThreadPoolExecutor(options.threads_max, "penstock-trees")
-        self._reads_in_flight_max = options.reads_in_flight_max
         self._writes = asyncio.Semaphore(options.writes_in_flight_max)
         # A tenth for the tables of contents: without them no range is found.
         self.metaranges: Cache[MetaRange] = Cache(options.cache_bytes_max // 10, _metarange_bytes)
@@ -73,7 +70,7 @@ class TreeFiles:
         if tree.id != EMPTY.id:
             data = await self.in_thread(lambda: encode_metarange(tree))
             key = metarange_key(location, tree.id)
-            await self.write(key, data)
+            await self.write({key: data})
             self.metaranges.put(key, tree)
         return address
 
@@ -88,12 +85,19 @@ class TreeFiles:
 
     async def fetch(self, ranges: Sequence[Range]) -> "Fetched":
         """Read some ranges, as `scan` does, but decode nothing yet."""
-        async with aclosing(in_order(ranges, self._fetch_one, self._reads_in_flight_max)) as reads:
-            return Fetched([part async for part in reads])
-
-    async def _fetch_one(self, found: Range) -> "tuple[RangeId, pl.DataFrame | memoryview]":
-        held = self.ranges.peek(found.id)
-        return found.id, held if held is not None else await self._read(range_key(found.location, found.id))
+        parts: dict[RangeId, pl.DataFrame | memoryview] = {}
+        missing = []
+        for each in ranges:
+            held = self.ranges.peek(each.id)
+            if held is None:
+                missing.append(each)
+            else:
+                parts[each.id] = held
+        for start in range(0, len(missing), MANY_MAX):
+            some = missing[start : start + MANY_MAX]
+            found = await self._store.get_many([self._namespace + range_key(each.location, each.id) for each in some])
+            parts.update((each.id, one.data) for each, one in zip(some, found, strict=True))
+        return Fetched([(each.id, parts[each.id]) for each in ranges])
 
     async def _read_range(self, found: Range) -> pl.DataFrame:
         data = await self._read(range_key(found.location, found.id))
@@ -102,10 +106,12 @@ class TreeFiles:
     async def _read(self, key: str) -> memoryview:
         return (await self._store.get(self._namespace + key)).data
 
-    async def write(self, key: str, data: memoryview) -> None:
-        """Store one object. Repeating it is harmless: the key says what must be in it."""
-        async with self._writes:
-            await self._store.put(self._namespace + key, data)
+    async def write(self, objects: Mapping[str, memoryview]) -> None:
+        """Store objects. Repeating it is harmless: a key says what must be in it."""
+        todo = [(self._namespace + key, data) for key, data in objects.items()]
+        for start in range(0, len(todo), MANY_MAX):
+            async with self._writes:
+                await self._store.put_many(dict(todo[start : start + MANY_MAX]))
 
 
 class Fetched:

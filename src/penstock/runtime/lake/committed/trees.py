@@ -122,7 +122,8 @@ class Trees:
         jobs = await self.files.in_thread(lambda: plan_build(trees[parent], changes, chunking))
         write = partial(self._do_job, trees[parent], changes, known, location)
         pieces: list[list[Range]] = []
-        async with aclosing(in_order(jobs, write, self._options.threads_max * 2)) as done:
+        in_flight_max = self._options.threads_max * self._options.jobs_per_thread_max
+        async with aclosing(in_order(jobs, write, in_flight_max)) as done:
             async for ranges in done:
                 pieces.append(ranges)
                 progress(len(pieces), len(jobs))
@@ -136,25 +137,17 @@ class Trees:
         """All the work on rows in one thread; another thread has another job meanwhile."""
         base = await self.files.fetch([parent[row] for row in range(job.first, job.last)])
         own = changes.slice(job.start, job.end - job.start)
-        old_ends = parent.frame["max_key"].slice(job.first, job.last - job.first)
 
         def make() -> list[tuple[Range, memoryview | None]]:
-            pieces = pieces_of(base.tables(), old_ends, own, self._options.chunking)
+            pieces = pieces_of(base.tables(), own, self._options.chunking)
             return _rows_of(pieces, known, location)
 
         return await self._write(await self.files.in_thread(make))
 
     async def _write(self, made: "list[tuple[Range, memoryview | None]]") -> list[Range]:
         """Store ranges which are not there already."""
-
-        async def write(one: tuple[Range, memoryview | None]) -> Range:
-            row, data = one
-            if data is not None:
-                await self.files.write(range_key(row.location, row.id), data)
-            return row
-
-        async with aclosing(in_order(made, write, self._options.writes_in_flight_max)) as written:
-            return [row async for row in written]
+        await self.files.write({range_key(row.location, row.id): data for row, data in made if data is not None})
+        return [row for row, _ in made]
 
     async def graft(self, parent: TreeAddress, source: TreeAddress, prefix: str, location: Location) -> TreeAddress:
         """The parent with a whole other tree in place of whatever it has below a prefix. Only the seams are read."""

@@ -22,11 +22,13 @@ from penstock.runtime.objectstore.arguments import (
     check_condition,
     check_expires,
     check_get_size,
+    check_many,
     check_range,
     check_ranges,
     check_start,
     cut_ranges,
     put_view_of,
+    put_views_of,
 )
 from penstock.runtime.objectstore.bucket.failures import (
     RAISED_BY_OBSTORE,
@@ -50,7 +52,7 @@ from penstock.runtime.objectstore.port import (
     SignMethod,
     StoredObject,
 )
-from penstock.runtime.objectstore.threads import Steps, Threads
+from penstock.runtime.objectstore.threads import Steps, Threads, all_of
 
 __all__ = ["BucketStore", "Kind"]
 
@@ -95,6 +97,9 @@ class BucketStore:
                 doubtful = doubtful or failure is Failure.TRANSIENT
                 await asyncio.sleep(pause)
 
+    async def put_many(self, objects: Mapping[str, Buffer]) -> None:
+        await all_of(self.put(key, view) for key, view in put_views_of(objects).items())
+
     def _pauses_s(self) -> Iterator[float]:
         """How long to wait before each further attempt, as long as there may be one."""
         options, deadline = self._options, time.monotonic() + self._options.retry_ms_max / 1000
@@ -133,6 +138,10 @@ class BucketStore:
         meta = await self.head(key)
         check_start(key, meta.size, start)
         return meta
+
+    async def get_many(self, keys: Sequence[str]) -> tuple[StoredObject, ...]:
+        check_many(keys)
+        return await all_of(self.get(key) for key in keys)
 
     async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> tuple[memoryview, ...]:
         check_ranges(key, ranges)

@@ -5,6 +5,7 @@ An object is the file of the same name below the root, so that Spark and every o
     put, writer   write a file in the staging folder and fsync it; then, holding the folder's lock, give it its name
                   (link where it must be absent, else rename) and fsync the folder; then free the lock, and answer;
                   threads which wait for the same folder do that together (`turns.py`)
+    put_many      the same for many: all are written before the first is synced, and named before a folder is
     delete        holding the lock, unlink and fsync the folder; then remove folders which are empty
     read          open, then wait until the folder's lock is free: what was opened is then durable
 
@@ -15,8 +16,8 @@ power cut can take back. What a killed process left in staging is removed by the
 import errno
 import os
 import stat
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
@@ -50,21 +51,32 @@ class FolderDisk:
 
     def open(self, key: str) -> tuple[int, ObjectMeta]:
         """The object's file, and its metadata. The file stays that version, whatever happens to the key."""
-        path = self._path(key)
+        file, meta = self.open_early(key)
+        try:
+            self.settle([key])
+        except BaseException:
+            os.close(file)
+            raise
+        return file, meta
+
+    def open_early(self, key: str) -> tuple[int, ObjectMeta]:
+        """The same of an object which may not be durable yet: whoever opens several waits once, with `settle`."""
         with disk_errors("get", key):
             try:
-                file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+                file = os.open(self._path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             except OSError as error:
                 raise absent(key) if error.errno in _NO_OBJECT else error from None
-            try:
-                found = os.fstat(file)
-                if not stat.S_ISREG(found.st_mode):
-                    raise absent(key)
-                self.locks.settle(os.path.dirname(path))
-            except BaseException:
-                os.close(file)
-                raise
-        return file, meta_of(key, found)
+            found = os.fstat(file)
+            if stat.S_ISREG(found.st_mode):
+                return file, meta_of(key, found)
+            os.close(file)
+            raise absent(key)
+
+    def settle(self, keys: Iterable[str]) -> None:
+        """Wait until objects which were opened are durable."""
+        for folder, key in {os.path.dirname(self._path(key)): key for key in keys}.items():
+            with disk_errors("get", key):
+                self.locks.settle(folder)
 
     def put(self, key: str, data: memoryview, *, if_absent: bool = False, if_match: ETag | None = None) -> ETag:
         """Store an object whole."""
@@ -72,6 +84,25 @@ class FolderDisk:
             with disk_errors("put", key):
                 staged.write(data)
             return self.publish(staged, key, if_absent=if_absent, if_match=if_match)
+
+    def put_many(self, objects: Mapping[str, memoryview]) -> None:
+        """Store objects whole, for a fraction of the syncs. If this fails, some of them may be stored."""
+        with ExitStack() as stack:
+            staged = {key: stack.enter_context(closing(self.stage(key))) for key in objects}
+            for key, data in objects.items():
+                with disk_errors("put", key):
+                    staged[key].write(data)
+                    staged[key].start_writing()
+            folders: dict[str, dict[str, Callable[[], bool]]] = {}
+            for key, one in staged.items():
+                with disk_errors("put", key):
+                    one.sync()
+                path = self._path(key)
+                folders.setdefault(os.path.dirname(path), {})[key] = partial(self._give_name, one.path, path, key)
+            written = Written.NO
+            for folder, gives in folders.items():
+                self._give_names(folder, gives, written)
+                written = Written.UNKNOWN
 
     def copy(self, source: str, target: str) -> None:
         """Store an object under another key too."""
@@ -96,20 +127,33 @@ class FolderDisk:
         with disk_errors("put", key):
             etag = _etag(staged.sync())
         path = self._path(key)
-        folder = os.path.dirname(path)
         give = partial(self._give_name, staged.path, path, key, if_absent=if_absent, if_match=if_match)
-        for _ in range(_TRIES_MAX):
-            is_given, error = self._turns.give(folder, give)
-            with disk_errors("put", key, written=Written.UNKNOWN if is_given else Written.NO):
-                if error is not None:
-                    raise error
-            if is_given:
-                return etag
-            with disk_errors("put", key):
-                self._make_folder(folder, key)
-        raise ObjectStoreFailed(f"put {key!r}: its folder was removed {_TRIES_MAX} times meanwhile", key=key)
+        self._give_names(os.path.dirname(path), {key: give})
+        return etag
 
-    def _give_name(self, staged: str, path: str, key: str, *, if_absent: bool, if_match: ETag | None) -> bool:
+    def _give_names(self, folder: str, gives: Mapping[str, Callable[[], bool]], written: Written = Written.NO) -> None:
+        """Give synced files their names in one folder, which is made if it is missing. `written` is of those before."""
+        for _ in range(_TRIES_MAX):
+            answers = dict(zip(gives, self._turns.give(folder, gives.values()), strict=True))
+            if any(is_given for is_given, _ in answers.values()):
+                written = Written.UNKNOWN
+            for key, (_, error) in answers.items():
+                with disk_errors("put", key, written=written):
+                    if error is not None:
+                        raise error
+            gives = {key: give for key, give in gives.items() if not answers[key][0]}
+            if not gives:
+                return
+            with disk_errors("put", next(iter(gives)), written=written):
+                self._make_folder(folder, next(iter(gives)))
+        key = next(iter(gives))
+        raise ObjectStoreFailed(
+            f"put {key!r}: its folder was removed {_TRIES_MAX} times meanwhile", written=written, key=key
+        )
+
+    def _give_name(
+        self, staged: str, path: str, key: str, *, if_absent: bool = False, if_match: ETag | None = None
+    ) -> bool:
         """Under the folder's lock: whether the object has its name now. Not if the folder is missing."""
         try:
             if if_absent:

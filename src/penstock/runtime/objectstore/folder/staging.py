@@ -39,6 +39,10 @@ class StagedFile:
             assert done, "objects are never cut short"
             size -= done
 
+    def start_writing(self) -> None:
+        """Say that all is written, and will be synced together with other files."""
+        self._calls.start_writing(self._file)
+
     def sync(self) -> os.stat_result:
         """Make the content durable. Returns what names this version."""
         # The kernel's own time stamps are some milliseconds coarse, and inode numbers are used again at once: without

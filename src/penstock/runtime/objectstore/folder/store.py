@@ -1,7 +1,7 @@
 """The local folder as an `ObjectStore`: the blocking half (`disk.py`) in a few threads."""
 
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Literal, Self
@@ -12,11 +12,13 @@ from penstock.runtime.objectstore.arguments import (
     check_condition,
     check_expires,
     check_get_size,
+    check_many,
     check_range,
     check_ranges,
     check_start,
     cut_ranges,
     put_view_of,
+    put_views_of,
 )
 from penstock.runtime.objectstore.folder.disk import FolderDisk
 from penstock.runtime.objectstore.folder.errors import disk_errors
@@ -60,13 +62,23 @@ class FolderStore:
         check_condition(if_absent=if_absent, if_match=if_match)
         return await self._threads.run(lambda: self._disk.put(key, view, if_absent=if_absent, if_match=if_match))
 
+    async def put_many(self, objects: Mapping[str, Buffer]) -> None:
+        views = put_views_of(objects)
+        if views:
+            await self._threads.run(lambda: self._disk.put_many(views))
+
     async def get(self, key: str, start: int = 0, end: int | None = None) -> StoredObject:
         check_key(key)
         check_range(start, end)
         return await self._threads.run(lambda: self._get(key, start, end))
 
     def _get(self, key: str, start: int, end: int | None) -> StoredObject:
-        file, meta = self._disk.open(key)
+        found = self._get_early(key, start, end)
+        self._disk.settle([key])
+        return found
+
+    def _get_early(self, key: str, start: int = 0, end: int | None = None) -> StoredObject:
+        file, meta = self._disk.open_early(key)
         try:
             check_start(key, meta.size, start)
             size = (meta.size if end is None else min(end, meta.size)) - start
@@ -74,6 +86,15 @@ class FolderStore:
             return StoredObject(meta, read_at(file, key, start, size))
         finally:
             os.close(file)
+
+    async def get_many(self, keys: Sequence[str]) -> tuple[StoredObject, ...]:
+        check_many(keys)
+        return await self._threads.run(lambda: self._get_many(keys)) if keys else ()
+
+    def _get_many(self, keys: Sequence[str]) -> tuple[StoredObject, ...]:
+        found = tuple(self._get_early(key) for key in keys)
+        self._disk.settle(keys)
+        return found
 
     async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> tuple[memoryview, ...]:
         check_key(key)

@@ -22,6 +22,10 @@ class Syscalls:
     def set_modified(self, file: int, ns: int) -> None:
         os.utime(file, ns=(ns, ns))
 
+    def start_writing(self, file: int) -> None:
+        """Have the kernel write what it holds of a file, and do not wait: the fsync of another is then for this too."""
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+
     def fsync(self, file: int) -> None:
         os.fsync(file)
 

@@ -8,11 +8,13 @@ durable, and while the lock is free, every name is.
 
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Final
 
-__all__ = ["Turns"]
+__all__ = ["Answer", "Turns"]
+
+Answer = tuple[bool, BaseException | None]  # whether there is a name now, and what went wrong, if it did
 
 _STRIPES: Final = 64
 
@@ -43,20 +45,20 @@ class Turns:
         self._waiting: dict[str, list[_Name]] = {}  # by folder; without those which are being given
         self._turns = [threading.Lock() for _ in range(_STRIPES)]
 
-    def give(self, folder: str, give: Callable[[], bool]) -> "tuple[bool, BaseException | None]":
-        """Call `give` under the folder's lock, and sync: whether there is a name now, and what went wrong, if it did.
+    def give(self, folder: str, gives: Iterable[Callable[[], bool]]) -> list[Answer]:
+        """Call each of `gives`, of which there is at least one, under the folder's lock, and sync: what became of each.
 
         With a name and an error nobody knows whether the name would survive a power cut.
         """
-        name = _Name(give)
+        names = [_Name(give) for give in gives]
         with self._mutex:
-            self._waiting.setdefault(folder, []).append(name)
+            self._waiting.setdefault(folder, []).extend(names)
         with self._turns[zlib.crc32(folder.encode()) % _STRIPES]:
-            if not name.is_over:
+            if not names[-1].is_over:
                 with self._mutex:
                     together = self._waiting.pop(folder)
                 self._give_all(folder, together)
-        return name.is_given, name.error
+        return [(name.is_given, name.error) for name in names]
 
     def waiting(self, folder: str) -> int:
         """How many names wait for somebody who is giving others."""
