@@ -29,6 +29,10 @@ def blocks(brokers: str, folder: Path) -> dict[str, str]:
     return dict(zip(BLOCKS, placed, strict=True))
 
 
+def imported(spark: SparkSession) -> int:
+    return read_entries(spark, "lake://shop@main").where("path LIKE 'raw/%'").count()
+
+
 def test_every_block_of_the_page_runs(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,7 +69,15 @@ def test_every_block_of_the_page_runs(
         columns = ("concat('part-', id) AS path", "concat('s3://archive/', id) AS address", "id AS size")
         scope["listing"] = spark.range(50).selectExpr(*columns, "string(id) AS etag", "id AS mtime_ns")
         exec(code["import"], scope)
-        entries = read_entries(spark, "lake://shop@main").where("path LIKE 'raw/%'")
-        assert entries.count() == 50
-        assert diff_entries(spark, "lake://shop@main~1", "lake://shop@main").count() == 50
+        assert imported(spark) == 50
+        scope["listing"].limit(7).write.option("header", "true").csv(str(tmp_path / "listing"))
+        command = ["pipeline", "import", str(tmp_path / "listing"), "lake://shop@main/raw/"]
+        assert run(command) == 2  # a folder's name does not say what is in it
+        assert run([*command, "--format", "csv", "-m", "fewer"]) == 0
+        assert imported(spark) == 7
+        assert run([*command, "--format", "parquet"]) == 2
+        assert diff_entries(spark, "lake://shop@main~1", "lake://shop@main").count() == 43
         assert find_garbage(spark, "lake://shop@main").collect() == []  # everything is referred to
+        capsys.readouterr()
+        assert run(["pipeline", "garbage", "lake://shop@main", "--output", "json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {"objects": 0, "bytes": 0, "largest": []}

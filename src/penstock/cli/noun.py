@@ -39,6 +39,6 @@ def noun(name: str, help: str, *, try_this: tuple[str, ...], **settings: Any) ->
         group_commands=COMMANDS,
         group_arguments=ARGUMENTS,
         group_parameters=FLAGS,
-        default_parameter=Parameter(negative=(), show_default=lambda value: None if value is False else value),
+        default_parameter=Parameter(negative=(), show_default=lambda value: value or None),
         **settings,
     )

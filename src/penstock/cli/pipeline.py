@@ -10,6 +10,8 @@ from penstock.base.errors import InvalidArgument, NotFound
 from penstock.cli.lake_targets import AtLake, lake_of
 from penstock.cli.noun import InSession, examples, noun
 from penstock.cli.output import make_table
+from penstock.cli.pipeline_jobs import compact, garbage, import_listing
+from penstock.cli.pipeline_targets import AtBrokers, Master, Remote, lake_options
 from penstock.cli.session import Session
 from penstock.cli.targets import CLUSTER_FOLDER, AtFolder, addresses_of
 from penstock.client.lake import LakeClient, parse_lake_url
@@ -31,15 +33,31 @@ app = noun(
         "penstock pipeline status examples/revenue.py",
     ),
 )
+app.command(
+    compact,
+    help_epilogue=examples(
+        "penstock pipeline compact shop/orders lake://shop@main/history",
+        "penstock pipeline compact shop/ lake://shop@main/all --schema 'sku string'",
+    ),
+)
+app.command(
+    import_listing,
+    name="import",
+    help_epilogue=examples(
+        "penstock pipeline import listing.parquet lake://shop@main/raw/",
+        "penstock pipeline import inventory/ lake://shop@main/raw/ --format csv",
+    ),
+)
+app.command(
+    garbage,
+    help_epilogue=examples(
+        "penstock pipeline garbage lake://shop@main",
+        "penstock pipeline garbage lake://shop@main --save garbage/",
+    ),
+)
 
 File = Annotated[Path, Parameter(help="A Python file with one Pipeline(...) in it.", metavar="FILE")]
 Flows = Annotated[tuple[str, ...], Parameter(name="--flow", help="Only these flows.", metavar="NAME")]
-AtBrokers = Annotated[
-    tuple[str, ...],
-    Parameter(name="--broker", help="A broker to ask. Default: the local cluster's.", metavar="HOST:PORT"),
-]
-Master = Annotated[str, Parameter(help="A Spark master, like spark://host:7077. Default: this machine.", metavar="URL")]
-Remote = Annotated[str, Parameter(help="A Spark Connect server, like sc://host:15002.", metavar="URL")]
 Checkpoints = Annotated[
     Path | None, Parameter(help="Where queries keep how far they are. Default: the pipeline's.", metavar="FOLDER")
 ]
@@ -174,43 +192,6 @@ def backfill(
 
 @app.command(
     help_epilogue=examples(
-        "penstock pipeline compact shop/orders lake://shop@main/history",
-        "penstock pipeline compact shop/ lake://shop@main/all --schema 'sku string'",
-    )
-)
-def compact(
-    journal: Annotated[str, Parameter(help="The journal, or a prefix which ends in /.", metavar="JOURNAL")],
-    url: Annotated[str, Parameter(help="The table, lake://REPOSITORY@BRANCH/TABLE.", metavar="URL")],
-    /,
-    *,
-    schema: Annotated[str, Parameter(help="Columns and their types. Default: as messages look.", metavar="DDL")] = "",
-    partition_by: Annotated[tuple[str, ...], Parameter(help="A column to make folders by.", metavar="COLUMN")] = (),
-    master: Master = "",
-    remote: Remote = "",
-    broker: AtBrokers = (),
-    cluster: AtFolder = CLUSTER_FOLDER,
-    lake: AtLake = None,
-    session: InSession,
-) -> None:
-    """Write what a journal has gained since the last time as Parquet into a table: one batch job, one commit."""
-    session.start_logs(quiet=True)
-    from penstock.spark.compaction import compact as work
-    from penstock.spark.ends import Journal, LakeSink
-    from penstock.spark.session import spark_session
-
-    addresses = addresses_of(session, broker, cluster, "broker", "--broker")
-    source = Journal(journal, schema, {"brokers": ",".join(addresses)})
-    sink = LakeSink(url, partition_by=partition_by, options=_lake_options(session, lake))
-    with spark_session("compact", master=master, remote=remote) as spark:
-        done = work(spark, source, sink)
-    rows = [[name, f"{end:,}"] for name, end in done.ends.items()]
-    told = f"{done.rows:,} rows in commit {done.commit[:12]}" if done.commit else "nothing new is committed there"
-    data = {"rows": done.rows, "ends": done.ends, "commit": done.commit}
-    session.emit(data, make_table(["journal", "compacted up to"], rows, right=["compacted up to"]), told)
-
-
-@app.command(
-    help_epilogue=examples(
         "penstock pipeline adopt revenue.orders lake://shop@main --checkpoint FOLDER",
         "penstock pipeline adopt revenue.orders lake://shop@main --forget",
         "penstock pipeline adopt revenue.totals     one which writes to journals",
@@ -326,17 +307,8 @@ def _loaded(
         journals = {"brokers": ",".join(addresses)}
     except NotFound:
         journals = {}  # its flows may need none, or name their own
-    pipeline.connect(journals, _lake_options(session, lake))
+    pipeline.connect(journals, lake_options(session, lake))
     return pipeline
-
-
-def _lake_options(session: Session, url: str | None) -> dict[str, str]:
-    from penstock.spark.lake_access import access_from
-
-    try:
-        return access_from({"lake": url} if url else {}, session.effective).options
-    except NotFound:
-        return {}  # its flows may need no lake
 
 
 class _Teller:
