@@ -50,6 +50,7 @@ DDL: Final = "account string, amount double, kind string, number long"
 APPEND_BYTES: Final = 4 << 20
 FRAGMENT_BYTES: Final = 16 << 20
 READY_S: Final = 60.0
+WARM_RUNS: Final = 3  # until Java has compiled what it compiles, and workers run: the first run takes five times as long
 
 
 def run(recorder: Recorder, options: Options) -> None:
@@ -84,8 +85,8 @@ def _reads(recorder: Recorder, options: Options, data: "_Data", spark: Any) -> d
 
 
 def _measured(cases: Mapping[str, Callable[[], float]], options: Options) -> dict[str, float]:
-    for case in cases.values():
-        case()  # Spark has compiled what it compiles, and its workers run
+    for case in [*cases.values()] * (1 if options.quick else WARM_RUNS):
+        case()
     return interleave(cases, 1 if options.quick else options.repeats)
 
 
@@ -114,8 +115,8 @@ class _Data:
         self.folder = folder
         self.address = ",".join(brokers)
         self._brokers = brokers
-        self.json_rows = 4_000 if options.quick else 600_000
-        self.arrow_rows = 20_000 if options.quick else 2_000_000
+        self.json_rows = 4_000 if options.quick else 1_200_000
+        self.arrow_rows = 20_000 if options.quick else 4_000_000
         self.json_bytes = 0
 
     def write(self) -> None:

@@ -22,7 +22,7 @@ from penstock.spark.options import Connection
 
 __all__ = ["CHUNK_BYTES", "Access", "Content"]
 
-CHUNK_BYTES: Final = 8 << 20
+CHUNK_BYTES: Final = 4 << 20  # of larger ones the arrays made of them are fresh memory each time
 PAUSE_S: Final = 0.05  # before a question is asked again; it doubles
 
 log = get_logger()
