@@ -50,7 +50,7 @@ DDL: Final = "account string, amount double, kind string, number long"
 APPEND_BYTES: Final = 4 << 20
 FRAGMENT_BYTES: Final = 16 << 20
 READY_S: Final = 60.0
-WARM_RUNS: Final = 3  # until Java has compiled what it compiles, and workers run: the first run takes five times as long
+WARM_RUNS: Final = 3  # until Java has compiled what it compiles: a first run takes five times as long
 
 
 def run(recorder: Recorder, options: Options) -> None:
