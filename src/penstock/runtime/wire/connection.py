@@ -37,6 +37,7 @@ __all__ = ["SMALL_BYTES", "Connection"]
 
 OnFrame: TypeAlias = Callable[[int, int, int, bytes, Bulk], None]  # method, id, argument, body, bulk
 
+_MESSAGE: Final = int(Kind.MESSAGE)
 SMALL_BYTES: Final = 1024  # frames below this are counted, not measured
 SEPARATE_BYTES: Final = 16 * 1024  # payload from here on is not joined with other frames, which would copy it
 FLUSH_FRAMES: Final = 64  # one write has no more frames than this, so that the peer can begin with them,
@@ -143,20 +144,16 @@ class Connection(asyncio.BufferedProtocol):
     # Frames in.
 
     def _take(self, frames: list[Frame]) -> None:
-        on = self._on
-        left = iter(frames)
         if self._is_held:  # TLS may have had some bytes in hand when reading was paused
             self._held += frames
             return
         try:
-            for kind, method, id, argument, body, bulk in left:
-                on[kind](method, id, argument, body, bulk)
-                if self._is_held:
-                    self._held.extend(left)
-            if self._touched:
-                touched, self._touched = self._touched, []
-                for stream in touched:
-                    stream.deliver()
+            stream = self._streams.get(frames[0][2]) if len(frames) == 1 and frames[0][0] == _MESSAGE else None
+            if stream is None or stream.is_stopped:
+                self._take_all(frames)
+            else:
+                _, _, _, argument, body, bulk = frames[0]
+                stream.on_only_message(body, bulk, argument != 0)
             if self._parser.failure is not None and not self._held:
                 raise self._parser.failure
         except PenstockError as error:
@@ -164,6 +161,16 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:
             log.exception("connection failed", role=self.role, peer=self.peer)
             self.close_for(InternalError(f"a defect on this side: {type(error).__name__}"))
+
+    def _take_all(self, frames: list[Frame]) -> None:
+        on = self._on
+        left = iter(frames)
+        for kind, method, id, argument, body, bulk in left:
+            on[kind](method, id, argument, body, bulk)
+            if self._is_held:
+                self._held.extend(left)
+        if self._touched:
+            self._deliver()
 
     def _deliver(self) -> None:
         touched, self._touched = self._touched, []
@@ -174,9 +181,7 @@ class Connection(asyncio.BufferedProtocol):
         raise ProtocolViolation("a frame which may not stand here", id=id)
 
     def _on_message(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
-        stream = self._streams.get(id)
-        if stream is None or stream.is_stopped:
-            stream = self._stream(id)
+        stream = self._stream(id)
         if stream is not None and stream.on_message(body, bulk, argument != 0):
             self._touched.append(stream)
 

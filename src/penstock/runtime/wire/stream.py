@@ -96,8 +96,19 @@ class Stream:
             bulk = as_bulk(bulk)
         self._push(body, bulk, len(body) + len(bulk) + MESSAGE_COST)
 
+    def try_send(self, body: bytes, bulk: Bulk = b"") -> bool:
+        """Send a message with what else this turn of the loop sends. False: it cannot be sent yet."""
+        if type(bulk) is not bytes:
+            bulk = as_bulk(bulk)
+        cost = len(body) + len(bulk) + MESSAGE_COST
+        if self.flow.credit < cost or not self._link.is_writable or self._senders.waiters:
+            self._was_full = True
+            return False
+        self._push(body, bulk, cost)
+        return True
+
     def send_at_once(self, body: bytes, bulk: Bulk = b"") -> bool:
-        """Send a message which leaves now, not at the end of this turn of the loop. False: it cannot be sent yet."""
+        """The same, but it leaves now."""
         if type(bulk) is not bytes:
             bulk = as_bulk(bulk)
         flow, link, cost = self.flow, self._link, len(body) + len(bulk) + MESSAGE_COST
@@ -223,6 +234,21 @@ class Stream:
             return False
         self._is_touched = True
         return True
+
+    def on_only_message(self, body: bytes, bulk: Bulk, has_waited: bool) -> None:
+        """A message came, and nothing else with it: a receiver gets it right away."""
+        receiver = self._receiver
+        if receiver is None or self._inbox:
+            if self.on_message(body, bulk, has_waited):
+                self.deliver()
+            return
+        is_grant_due = self.flow.pass_on(len(body) + len(bulk) + MESSAGE_COST, both_wait=has_waited)
+        try:
+            receiver.on_messages([Message(body, bulk)])
+        except Exception as error:
+            self._fail_for(error)
+        if is_grant_due and not self._is_holding:
+            self._grant()
 
     def on_end(self) -> bool:
         self.flow.end_remote()

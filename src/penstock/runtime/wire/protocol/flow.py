@@ -103,6 +103,15 @@ class Flow:
         self.granted -= cost
         self.unconsumed += cost
 
+    def pass_on(self, cost: int, *, both_wait: bool = False) -> bool:
+        """`receive` and `consume` in one: the reader takes the message as it comes."""
+        if cost > self.granted or not self.may_receive:
+            self.receive(cost)  # which says what is wrong
+        self._is_too_small |= both_wait
+        self.granted -= cost
+        self.owed = owed = self.owed + cost
+        return self._is_too_small or GRANT_PARTS * owed >= self.window
+
     def consume(self, cost: int) -> bool:
         """The reader has taken messages of this cost. Whether it is time to look at `take_grant`."""
         self.unconsumed -= cost

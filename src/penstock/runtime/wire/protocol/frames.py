@@ -113,8 +113,15 @@ class FrameParser:
                 self._fill(self._block, count, frames)
             elif self._end or count > SLAB_BYTES or count == len(self._buffer):
                 self._cut(0, self._end + count, frames)
-            else:  # nearly always: one read brought whole small frames, and nothing else
-                cut = self._cut_small(bytes(self._buffer[:count]), frames)
+            else:  # nearly always: one read brought whole small frames, and nothing else; most often one
+                slab = bytes(self._buffer[:count])
+                if count >= HEADER_BYTES:
+                    length, kind, method, id, body_length, argument = HEADER.unpack_from(slab)
+                    is_whole = HEADER_BYTES + length == count and length < LARGE_BYTES
+                    if is_whole and body_length <= length <= self.frame_bytes_max and kind <= KIND_MAX:
+                        body_end = HEADER_BYTES + body_length
+                        return [(kind, method, id, argument, slab[HEADER_BYTES:body_end], slab[body_end:])]
+                cut = self._cut_small(slab, frames)
                 if cut != count and self.failure is None:
                     self._cut(cut, count, frames)
         return frames
