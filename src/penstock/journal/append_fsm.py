@@ -51,24 +51,39 @@ class AppendState(Enum):
     FINISHED = "stateFinished"
 
 
-_S = AppendState
-TERMINAL = (_S.ERROR, _S.PROXY, _S.FINISHED)
+# Under their own names: every append passes ten of them, and to find one in its Enum costs as much as a handler.
+(
+    RESOLVE,
+    ACQUIRE_PIPELINE,
+    START_PIPELINE,
+    SEND_PIPELINE_SYNC,
+    RECV_PIPELINE_SYNC,
+    UPDATE_ASSIGNMENTS,
+    AWAIT_DESIRED_REPLICAS,
+    VALIDATE_PRECONDITIONS,
+    STREAM_CONTENT,
+    READ_ACKNOWLEDGEMENTS,
+    ERROR,
+    PROXY,
+    FINISHED,
+) = AppendState
+TERMINAL = (ERROR, PROXY, FINISHED)
 # Beside the document's own: READ_ACKNOWLEDGEMENTS of an answer which quotes (J10), and the way back to RESOLVE of
 # those whose pipeline broke before they had proposed anything. ERROR can be reached from everywhere.
 TRANSITIONS: dict[AppendState, tuple[AppendState, ...]] = {
-    _S.RESOLVE: (_S.ACQUIRE_PIPELINE, _S.START_PIPELINE, _S.AWAIT_DESIRED_REPLICAS),
-    _S.ACQUIRE_PIPELINE: (_S.START_PIPELINE, _S.RESOLVE),
-    _S.START_PIPELINE: (_S.UPDATE_ASSIGNMENTS, _S.SEND_PIPELINE_SYNC, _S.RESOLVE),
-    _S.SEND_PIPELINE_SYNC: (_S.RECV_PIPELINE_SYNC,),
-    _S.RECV_PIPELINE_SYNC: (_S.UPDATE_ASSIGNMENTS, _S.SEND_PIPELINE_SYNC, _S.RESOLVE),
-    _S.UPDATE_ASSIGNMENTS: (_S.AWAIT_DESIRED_REPLICAS, _S.RESOLVE),
-    _S.AWAIT_DESIRED_REPLICAS: (_S.VALIDATE_PRECONDITIONS, _S.RESOLVE, _S.PROXY, _S.FINISHED),
-    _S.VALIDATE_PRECONDITIONS: (_S.STREAM_CONTENT, _S.READ_ACKNOWLEDGEMENTS, _S.RESOLVE),
-    _S.STREAM_CONTENT: (_S.READ_ACKNOWLEDGEMENTS, _S.RESOLVE),
-    _S.READ_ACKNOWLEDGEMENTS: (_S.FINISHED, _S.RESOLVE),
-    _S.ERROR: (),
-    _S.PROXY: (),
-    _S.FINISHED: (),
+    RESOLVE: (ACQUIRE_PIPELINE, START_PIPELINE, AWAIT_DESIRED_REPLICAS),
+    ACQUIRE_PIPELINE: (START_PIPELINE, RESOLVE),
+    START_PIPELINE: (UPDATE_ASSIGNMENTS, SEND_PIPELINE_SYNC, RESOLVE),
+    SEND_PIPELINE_SYNC: (RECV_PIPELINE_SYNC,),
+    RECV_PIPELINE_SYNC: (UPDATE_ASSIGNMENTS, SEND_PIPELINE_SYNC, RESOLVE),
+    UPDATE_ASSIGNMENTS: (AWAIT_DESIRED_REPLICAS, RESOLVE),
+    AWAIT_DESIRED_REPLICAS: (VALIDATE_PRECONDITIONS, RESOLVE, PROXY, FINISHED),
+    VALIDATE_PRECONDITIONS: (STREAM_CONTENT, READ_ACKNOWLEDGEMENTS, RESOLVE),
+    STREAM_CONTENT: (READ_ACKNOWLEDGEMENTS, RESOLVE),
+    READ_ACKNOWLEDGEMENTS: (FINISHED, RESOLVE),
+    ERROR: (),
+    PROXY: (),
+    FINISHED: (),
 }
 
 
@@ -80,6 +95,12 @@ class Kind(Enum):
     RESET = "reset"  # reset-head
 
 
+APPEND, PULSE, RESET = Kind
+READY = Phase.READY
+COMMITTED = Fate.COMMITTED
+OK = Status.OK
+
+
 class Append:
     """One append on its way."""
 
@@ -88,12 +109,12 @@ class Append:
         self.kind = kind
         self.request = request  # None: nobody waits for the answer
         self.body = body
-        self.state = AppendState.RESOLVE
+        self.state = RESOLVE
         self.min_revision: Revision = body.min_revision
         self.resolved: Topology | None = None
         self.waits_for = ""  # in words, for `explain`
         self.is_reading = False  # the shell was asked for content
-        self.is_barrier = kind is not Kind.APPEND  # no content: it only wants to know that all is well
+        self.is_barrier = kind is not APPEND  # no content: it only wants to know that all is well
         self.has_built = False  # a pipeline
         self.has_proposed = False
         self.is_reset_done = False
@@ -110,10 +131,11 @@ class Append:
             self.move_to(following)
 
     def move_to(self, state: AppendState) -> None:
-        assert state in TRANSITIONS[self.state] or state is AppendState.ERROR, (self.state, state)
-        self.replica.on_transition(self, state)
+        assert state in TRANSITIONS[self.state] or state is ERROR, (self.state, state)
+        if state is READ_ACKNOWLEDGEMENTS:
+            self.replica.turns.release(self)  # with its proposal sent, the send side is the next one's
         self.state = state
-        if state is AppendState.FINISHED:
+        if state is FINISHED:
             assert self.answer is not None
             self._end(self.answer)
 
@@ -125,7 +147,7 @@ class Append:
     def end_in_error(self) -> AppendState:
         assert self.answer is not None
         self._end(self.answer)
-        return AppendState.ERROR
+        return ERROR
 
     def _end(self, answer: AppendResponse) -> None:
         if self.request is not None:
@@ -154,17 +176,17 @@ class Append:
             replica.turns.release(self)
             if not self.body.may_proxy:
                 return self.fail(Status.NOT_JOURNAL_PRIMARY_BROKER, f"the primary is {topology.route.primary}")
-            return AppendState.AWAIT_DESIRED_REPLICAS
-        return AppendState.START_PIPELINE if replica.turns.owner is self else AppendState.ACQUIRE_PIPELINE
+            return AWAIT_DESIRED_REPLICAS
+        return START_PIPELINE if replica.turns.owner is self else ACQUIRE_PIPELINE
 
     def state_acquire_pipeline(self) -> AppendState | None:
         replica = self.replica
         if self._is_invalidated(replica.topology):
             replica.turns.leave(self)
-            return AppendState.RESOLVE
+            return RESOLVE
         if not replica.turns.acquire(self):
             return self._wait("its turn: another append owns the pipeline")
-        return AppendState.START_PIPELINE
+        return START_PIPELINE
 
     def _is_invalidated(self, topology: Topology) -> bool:
         if topology is self.resolved:
@@ -176,12 +198,12 @@ class Append:
         replica = self.replica
         pipeline = replica.pipeline
         if self._is_invalidated(replica.topology):
-            return AppendState.RESOLVE
-        if self.kind is Kind.RESET and not self.is_reset_done:
+            return RESOLVE
+        if self.kind is RESET and not self.is_reset_done:
             return self._build()
-        if pipeline is not None and pipeline.phase is Phase.READY:
+        if pipeline is not None and pipeline.phase is READY:
             if pipeline.is_current(replica.topology):
-                return AppendState.UPDATE_ASSIGNMENTS
+                return UPDATE_ASSIGNMENTS
             if pipeline.in_flight and set(pipeline.members) <= set(replica.topology.route.members):
                 return self._wait("appends in flight on the older Route")  # so that they need not be given up
         return self._build()
@@ -191,9 +213,9 @@ class Append:
         too_few = self._too_few()
         if too_few is not None:
             return too_few  # an epoch of fewer members would be lost with fewer faults (decision 303)
-        is_eager = self.kind is Kind.RESET and not self.has_built
+        is_eager = self.kind is RESET and not self.has_built
         if not is_eager and replica.backoff.is_waiting(replica.now):
-            if self.kind is Kind.APPEND and replica.is_head_lost():
+            if self.kind is APPEND and replica.is_head_lost():
                 return self._head_lost()  # the same members would say the same
             return self._wait("a while, before the pipeline is built again")
         if not replica.keeper.is_sure(replica.topology):
@@ -202,10 +224,10 @@ class Append:
         promised = replica.spool.promised
         if promised.revision > replica.topology.revision:
             self.min_revision = promised.revision  # somebody knows a later Route
-            return AppendState.RESOLVE
+            return RESOLVE
         self.has_built = True
         replica.start_pipeline()
-        return AppendState.SEND_PIPELINE_SYNC
+        return SEND_PIPELINE_SYNC
 
     def _head_lost(self) -> AppendState:
         return self.fail(Status.HEAD_LOST, "no member has what the last epoch acknowledged")
@@ -217,7 +239,7 @@ class Append:
         else:
             pipeline.send_adopts()
             self.replica.adopt_own()
-        return AppendState.RECV_PIPELINE_SYNC
+        return RECV_PIPELINE_SYNC
 
     def state_recv_pipeline_sync(self) -> AppendState | None:
         replica, pipeline = self.replica, self._pipeline()
@@ -230,7 +252,7 @@ class Append:
                 replica.outbid(refusal.promised)
             replica.drop_pipeline(self)
             replica.backoff.extend(replica.now)
-            return AppendState.RESOLVE
+            return RESOLVE
         if pipeline.phase is Phase.PROMISING:
             if not pipeline.has_all_promises():
                 missing = [peer for peer in pipeline.members if peer not in pipeline.promises]
@@ -240,12 +262,12 @@ class Append:
             missing = [peer for peer in pipeline.members if peer not in pipeline.adopted]
             return self._wait(f"{', '.join(missing)} to adopt the sync")
         pipeline.phase = Phase.CERTIFYING
-        return AppendState.UPDATE_ASSIGNMENTS
+        return UPDATE_ASSIGNMENTS
 
     def _decide(self, pipeline: Pipeline) -> AppendState:
         replica = self.replica
         decision = replica.decide(pipeline)
-        if self.kind is Kind.RESET:
+        if self.kind is RESET:
             is_ahead = decision is not None and (replica.index_end or 0) > decision.point.end
             if pipeline.head is None or (decision is not None and not is_ahead):
                 replica.drop_pipeline(self)
@@ -256,12 +278,12 @@ class Append:
             replica.lost_head()
             return self._head_lost()
         pipeline.decision, pipeline.phase = decision, Phase.ADOPTING
-        return AppendState.SEND_PIPELINE_SYNC
+        return SEND_PIPELINE_SYNC
 
     def state_update_assignments(self) -> AppendState | None:
         replica, pipeline = self.replica, self._pipeline()
-        if pipeline.phase is Phase.READY:
-            return AppendState.AWAIT_DESIRED_REPLICAS
+        if pipeline.phase is READY:
+            return AWAIT_DESIRED_REPLICAS
         if not pipeline.is_certifying:
             replica.certify()
         return self._wait("the KeySpace to certify the sync")
@@ -270,18 +292,18 @@ class Append:
         topology = self.replica.topology
         assert topology.spec is not None
         if self.is_reset_done:
-            self.answer = AppendResponse(fate=Fate.COMMITTED, status=Status.OK, end=self.replica.spool.end)
-            return AppendState.FINISHED
+            self.answer = AppendResponse(fate=COMMITTED, status=OK, end=self.replica.spool.end)
+            return FINISHED
         if len(topology.route.members) > topology.spec.replication:
             self.min_revision = Revision(topology.revision + 1)
-            return AppendState.RESOLVE
+            return RESOLVE
         too_few = self._too_few()
         if too_few is not None:
             return too_few
         if topology.route.primary != self.replica.me:
             assert topology.route.primary is not None
             return self._proxy(topology.route.primary)
-        return AppendState.VALIDATE_PRECONDITIONS
+        return VALIDATE_PRECONDITIONS
 
     def _too_few(self) -> AppendState | None:
         topology = self.replica.topology
@@ -295,12 +317,12 @@ class Append:
         assert self.request is not None
         self.replica.out.append(Proxy(self.request, to, self.replica.topology.revision))
         self.replica.ended(self, None)
-        return AppendState.PROXY
+        return PROXY
 
     def state_validate_preconditions(self) -> AppendState | None:
         replica, spool = self.replica, self.replica.spool
         if replica.pipeline is None:
-            return AppendState.RESOLVE
+            return RESOLVE
         if replica.index_end is None:
             return self._wait("the first listing of the fragment stores")
         if len(replica.pipeline.in_flight) >= replica.config.in_flight_max:
@@ -308,24 +330,23 @@ class Append:
         if replica.index_end > spool.end and replica.may_write:
             reason = f"the stores hold fragments up to {replica.index_end}, the journal ends at {spool.end}"
             return self.fail(Status.INDEX_HAS_GREATER_OFFSET, reason)
-        self.answer = self._refused() if self.kind is Kind.APPEND else None
+        self.answer = self._refused() if self.kind is APPEND else None
         if self.answer is not None:
             return self._barrier()
-        return AppendState.STREAM_CONTENT
+        return STREAM_CONTENT
 
     def _refused(self) -> AppendResponse | None:
         """The answer of an append whose conditions do not hold. It quotes: it is told only behind a barrier (J10)."""
         body, spool = self.body, self.replica.spool
-        registers, end = spool.registers, spool.end
+        head = spool.head
+        registers, end = head.registers, head.end
         status: Status | None = None
         if registers.origin is Origin.LOST and (body.txn is not None or not body.check.is_empty):
             status = Status.REGISTERS_LOST
         elif body.txn is not None and (record := registers.txn_record(body.txn)) is not None:
             if record.seq == body.txn.seq:
                 commit = Fragment(spool.journal, record.begin, record.end, record.sum)
-                return AppendResponse(
-                    fate=Fate.COMMITTED, status=Status.OK, commit=commit, registers=registers, end=end
-                )
+                return AppendResponse(fate=COMMITTED, status=OK, commit=commit, registers=registers, end=end)
             if record.seq > body.txn.seq:
                 status = Status.TXN_SUPERSEDED
         if status is None and not registers.matches(body.check):
@@ -338,7 +359,7 @@ class Append:
 
     def _barrier(self) -> AppendState | None:
         """Let every member acknowledge where the Spool stands now; nothing is changed."""
-        self.move_to(AppendState.READ_ACKNOWLEDGEMENTS)
+        self.move_to(READ_ACKNOWLEDGEMENTS)
         self.replica.propose(self.replica.spool.head, self)
         return None
 
@@ -346,7 +367,7 @@ class Append:
         replica = self.replica
         pipeline = replica.pipeline
         if pipeline is None:
-            return AppendState.RESOLVE
+            return RESOLVE
         if self.is_reading:
             return self._wait("the client's content")
         if len(pipeline.in_flight) >= replica.config.in_flight_max:
@@ -367,8 +388,8 @@ class Append:
     def _empty(self) -> AppendState | None:
         spool = self.replica.spool
         self.answer = AppendResponse(
-            fate=Fate.COMMITTED,
-            status=Status.OK,
+            fate=COMMITTED,
+            status=OK,
             commit=Fragment(spool.journal, spool.end, spool.end),
             registers=spool.registers,
             end=spool.end,
@@ -390,10 +411,10 @@ class Append:
 
     def _may_write(self, length: int) -> bool:
         """Whether so much more is allowed. If not, the append has ended."""
-        if not self.is_reading or self.state is not AppendState.STREAM_CONTENT:
+        if not self.is_reading or self.state is not STREAM_CONTENT:
             return False
-        replica, pipeline = self.replica, self._pipeline()
-        end = Offset(replica.spool.end + replica.spool.pending + length)
+        replica, spool, pipeline = self.replica, self.replica.spool, self._pipeline()
+        end = Offset(spool.head.end + spool.pending + length)
         replica.maybe_raise_limit(end)
         if not replica.may_write:
             self.on_abort(Status.NOT_ALLOWED, "the journal is read-only")
@@ -408,12 +429,11 @@ class Append:
         spool = self.replica.spool
         if event.content and self._may_write(length_of(event.content)):
             spool.write(event.content)
-        if not self.is_reading or self.state is not AppendState.STREAM_CONTENT:
+        if not self.is_reading or self.state is not STREAM_CONTENT:
             return
-        has_change = not self.body.change.is_empty or self.body.txn is not None
         if spool.pending:
             self._commit(event)
-        elif has_change:
+        elif not self.body.change.is_empty or self.body.txn is not None:
             self.on_abort(Status.NOT_ALLOWED, "registers change together with content, and there is none")
         else:
             self.is_reading, self.is_barrier = False, True
@@ -422,27 +442,28 @@ class Append:
     def _commit(self, event: ContentEnded) -> None:
         """Propose all that was streamed, and hand the send side over."""
         replica, spool, body = self.replica, self.replica.spool, self.body
-        end = Offset(spool.end + spool.pending)
-        registers = spool.registers.changed(body.change)
+        pipeline, head = self._pipeline(), spool.head
+        end = Offset(head.end + spool.pending)
+        registers = head.registers.changed(body.change)
         if body.txn is not None:
             registers = registers.with_txn(body.txn, self.begin, end, event.append_sum)
         self.answer = AppendResponse(
-            fate=Fate.COMMITTED,
-            status=Status.OK,
+            fate=COMMITTED,
+            status=OK,
             commit=Fragment(spool.journal, self.begin, end, event.append_sum),
             registers=registers,
             end=end,
-            epoch=self._pipeline().epoch,
+            epoch=pipeline.epoch,
         )
         self.has_proposed = True
-        self.move_to(AppendState.READ_ACKNOWLEDGEMENTS)
-        replica.propose(spool.head.extended(end, event.sum, registers), self, event.content)
+        self.move_to(READ_ACKNOWLEDGEMENTS)
+        replica.propose(head.extended(end, event.sum, registers), self, event.content)
 
     def on_abort(self, status: Status, reason: str) -> None:
         """Nothing was proposed: roll back, and say so."""
-        if self.state is AppendState.READ_ACKNOWLEDGEMENTS or self.state in TERMINAL:
+        if self.state is READ_ACKNOWLEDGEMENTS or self.state in TERMINAL:
             return
-        if self.state is AppendState.STREAM_CONTENT:
+        if self.state is STREAM_CONTENT:
             self.replica.roll_back()
         self.move_to(self.fail(status, reason))
 
@@ -450,37 +471,37 @@ class Append:
         """What it was part of is gone."""
         if self.has_proposed:
             return  # the next certified epoch decides
-        if self.state is AppendState.STREAM_CONTENT and self.is_reading:
+        if self.state is STREAM_CONTENT and self.is_reading:
             self.move_to(self.fail(Status.PIPELINE_BROKEN, "the pipeline broke while content was streamed"))
-        elif self.state not in TERMINAL and self.state is not AppendState.RESOLVE:
+        elif self.state not in TERMINAL and self.state is not RESOLVE:
             self._move_back()
 
     def _move_back(self) -> None:
         """From wherever it is: in SEND_PIPELINE_SYNC nothing waits, so nothing breaks there."""
-        self.move_to(AppendState.RESOLVE)
+        self.move_to(RESOLVE)
 
     def on_deadline(self) -> None:
         self.replica.forget(self)
         if self.has_proposed:
             self.unknown(Status.DEADLINE)
             return
-        if self.state is AppendState.STREAM_CONTENT:
+        if self.state is STREAM_CONTENT:
             self.replica.roll_back()
         self.move_to(self.fail(Status.DEADLINE, f"it waited for {self.waits_for}"))
 
     def on_acknowledged(self) -> None:
         """Every member has adopted it."""
         assert self.answer is not None
-        if self.answer.fate is Fate.COMMITTED:
-            self.move_to(AppendState.FINISHED)
+        if self.answer.fate is COMMITTED:
+            self.move_to(FINISHED)
         else:
             self.move_to(self.end_in_error())
 
     def decided(self, fate: Fate) -> None:
         """A later epoch was certified: it says what became of the proposal."""
         assert self.answer is not None
-        if fate is Fate.COMMITTED:
-            self.move_to(AppendState.FINISHED)
+        if fate is COMMITTED:
+            self.move_to(FINISHED)
         else:
             self.move_to(self.fail(Status.PIPELINE_BROKEN, "the pipeline broke, and the next epoch went on without it"))
 

@@ -104,8 +104,9 @@ class Pipeline:
         return topology is mine or (topology.route == mine.route and topology.lives == mine.lives)
 
     def _tell_peers(self, message: Message) -> None:
+        out = self.out
         for peer in self.peers:
-            self.out.append(Send(peer, message))
+            out.append(Send(peer, message))
 
     @property
     def _stamp(self) -> tuple[Revision, PipelineEpoch]:
@@ -155,10 +156,10 @@ class Pipeline:
 
     def propose(self, point: Point, mark: Offset, append: "Append | None", content: Any = b"") -> int:
         """Send a proposal which is to be acknowledged, with the last content it covers; return its number."""
-        self.seq += 1
-        self.in_flight.append(InFlight(self.seq, point.end, append))
+        self.seq = seq = self.seq + 1
+        self.in_flight.append(InFlight(seq, point.end, append))
         self._send_proposal(point, mark, acknowledge=True, content=content)
-        return self.seq
+        return seq
 
     def tell(self, point: Point, mark: Offset) -> None:
         """Send a roll or a roll-back, which nobody waits for."""
@@ -167,15 +168,18 @@ class Pipeline:
     def _send_proposal(self, point: Point, mark: Offset, *, acknowledge: bool, content: Any = b"") -> None:
         self.sent_mark = mark
         if self.peers:
-            self._tell_peers(ProposeRequest(*self._stamp, self.seq, point, mark, acknowledge, content))
+            life, epoch = self.topology.create_revision, self.epoch
+            self._tell_peers(ProposeRequest(life, epoch, self.seq, point, mark, acknowledge, content))
 
     def acknowledge(self, member: NodeId, seq: int) -> list[InFlight]:
         """A member has adopted everything up to `seq`; return what all of them have by now."""
-        self.acked[member] = max(self.acked[member], seq)
+        acked, in_flight = self.acked, self.in_flight
+        if seq > acked[member]:
+            acked[member] = seq
         everybody = self.least_acked()
         done: list[InFlight] = []
-        while self.in_flight and self.in_flight[0].seq <= everybody:
-            done.append(self.in_flight.popleft())
+        while in_flight and in_flight[0].seq <= everybody:
+            done.append(in_flight.popleft())
         return done
 
     def least_acked(self) -> int:
@@ -191,7 +195,7 @@ class Pipeline:
         """Tell peers the mark, if no proposal on its way has told them."""
         if mark > self.sent_mark:
             self.sent_mark = mark
-            self._tell_peers(MarkRequest(*self._stamp, mark))
+            self._tell_peers(MarkRequest(self.topology.create_revision, self.epoch, mark))
 
     # the limit
 

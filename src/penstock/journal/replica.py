@@ -11,7 +11,7 @@ from penstock.base.errors import InvalidArgument
 from penstock.base.ids import Incarnation, Instant, NodeId, Offset, RequestId, Revision
 from penstock.base.probes import reached
 from penstock.journal.api import AppendRequest, AppendResponse, Fate, ResetHead, Resolution, Resolve, Status
-from penstock.journal.append_fsm import Append, AppendState, Kind
+from penstock.journal.append_fsm import READY, RESOLVE, Append, AppendState, Kind
 from penstock.journal.backoff import Backoff
 from penstock.journal.certify import head_key
 from penstock.journal.config import JournalConfig
@@ -42,7 +42,7 @@ from penstock.journal.messages import (
     ProposeResponse,
     RefuseResponse,
 )
-from penstock.journal.pipeline import InFlight, Phase, Pipeline
+from penstock.journal.pipeline import InFlight, Pipeline
 from penstock.journal.point import Point
 from penstock.journal.pulse import Pulse
 from penstock.journal.replicate import Replicate, report_of
@@ -116,33 +116,38 @@ class Replica:
         """Take one event; return what is to be done, in order."""
         self.now = now
         self._take(event)
-        self._go_on()
-        self.saves.end_step()
+        if self.turns.owner is not None or self.turns.queue or self._rerun:
+            self._go_on()
+        if self.saves.own:
+            self.saves.end_step()
         effects = self.out[:]
         self.out.clear()
         return effects
 
     def _take(self, event: Event) -> None:
-        match event:
-            case ContentEnded(request):
-                self._with_append(request, lambda append: append.on_end(event))
-            case ContentReceived(request, content):
-                self._with_append(request, lambda append: append.on_content(content))
-            case Received(sender, message):
-                self._on_message(sender, message)
-            case ProposalReceived(sender, message, sum_):
-                self.replicate.on_proposal(sender, message, sum_)
-            case Requested(request, body):
-                self._on_request(request, body)
-            case StateSaved():
-                self._on_saved(self.saves.take_saved())
-            case _:
-                self._take_rare(event)
+        """What every append leads to is found by its type: a `match` looks at each class before the right one."""
+        if type(event) is ProposalReceived:
+            self.replicate.on_proposal(event.sender, event.message, event.sum)
+        elif type(event) is Received:
+            self._on_message(event.sender, event.message)
+        elif type(event) is Requested:
+            self._on_request(event.request, event.body)
+        elif type(event) is ContentEnded:
+            if (append := self.appends.get(event.request)) is not None:
+                append.on_end(event)
+        elif type(event) is ContentReceived:
+            if (append := self.appends.get(event.request)) is not None:
+                append.on_content(event.content)
+        else:
+            self._take_rare(event)
 
     def _take_rare(self, event: Event) -> None:
         match event:
+            case StateSaved():
+                self._on_saved(self.saves.take_saved())
             case AppendAborted(request, reason):
-                self._with_append(request, lambda append: append.on_abort(Status.CLIENT_ABORT, reason))
+                if (append := self.appends.get(request)) is not None:  # else its client will learn of its answer
+                    append.on_abort(Status.CLIENT_ABORT, reason)
             case TopologyChanged(topology):
                 self._on_topology(topology)
             case Transacted():
@@ -156,12 +161,6 @@ class Replica:
             case _:
                 raise InvalidArgument(f"a replica does not know {type(event).__name__}")
 
-    def _with_append(self, request: RequestId, do: Any) -> None:
-        """An append which has ended already hears nothing: its client will learn."""
-        append = self.appends.get(request)
-        if append is not None:
-            do(append)
-
     def _go_on(self) -> None:
         """Let whoever can go on do so: the owner of the send side, then the next in the queue, until one must wait."""
         while self._rerun:
@@ -173,17 +172,18 @@ class Replica:
 
     def _run(self, append: Append) -> None:
         append.run()
-        if append.state is AppendState.RESOLVE and append is not self.turns.owner:
+        if append.state is RESOLVE and append is not self.turns.owner:
             self.resolving[append] = None
-        else:
+        elif self.resolving:
             self.resolving.pop(append, None)
 
     def _on_message(self, sender: NodeId, message: Any) -> None:
+        if type(message) is ProposeResponse:
+            self._on_acked(sender, message.epoch, message.seq)
+            return
         match message:
             case ContentRequest():
                 self.replicate.on_content(sender, message)
-            case ProposeResponse(_, epoch, seq):
-                self._on_acked(sender, epoch, seq)
             case MarkRequest():
                 self.replicate.on_mark(sender, message)
             case PromiseRequest():
@@ -198,10 +198,11 @@ class Replica:
     # what clients ask
 
     def _on_request(self, request: RequestId, body: Any) -> None:
+        if type(body) is AppendRequest:
+            self.pulse.note(body.unix_ms)
+            self._start(Kind.APPEND, request, body)
+            return
         match body:
-            case AppendRequest():
-                self.pulse.note(body.unix_ms)
-                self._start(Kind.APPEND, request, body)
             case ResetHead(deadline=deadline, min_revision=min_revision):
                 ask = AppendRequest(deadline=deadline, min_revision=min_revision, may_proxy=False)
                 self._start(Kind.RESET, request, ask)
@@ -228,7 +229,7 @@ class Replica:
             del self.appends[append.request]
         self.undecided.pop(append, None)
         self.resolving.pop(append, None)
-        if self.turns.owner is append and self.pipeline is not None and self.pipeline.phase is not Phase.READY:
+        if self.turns.owner is append and self.pipeline is not None and self.pipeline.phase is not READY:
             self.drop_pipeline(append)
         self.turns.release(append)
         self.turns.leave(append)
@@ -240,11 +241,6 @@ class Replica:
         for entry in self.pipeline.in_flight if self.pipeline is not None else ():
             if entry.append is append:
                 entry.append = None
-
-    def on_transition(self, append: Append, state: AppendState) -> None:
-        """An append moves on. With its proposal sent, the send side is the next one's."""
-        if state is AppendState.READ_ACKNOWLEDGEMENTS:
-            self.turns.release(append)
 
     # the KeySpace
 
@@ -261,7 +257,7 @@ class Replica:
         elif pipeline is not None and self.head is not None and self.head.epoch > pipeline.epoch:
             reached("journal.superseded")
             self.drop_pipeline(None)
-        elif pipeline is not None and pipeline.phase is not Phase.READY and not pipeline.is_current(topology):
+        elif pipeline is not None and pipeline.phase is not READY and not pipeline.is_current(topology):
             self.drop_pipeline(None)  # a sync which waits for somebody who is gone would wait for ever
         self._on_membership(topology)
         self.replicate.on_topology()
@@ -406,7 +402,7 @@ class Replica:
         if pipeline is None or message.epoch != pipeline.epoch or sender not in pipeline.peers:
             return
         if isinstance(message, RefuseResponse):
-            if pipeline.phase is Phase.READY:
+            if pipeline.phase is READY:
                 self._break()
             else:
                 pipeline.refusal = message
@@ -446,7 +442,7 @@ class Replica:
         assert owner is not None
         owner.is_reset_done = owner.kind is Kind.RESET
         owner.min_revision = max(owner.min_revision, revision)
-        owner.move_to(AppendState.RESOLVE)
+        owner.move_to(RESOLVE)
 
     def drop_pipeline(self, by: Append | None) -> None:
         """Nothing of it counts any more. Proposals on their way are decided by the next certified epoch (J12)."""
@@ -481,15 +477,16 @@ class Replica:
 
     def propose(self, point: Point, append: Append, content: Any = b"") -> None:
         """Send a proposal with the last content it covers, adopt it ourselves, and wait for everybody."""
-        pipeline = self.pipeline
+        pipeline, spool = self.pipeline, self.spool
         assert pipeline is not None
-        assert pipeline.phase is Phase.READY
-        assert self.spool.promised == pipeline.epoch, "J6: a primary which promised another epoch proposes nothing"
+        assert pipeline.phase is READY
+        assert spool.promised == pipeline.epoch, "J6: a primary which promised another epoch proposes nothing"
         assert point.end <= pipeline.limit
-        if self.spool.head.is_empty and point.end > self.spool.end:
+        head = spool.head
+        if head.begin == head.end < point.end:
             self.first_append_ms = append.body.unix_ms
-        seq = pipeline.propose(point, self.spool.mark, append, content)
-        self.spool.adopt(point)
+        seq = pipeline.propose(point, spool.mark, append, content)
+        spool.adopt(point)
         self._save_own(("acked", pipeline.epoch, seq))
 
     def roll(self, point: Point) -> None:
@@ -586,8 +583,8 @@ class Replica:
         if pipeline is not None:
             pipeline.check()
             assert self.spool.promised == pipeline.epoch
-            assert pipeline.phase is Phase.READY or self.turns.owner is not None, "a sync without a driver"
-            if pipeline.phase is Phase.READY:
+            assert pipeline.phase is READY or self.turns.owner is not None, "a sync without a driver"
+            if pipeline.phase is READY:
                 assert self.spool.epoch == pipeline.epoch
                 assert self.spool.end <= pipeline.limit, "I13"
         assert not self.spool.pending or self.turns.owner is not None or self.replicate.primary is not None

@@ -120,7 +120,7 @@ class Replicate:
         replica, spool = self.replica, self.replica.spool
         if message.content:
             spool.write(message.content)
-        if not spool.adopts(message.point, sum_) or message.mark > spool.end:
+        if not spool.adopts(message.point, sum_) or message.mark > spool.head.end:
             self._break(sender, message)
             return
         spool.advance_mark(message.mark)

@@ -19,15 +19,12 @@ def maybe_roll(replica: "Replica", unix_ms: int) -> Point | None:
     spec, head = replica.topology.spec, replica.spool.head
     assert spec is not None
     fragment = spec.fragment
+    if 0 < head.end - head.begin < fragment.length:
+        flush_ms, first_ms = fragment.flush_interval_ms, replica.first_append_ms
+        if not (flush_ms and unix_ms and first_ms and unix_ms // flush_ms != first_ms // flush_ms):
+            return None
     rolled = head.rolled(fragment.compression_codec, postfix_at(fragment.path_postfix_template, unix_ms))
-    if head.is_empty:
-        return rolled if rolled != head else None
-    if head.end - head.begin >= fragment.length:
-        return rolled
-    flush_ms, first_ms = fragment.flush_interval_ms, replica.first_append_ms
-    if flush_ms and unix_ms and first_ms and unix_ms // flush_ms != first_ms // flush_ms:
-        return rolled
-    return None
+    return rolled if rolled != head else None
 
 
 def postfix_at(template: str, unix_ms: int) -> str:

@@ -54,6 +54,7 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     head: HeadRecord | None = None
     head_revision: Revision = NO_REVISION  # the head record's mod revision
     route: Route = Route()
+    lives: tuple[tuple[str, Revision], ...] = ()  # the assignments as they were created: one given again is another
 
     @classmethod
     def of(
@@ -80,12 +81,8 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
             head=head,
             head_revision=head_revision,
             route=Route(tuple(dict.fromkeys(each.broker for each in kept)), primary),
+            lives=tuple((each.key, each.create_revision) for each in kept),
         )
-
-    @property
-    def lives(self) -> tuple[tuple[str, Revision], ...]:
-        """The assignments as they were created: one which was taken away and given again is another."""
-        return tuple((each.key, each.create_revision) for each in self.assignments)
 
     @property
     def is_advertised(self) -> bool:

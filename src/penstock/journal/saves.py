@@ -22,7 +22,7 @@ class Saves:
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
         self._running: deque[tuple[Own, ...]] = deque()
-        self._own: list[Own] = []
+        self.own: list[Own] = []  # of this step
 
     def gate(self) -> None:
         """What follows waits until the Spool is durable as it is now."""
@@ -33,15 +33,14 @@ class Saves:
     def add_own(self, own: Own) -> bool:
         """Count this when it is durable; False if it counts at once."""
         if self._spool.is_kept:
-            self._own.append(own)
+            self.own.append(own)
         return self._spool.is_kept
 
     def end_step(self) -> None:
         """One save for all of a step's own parts, behind everything else."""
-        if self._own:
-            self._running.append(tuple(self._own))
-            self._own.clear()
-            self._spool.save()
+        self._running.append(tuple(self.own))
+        self.own.clear()
+        self._spool.save()
 
     def take_saved(self) -> tuple[Own, ...]:
         """The oldest save is durable: what counts now."""

@@ -111,7 +111,7 @@ class Spool:
 
     def adopts(self, point: Point, sum_: bytes) -> bool:
         """Whether this proposal follows from what is here; `sum_` is that of the Fragment with its pending content."""
-        head = self.head
+        head = self.points[-1]
         if point.end == head.end:
             is_roll = point.begin == point.end
             return point == head or (is_roll and point.registers == head.registers)
@@ -121,7 +121,7 @@ class Spool:
 
     def adopt(self, point: Point) -> None:
         """Take a proposal which `adopts` allowed: a commit, a roll, or what is there already (a roll-back)."""
-        if point.end > self.end:
+        if point.end > self.points[-1].end:
             self.pending = 0
             self.points.append(point)
             return
@@ -141,13 +141,15 @@ class Spool:
 
     def advance_mark(self, mark: Offset) -> None:
         """Everything below is on every replica: show it, and let go of Fragments which end there."""
+        points = self.points
         if mark > self.mark:
-            assert mark <= self.end, (mark, self.end)
+            assert mark <= points[-1].end, (mark, points[-1].end)
             self.mark = mark
             self.out.append(ShowMark(mark, self.epoch))
         if mark >= self.start:
             self.reset_from = None  # its epoch is certified
-        self._forget_below_mark()
+        if len(points) > 1:
+            self._forget_below_mark()
 
     def _forget_below_mark(self) -> None:
         points, mark = self.points, self.mark
@@ -156,7 +158,7 @@ class Spool:
 
     def _forget_first(self) -> None:
         first = self.points.pop(0)
-        if first.begin != self.points[0].begin and not first.is_empty:
+        if first.begin != self.points[0].begin and first.begin != first.end:
             self.out.append(Upload(self.fragment(first)))
 
     # synchronizing
