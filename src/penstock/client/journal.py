@@ -151,7 +151,8 @@ class Journals:
         match; `union` and `subtract` change them together with the content. With `txn`, a writer's own number for this
         append, it takes effect once however often it is sent.
         """
-        self._check_name(journal)
+        if journal not in self._opening:  # which has only names that were checked
+            check_journal_name(journal)
         if not 0 < timeout <= TIMEOUT_S_MAX:
             raise InvalidArgument(f"timeout {timeout}: expected a time above 0 s, and at most {TIMEOUT_S_MAX} s")
         if offset is not None and not 0 <= offset <= OFFSET_MAX:
@@ -182,10 +183,6 @@ class Journals:
             if not (may_retry and is_repeatable) or loop.time() + pause_s >= deadline:
                 raise error
             await asyncio.sleep(pause_s)
-
-    def _check_name(self, journal: str) -> None:
-        if journal not in self._opening:  # which has only names that were checked
-            check_journal_name(journal)
 
     async def _try(self, journal: str, content: Source, wish: AppendWish, left_s: float) -> Appended | PenstockError:
         """Once: what came of it, or the error it is."""

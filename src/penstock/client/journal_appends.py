@@ -20,7 +20,6 @@ from penstock.runtime.journal.protocol import (
     APPEND,
     APPEND_ANSWERS,
     APPEND_PARTS,
-    AppendAnswer,
     AppendHello,
     AppendPart,
     AppendWish,
@@ -229,12 +228,9 @@ class AppendStream:
     def on_messages(self, messages: list[Message]) -> None:
         for message in messages:
             for answer in APPEND_ANSWERS.decode(message.body):
-                self._settle(answer)
-
-    def _settle(self, answer: AppendAnswer) -> None:
-        waiting = self._waiting.get(answer.number)
-        if waiting is not None and not waiting.answer.done():
-            waiting.answer.set_result(Answered(answer.response, answer.primary))
+                waiting = self._waiting.get(answer.number)
+                if waiting is not None and not waiting.answer.done():
+                    waiting.answer.set_result(Answered(answer.response, answer.primary))
 
     def on_end(self) -> None:
         pass

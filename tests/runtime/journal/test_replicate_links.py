@@ -21,11 +21,14 @@ from penstock.runtime.journal.replicate_links import (
     AT_ONCE_BYTES,
     BATCH_BYTES,
     MARK_WAIT_S,
+    MARKS_UNHEARD_MAX,
     ReplicateLinks,
+    Watched,
     decode_messages,
     encode_messages,
 )
 from penstock.runtime.tasks import Tasks
+from penstock.runtime.wire.message import Message
 
 EPOCH = PipelineEpoch(Revision(7), 1)
 
@@ -102,6 +105,10 @@ class Wire:
     def send_nowait(self, body: bytes, bulk: Any) -> None:
         self.sent.append(plain(decode_messages(body, bulk)))
         self.has_sent.set()
+
+    def try_send(self, body: bytes, bulk: Any) -> bool:
+        self.send_nowait(body, bulk)
+        return True
 
     def send_at_once(self, body: bytes, bulk: Any) -> bool:
         self.send_nowait(body, bulk)
@@ -197,6 +204,52 @@ async def test_marks_which_follow_each_other_move_the_time_at_which_one_leaves_a
     await wire.has_sent.wait()
     assert loop.time() - latest >= MARK_WAIT_S
     assert wire.sent[3:] == [[mark(4)]]
+
+
+async def test_a_mark_for_which_somebody_waits_leaves_with_this_turn_and_alone() -> None:
+    links, first = linked()
+    second = Wire()
+    links.accept(ReplicateHello("shop/orders", NodeId("b3"), EPOCH), second)  # type: ignore[arg-type]
+    watched = links._links[NodeId("b2"), EPOCH]
+    for peer in ("b2", "b3"):
+        links.send(NodeId(peer), mark(1))
+    assert first.sent == []
+    watched.on_messages(wire_messages(Watched(EPOCH, is_watched=True)))
+    assert (first.sent, second.sent) == ([[mark(1)]], [])  # it had just begun to wait
+    for peer in ("b2", "b3"):
+        links.send(NodeId(peer), mark(2))
+    assert first.sent[1:] == []  # the client's answer goes before it
+    await asyncio.sleep(0)
+    assert (first.sent[1:], second.sent) == ([[mark(2)]], [])
+    watched.on_messages(wire_messages(Watched(EPOCH, is_watched=False)))
+    links.send(NodeId("b2"), mark(3))
+    await asyncio.sleep(0)
+    assert first.sent[2:] == []
+
+
+async def test_primaries_are_told_when_somebody_waits_here_and_when_nobody_does_any_more() -> None:
+    heard: list[Event] = []
+    links, first = linked()
+    links.host.post = heard.append  # type: ignore[method-assign, assignment]
+    links.watch()
+    links.watch()
+    assert first.sent == [[Watched(EPOCH, is_watched=True)]]
+    later, second = PipelineEpoch(Revision(7), 2), Wire()
+    link = links.accept(ReplicateHello("shop/orders", NodeId("b3"), later), second)  # type: ignore[arg-type]
+    assert second.sent == [[Watched(later, is_watched=True)]]
+    for number in range(MARKS_UNHEARD_MAX):
+        link.on_messages(wire_messages(MarkRequest(Revision(3), later, Offset(number))))
+    links.watch()  # it is not told again, and nobody was told otherwise
+    for number in range(MARKS_UNHEARD_MAX):
+        link.on_messages(wire_messages(MarkRequest(Revision(3), later, Offset(number))))
+    assert second.sent[1:] == []
+    link.on_messages(wire_messages(MarkRequest(Revision(3), later, Offset(99))))
+    assert second.sent[1:] == [[Watched(later, is_watched=False)]]
+    assert len(heard) == 2 * MARKS_UNHEARD_MAX + 1  # every mark was the core's as well
+
+
+def wire_messages(*messages: Any) -> list[Message]:
+    return [Message(body, bulk) for body, bulk in encode_messages(list(messages))]
 
 
 async def test_who_says_that_content_is_here_is_known_and_nothing_of_it_leaves_if_that_is_not_so() -> None:

@@ -17,7 +17,6 @@ import msgspec
 from penstock.base.ids import SECOND, Instant, Offset, RequestId
 from penstock.journal.api import AppendResponse
 from penstock.journal.fragment import EMPTY_SUM, Fragment, Sum
-from penstock.journal.spool import length_of
 
 if TYPE_CHECKING:
     from penstock.runtime.journal.feed import Feed
@@ -51,19 +50,19 @@ class Content:
         self.session: AppendSession | None = session  # None: its client has gone
         self.number = number  # the client's own
         self.members = members  # if it is a group
-        self.chunks: deque[Any] = deque()
+        self.chunks: deque[Any] = deque()  # bytes, or views of bytes
         self.waiting_bytes = 0
         self.is_ended = False  # the client said commit
         self._hash: Any = None
 
     def add(self, content: Any) -> None:
         self.chunks.append(content)
-        self.waiting_bytes += length_of(content)
+        self.waiting_bytes += len(content)
 
     def take(self) -> Any:
         """The next chunk; empty if there is none."""
         content = self.chunks.popleft() if self.chunks else b""
-        length = length_of(content)
+        length = len(content)
         self.waiting_bytes -= length
         if self.session is not None:
             self.session.on_taken(length)

@@ -17,7 +17,6 @@ from penstock.journal.api import AppendRequest, AppendResponse, Fate, Status
 from penstock.journal.effects import AppendAborted, ContentEnded, ContentReceived
 from penstock.journal.fragment import Sum
 from penstock.journal.point import Point
-from penstock.journal.spool import length_of
 from penstock.runtime.journal.appends import Bucket, Content, FlowPolice, Place
 from penstock.runtime.journal.protocol import AppendWish
 from penstock.runtime.journal.replica_loop import ReplicaLoop
@@ -139,7 +138,7 @@ class Feed:
             self._police.forgive(self._machine.now)
             return None
         content = append.take()
-        length = length_of(content)
+        length = len(content)
         if self._bucket.bytes_per_s:
             self._bucket.take(length)
         self._note(self._host.journal, length)
@@ -152,7 +151,7 @@ class Feed:
     def sum_with(self, content: Any) -> Sum:
         """A commit names the sum of content which is written by an effect that follows from it: so add it before."""
         files = self._files
-        if not length_of(content):
+        if not content:
             return files.sum
         spool = self._host.replica.spool
         self._ahead = content
@@ -211,13 +210,10 @@ class Feed:
         if append is self._reading:
             self._reading = None
         append.drop()
-        self._answer(append, response)
-        return True
-
-    def _answer(self, append: Content, response: AppendResponse) -> None:
         if append.session is not None:
             append.session.answer(append, response)
             self.answered[append.session] = None
+        return True
 
     def send_answers(self) -> None:
         """What was answered since the last time leaves together."""
@@ -231,7 +227,9 @@ class Feed:
         for append in list(self._appends.values()):
             append.drop()
             fate = Fate.UNKNOWN if append.is_ended else Fate.ABORTED
-            self._answer(append, AppendResponse(fate=fate, status=Status.PIPELINE_BROKEN, reason=reason))
+            if append.session is not None:
+                append.session.answer(append, AppendResponse(fate=fate, status=Status.PIPELINE_BROKEN, reason=reason))
+                self.answered[append.session] = None
         self._appends.clear()
         self.send_answers()
 

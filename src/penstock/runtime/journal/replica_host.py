@@ -192,6 +192,7 @@ class ReplicaHost:
             raise Unavailable(f"this broker no longer serves {self.journal}")
         future = self._loop.create_future()
         self._readers.append(future)
+        self._links.watch()
         await future
 
     def wake_readers(self) -> None:
@@ -235,7 +236,8 @@ class ReplicaHost:
             if self._readers:
                 self.wake_readers()
         elif type(effect) is Reply:
-            self._reply(effect.request, effect.result)
+            if not self.feed.answer(effect.request, effect.result):
+                self._tell(effect.request, effect.result)
         else:
             self._perform_on_files(effect)
 
@@ -275,9 +277,7 @@ class ReplicaHost:
             case _:
                 raise InternalError(f"a replica's shell does not know {type(effect).__name__}")
 
-    def _reply(self, request: RequestId, result: Any) -> None:
-        if self.feed.answer(request, result):
-            return
+    def _tell(self, request: RequestId, result: Any) -> None:
         future = self._asked.get(request)
         if future is not None and not future.done():
             future.set_result(result)

@@ -84,7 +84,7 @@ class ReplicaLoop:
     def __exit__(self, *_: object) -> None:
         self._blocks -= 1
         if not self._blocks:
-            self._flush()
+            self.go_on()
 
     def go_on(self) -> None:
         """Handle what is there: events first, then content."""
@@ -104,13 +104,9 @@ class ReplicaLoop:
             self._fail(error)
         finally:
             self._is_running = False
-        if not self._blocks:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self.stop_reason is None:
+        if not self._blocks and self.stop_reason is None:
             try:
-                self._shell.flush()
+                shell.flush()
             except Exception as error:
                 self._fail(error)
 

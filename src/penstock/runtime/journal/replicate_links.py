@@ -4,7 +4,8 @@ Messages between two flushes become one wire message: records in the body, all c
 peers of a pipeline are told the same, so that it is encoded once. What a peer cannot take yet waits here: `is_full`
 asks whoever feeds content to wait as well, so that a slow peer bounds memory and slows the client down. A mark waits a
 little for a proposal to carry it: alone it would wake every peer once more for each append, just when the client and
-the primary want the processor. Nobody but a reader at a replica waits for marks.
+the primary want the processor. Nobody but a reader at a replica waits for marks: a replica where one does says so
+(`Watched`), and is told marks at once, behind the answer to the client.
 
 What always holds: messages of one stream are in order; a stream which cannot be opened, ends or breaks is told to the
 core once, as `StreamClosed`; nothing is sent on it afterwards.
@@ -12,7 +13,7 @@ core once, as `StreamClosed`; nothing is sent on it afterwards.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from operator import is_
 from typing import Any, Final, Protocol
@@ -46,7 +47,15 @@ from penstock.runtime.wire.message import Message
 from penstock.runtime.wire.server_stream import ServerStream
 from penstock.runtime.wire.stream import Stream
 
-__all__ = ["ReplicateLink", "ReplicateLinks", "decode_messages", "encode_messages"]
+__all__ = ["ReplicateLink", "ReplicateLinks", "Watched", "decode_messages", "encode_messages"]
+
+
+class Watched(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Of a peer's shell to its primary's: whether somebody waits here for marks. No core hears of it."""
+
+    epoch: PipelineEpoch
+    is_watched: bool
+
 
 Any_ = (
     PromiseRequest
@@ -58,12 +67,14 @@ Any_ = (
     | ProposeResponse
     | MarkRequest
     | RefuseResponse
+    | Watched
 )
 BATCH_BYTES: Final = 1 << 20  # content of one wire message, unless a single chunk is larger
 ALONE_BYTES: Final = 128 << 10  # from here on a copy costs more than a message of its own
 FULL_BYTES: Final = 4 << 20  # what may wait for a slow peer before content is fed no more
 AT_ONCE_BYTES: Final = 4 << 10  # from here on it pays to let peers begin before this turn of the loop has ended
 MARK_WAIT_S: Final = 0.002  # for company: longer than a client needs from an answer to its next append
+MARKS_UNHEARD_MAX: Final = 8  # so many marks for which nobody has waited end the watch
 _WITH_CONTENT: Final = (ContentRequest, ProposeRequest)
 _ANSWERS: Final = (ProposeResponse, AdoptResponse, PromiseResponse)
 _CODEC = Codec[list[Any_]](list[Any_])
@@ -73,9 +84,11 @@ log = get_logger()
 
 def encode_messages(messages: list[Any]) -> list[tuple[bytes, Any]]:
     """Wire messages (body, bulk): in each, the bulk is all content of its records, in order."""
-    if len(messages) == 1 and type(messages[0]) is ProposeRequest:
-        content = messages[0].content
-        return [(_CODEC.encode([_with_content(messages[0], length_of(content) or b"")]), content)]
+    if len(messages) == 1:
+        content = messages[0].content if type(messages[0]) in _WITH_CONTENT else b""
+        if content:
+            messages = [_with_content(messages[0], length_of(content))]
+        return [(_CODEC.encode(messages), content)]
     encoded: list[tuple[bytes, Any]] = []
     records: list[Any] = []
     contents: list[Any] = []
@@ -145,6 +158,8 @@ class ReplicateLink:
         self.stream: Stream | None = None
         self.outbox: list[Any] = []  # since the last flush
         self.mark: MarkRequest | None = None  # the newest one which the peer was not told
+        self.is_watched = False  # somebody waits for it there
+        self.is_followed = False  # the primary is at the other end
         self.waiting: deque[tuple[bytes, Any]] = deque()  # encoded, and the peer has no room for it
         self.waiting_bytes = 0
         self.is_ending = False
@@ -168,8 +183,7 @@ class ReplicateLink:
             if len(bulk) >= AT_ONCE_BYTES:
                 if stream.send_at_once(body, bulk):
                     return
-            elif stream.can_send(len(body) + len(bulk)):
-                stream.send_nowait(body, bulk)
+            elif stream.try_send(body, bulk):
                 return
         size = 0
         for body, bulk in encoded:
@@ -221,7 +235,11 @@ class ReplicateLink:
             raise MalformedFrame("a message of another epoch than its stream's")
         if type(message) is ProposeRequest:
             self._links.host.on_proposal(self.peer, message)
+        elif type(message) is Watched:
+            self._links.on_watched(self, is_watched=message.is_watched)
         else:
+            if type(message) is MarkRequest:
+                self._links.on_mark()
             self._links.host.post(Received(self.peer, message))
 
     def on_end(self) -> None:
@@ -251,6 +269,8 @@ class ReplicateLinks:
         self._loop = asyncio.get_running_loop()
         self._marks_timer: asyncio.TimerHandle | None = None
         self._marks_due_at = 0.0  # by the loop's clock
+        self._is_watched = False  # somebody waits here, and primaries were told;
+        self._marks_unheard = 0  # how many marks have come since somebody last did
         self.has_answers = False  # something is to be sent which says that content is here
 
     @property
@@ -271,6 +291,8 @@ class ReplicateLinks:
             if not self._to_mark:
                 self._wait_with_marks()
             self._to_mark[link] = None
+            if link.is_watched:
+                self._loop.call_soon(self._flush_mark, link)
             return
         if kind in _ANSWERS:
             self.has_answers = True
@@ -312,6 +334,36 @@ class ReplicateLinks:
         else:
             self.flush_marks()
 
+    def _flush_mark(self, link: ReplicateLink) -> None:
+        if link in self._to_mark:
+            self.to_flush[link] = None
+            self.flush()
+
+    def watch(self) -> None:
+        """Somebody begins to wait here for marks: whoever is the primary should tell them at once."""
+        self._marks_unheard = 0
+        if not self._is_watched:
+            self._is_watched = True
+            self._tell_watched(self._links.values())
+
+    def on_mark(self) -> None:
+        """A mark has come alone. If nobody has waited for it, nor for those before, there need be no more like it."""
+        self._marks_unheard += 1
+        if self._is_watched and self._marks_unheard > MARKS_UNHEARD_MAX:
+            self._is_watched = False
+            self._tell_watched(self._links.values())
+
+    def on_watched(self, link: ReplicateLink, *, is_watched: bool) -> None:
+        """What the peer says of itself. Who has just begun to wait gets the mark which it waits for."""
+        link.is_watched = is_watched
+        if is_watched:
+            self._flush_mark(link)
+
+    def _tell_watched(self, links: Iterable[ReplicateLink]) -> None:
+        for link in links:
+            if link.is_followed:
+                link.queue(encode_messages([Watched(link.epoch, self._is_watched)]))
+
     def flush_marks(self) -> None:
         """Send the marks which nothing has carried."""
         self.to_flush.update(self._to_mark)
@@ -342,10 +394,12 @@ class ReplicateLinks:
     def accept(self, hello: ReplicateHello, stream: ServerStream) -> ReplicateLink:
         """The primary of an epoch has opened a stream to us."""
         link = ReplicateLink(self, hello.sender, hello.epoch)
-        link.stream = stream
+        link.stream, link.is_followed = stream, True
         if (hello.sender, hello.epoch) in self._links:
             raise MalformedFrame("a second stream of the same epoch")
         self._links[hello.sender, hello.epoch] = link
+        if self._is_watched:
+            self._tell_watched([link])
         return link
 
     def on_drained(self) -> None:

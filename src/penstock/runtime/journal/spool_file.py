@@ -98,7 +98,7 @@ class SpoolFile:
         views, self._unwritten = self._unwritten, []
         if not views:
             return
-        before = self.size - sum(map(len, views))
+        before = self.size - (len(views[0]) if len(views) == 1 else sum(map(len, views)))
         try:
             self._write(views, before)
         except OSError as error:
@@ -108,7 +108,7 @@ class SpoolFile:
         self._unsynced = True
 
     def _write(self, views: Sequence[memoryview], at: int) -> None:
-        fd = self._open()
+        fd = self._fd if self._fd is not None else self._open()
         for first in range(0, len(views), _BUFFERS_MAX):
             batch = views[first : first + _BUFFERS_MAX]
             expected = sum(map(len, batch))

@@ -137,9 +137,9 @@ class SpoolFiles:
         """Before anybody reads, or is told that it is here."""
         self.is_behind = False
         current = self._open[-1]
-        is_new = current.fd is None
+        is_new = self.keeps is Keeps.ALWAYS and current.fd is None
         current.write_out()
-        if is_new and current.fd is not None and self.keeps is Keeps.ALWAYS:
+        if is_new and current.fd is not None:
             above = [self._folder, *self._folder.parents]
             self._unsynced_folders.update(dict.fromkeys(above[: above.index(self._root) + 1]))
 
