@@ -17,7 +17,8 @@ import pyarrow as pa
 
 __all__ = ["TextBuffers", "digest_table", "text_buffers"]
 
-_OFFSET_BYTES: Final = {pa.string(): 4, pa.large_string(): 8}
+_OFFSETS: Final = {pa.string().id: np.dtype("<i4"), pa.large_string().id: np.dtype("<i8")}
+_NUMBERS: Final = pa.int64().id
 
 
 class TextBuffers(NamedTuple):
@@ -28,22 +29,27 @@ class TextBuffers(NamedTuple):
 
     @property
     def lengths(self) -> npt.NDArray[np.integer]:
-        return self.offsets[1:] - self.offsets[:-1]  # as np.diff, in a tenth of the time for a few thousand
+        return self.offsets[1:] - self.offsets[:-1]
 
 
 def text_buffers(column: pl.Series | pa.Array | pa.ChunkedArray) -> TextBuffers:
     """The buffers of a column of text; offsets begin at 0, and the data ends with the last value."""
     array: Any = column.to_arrow() if isinstance(column, pl.Series) else _one_array(column)
-    assert array.type in _OFFSET_BYTES, array.type
-    assert array.null_count == 0
-    _, offsets_buffer, data_buffer = array.buffers()
-    if len(array) == 0:
-        return TextBuffers(np.zeros(1, np.int64), np.zeros(0, np.uint8))
-    width = _OFFSET_BYTES[array.type]
-    offsets: npt.NDArray[np.integer] = np.frombuffer(offsets_buffer, f"<i{width}", len(array) + 1, array.offset * width)
-    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
+    offsets, data = _offsets_and_data(array)
     first, last = int(offsets[0]), int(offsets[-1])
-    return TextBuffers(offsets - first if first else offsets, data[first:last])
+    return TextBuffers(offsets - first if first else offsets, np.frombuffer(data, np.uint8)[first:last])
+
+
+def _offsets_and_data(array: Any) -> tuple[npt.NDArray[np.integer], Any]:
+    """The buffers as they are: the offsets of a slice begin anywhere in the data."""
+    kind = _OFFSETS.get(array.type.id)
+    assert kind is not None, array.type
+    assert array.null_count == 0
+    count = len(array)
+    if count == 0:
+        return np.zeros(1, kind), b""
+    _, offsets, data = array.buffers()
+    return np.frombuffer(offsets, kind, count + 1, array.offset * kind.itemsize), data or b""
 
 
 def digest_table(tag: str, table: pa.Table, columns: Sequence[str]) -> str:
@@ -62,12 +68,11 @@ def _one_array(column: Any) -> Any:
 
 
 def _feed(digest: Any, array: Any) -> None:
-    if array.type in _OFFSET_BYTES:
-        buffers = text_buffers(array)
-        digest.update(buffers.lengths.astype("<u4", copy=False).data)
-        digest.update(buffers.data.data)
+    if array.type.id != _NUMBERS:
+        offsets, data = _offsets_and_data(array)
+        digest.update((offsets[1:] - offsets[:-1]).astype("<u4", copy=False))
+        digest.update(memoryview(data)[offsets[0] : offsets[-1]])
     else:
-        assert array.type == pa.int64(), array.type
         assert array.null_count == 0
         if len(array):
-            digest.update(np.frombuffer(array.buffers()[1], "<i8", len(array), array.offset * 8).data)
+            digest.update(memoryview(array.buffers()[1])[array.offset * 8 : (array.offset + len(array)) * 8])
