@@ -17,7 +17,10 @@ import pyarrow as pa
 
 __all__ = ["TextBuffers", "digest_table", "text_buffers"]
 
-_OFFSETS: Final = {pa.string().id: np.dtype("<i4"), pa.large_string().id: np.dtype("<i8")}
+_OFFSETS: Final[dict[int, np.dtype[np.integer]]] = {
+    pa.string().id: np.dtype("<i4"),
+    pa.large_string().id: np.dtype("<i8"),
+}
 _NUMBERS: Final = pa.int64().id
 
 
