@@ -27,7 +27,7 @@ from penstock.base.errors import (
     Unavailable,
 )
 from penstock.base.ids import Offset, Revision
-from penstock.client.journal_appends import PART_BYTES, AppendStream, Lost
+from penstock.client.journal_appends import COMMIT, PART_BYTES, AppendStream, Lost
 from penstock.client.journal_content import Source, send_unless_answered
 from penstock.client.journal_outcomes import RETRYABLE, Appended, error_of, lost_error
 from penstock.client.journal_reads import Chunk, JournalReads, checked_query
@@ -57,7 +57,6 @@ from penstock.runtime.journal.protocol import (
     JournalQuery,
     Listing,
     ListQuery,
-    PartKind,
     ReadHeader,
     Resolved,
     ResolveQuery,
@@ -82,6 +81,7 @@ _FRAGMENTS = Codec[Fragments](Fragments)
 _RESOLVED = Codec[Resolved](Resolved)
 _RESPONSE = Codec[AppendResponse](AppendResponse)
 _EXPLAINED = Codec[Explained](Explained)
+COMMITTED: Final = Fate.COMMITTED
 
 
 class Journals:
@@ -198,7 +198,7 @@ class Journals:
             if isinstance(content, bytes) and len(content) <= PART_BYTES:
                 if stream.is_full:
                     await stream.wait_for_room()
-                stream.send(number, content, PartKind.COMMIT, wish)
+                stream.send(number, content, COMMIT, wish)
             else:
                 await send_unless_answered(stream, number, content, wish)
             answered = await stream.answer(number, left_s + 1.0)  # the broker keeps the deadline, and knows more
@@ -209,7 +209,7 @@ class Journals:
             stream.forget(number)
             raise
         response = answered.response
-        if response.fate is Fate.COMMITTED:
+        if response.fate is COMMITTED:
             return Appended.of(journal, response)
         if response.status is Status.NOT_JOURNAL_PRIMARY_BROKER or response.status in RETRYABLE:
             self._leave(journal, stream, answered.primary)

@@ -35,6 +35,7 @@ __all__ = ["PART_BYTES", "Answered", "AppendStream", "Lost"]
 PART_BYTES: Final = 512 << 10  # of one append in one message
 GROUP_BYTES: Final = 192 << 10  # of several: the broker begins with the first while the next ones are on their way
 QUEUE_BYTES: Final = 4 << 20  # not sent yet, because the broker has no room for it
+COMMIT: Final = PartKind.COMMIT  # to find it in its Enum costs as much as a call
 
 
 class Lost(Exception):
@@ -109,7 +110,7 @@ class AppendStream:
         """Send a part at the end of this turn of the loop; at once, if it is a whole append and nobody else waits."""
         if self.is_over:
             return
-        is_alone = len(self._waiting) == 1 and wish is not None and kind is PartKind.COMMIT
+        is_alone = len(self._waiting) == 1 and wish is not None and kind is COMMIT
         if is_alone and not self._parts and not self._queue:
             self._send_alone(number, content, wish)
             return
@@ -125,7 +126,7 @@ class AppendStream:
             self._loop.call_soon(self._flush)
 
     def _send_alone(self, number: int, content: Any, wish: AppendWish | None) -> None:
-        body = APPEND_PARTS.encode([AppendPart(number, len(content), PartKind.COMMIT, wish)])
+        body = APPEND_PARTS.encode([AppendPart(number, len(content), COMMIT, wish)])
         if self._stream.send_at_once(body, content):
             self._waiting[number].was_sent = True
         else:
@@ -199,7 +200,7 @@ class AppendStream:
     def _close_message(self) -> None:
         bulk = self._contents[0] if len(self._contents) == 1 else b"".join(self._contents)
         body = APPEND_PARTS.encode(self._parts)
-        commits = [part.number for part in self._parts if part.kind is PartKind.COMMIT]
+        commits = [part.number for part in self._parts if part.kind is COMMIT]
         self._queue.append((body, bulk, commits))
         self._queued_bytes += len(body) + len(bulk)
         self._parts, self._contents, self._size = [], [], 0

@@ -20,7 +20,7 @@ from penstock.journal.fragment import Fragment
 from penstock.journal.messages import Refusal
 from penstock.journal.pipeline import Phase, Pipeline
 from penstock.journal.point import Point
-from penstock.journal.registers import Origin
+from penstock.journal.registers import LOST
 from penstock.journal.rolling import maybe_roll
 from penstock.journal.route import Topology
 from penstock.journal.spool import length_of
@@ -341,7 +341,7 @@ class Append:
         head = spool.head
         registers, end = head.registers, head.end
         status: Status | None = None
-        if registers.origin is Origin.LOST and (body.txn is not None or not body.check.is_empty):
+        if registers.origin is LOST and (body.txn is not None or not body.check.is_empty):
             status = Status.REGISTERS_LOST
         elif body.txn is not None and (record := registers.txn_record(body.txn)) is not None:
             if record.seq == body.txn.seq:

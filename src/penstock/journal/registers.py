@@ -36,6 +36,9 @@ class Origin(Enum):
     LOST = "lost"
 
 
+VIRGIN, WRITTEN, LOST = Origin
+
+
 class Txn(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A writer's own number for an append: a retry with the same pair is the same append."""
 
@@ -101,9 +104,9 @@ class Registers(msgspec.Struct, frozen=True, array_like=True):
     origin: Origin = Origin.VIRGIN
 
     def matches(self, check: LabelSelector) -> bool:
-        if check.is_empty or self.origin is Origin.VIRGIN:
+        if self.origin is VIRGIN or check.is_empty:
             return True
-        return self.origin is Origin.WRITTEN and check.matches(self.labels)
+        return self.origin is WRITTEN and check.matches(self.labels)
 
     def changed(self, change: RegisterChange) -> "Registers":
         """What they are behind an append. One which changes nothing leaves virgin and lost ones as they are."""

@@ -33,6 +33,9 @@ __all__ = ["AppendSession"]
 
 ANSWER_BYTES_MAX: Final = 16 << 20
 HOLD_BYTES: Final = 1 << 20  # content which waits for its turn: above it, the client gets no more credit
+# Under their own names, because to find one in its Enum costs as much as a call.
+COMMIT, ABORT = PartKind.COMMIT, PartKind.ABORT
+NOT_PRIMARY = Status.NOT_JOURNAL_PRIMARY_BROKER
 
 
 class AppendSession:
@@ -149,11 +152,11 @@ class AppendSession:
             self._begin(part, content)
         elif append.is_ended:
             return  # it said commit: there is no way back
-        elif part.kind is PartKind.ABORT:
+        elif part.kind is ABORT:
             append.feed.abort(append, "the client rolled back")
         else:
             self._content_bytes += len(content)
-            append.feed.offer(append, content, is_end=part.kind is PartKind.COMMIT)
+            append.feed.offer(append, content, is_end=part.kind is COMMIT)
 
     def _begin(self, part: AppendPart, content: memoryview) -> None:
         """The first part of an append. Without a wish it is a late one of an append which was answered before."""
@@ -164,8 +167,8 @@ class AppendSession:
             self._refuse(part.number)
             return
         self._content_bytes += len(content)
-        host.feed.begin(self, part.number, part.wish, content, is_end=part.kind is PartKind.COMMIT)
-        if part.kind is PartKind.ABORT and (append := self._open.get(part.number)) is not None:
+        host.feed.begin(self, part.number, part.wish, content, is_end=part.kind is COMMIT)
+        if part.kind is ABORT and (append := self._open.get(part.number)) is not None:
             append.feed.abort(append, "the client rolled back")
 
     def _refuse(self, number: int) -> None:
@@ -191,7 +194,7 @@ class AppendSession:
 
     def answer(self, append: Content, response: AppendResponse) -> None:
         """The answer to an append, or to all of a group: it leaves with `send_answers`."""
-        is_elsewhere = response.status is Status.NOT_JOURNAL_PRIMARY_BROKER
+        is_elsewhere = response.status is NOT_PRIMARY
         address = self._server.primary_address(self.journal) if is_elsewhere else ""
         for number, part in append.answers(response):
             self._open.pop(number, None)
@@ -257,7 +260,7 @@ def _is_plain(part: AppendPart) -> bool:
     wish = part.wish
     return (
         wish is not None
-        and part.kind is PartKind.COMMIT
+        and part.kind is COMMIT
         and part.length > 0
         and wish.offset is None
         and wish.txn is None

@@ -21,6 +21,7 @@ __all__ = ["Link", "Receiver", "Stream"]
 
 _MESSAGE: Final = int(Kind.MESSAGE)
 _CREDIT: Final = int(Kind.CREDIT)
+_CLOSED: Final = FlowState.CLOSED
 log = get_logger()
 
 
@@ -142,7 +143,7 @@ class Stream:
 
     def _push(self, body: bytes, bulk: Bulk, cost: int, has_waited: int = 0) -> None:
         flow, link = self.flow, self._link
-        if flow.state is FlowState.CLOSED:
+        if flow.state is _CLOSED:
             raise self.error if self.error is not None else AlreadyClosed("the stream has ended")
         if cost > link.peer_frame_bytes_max + MESSAGE_COST:
             raise LimitExceeded(f"a message above the peer's frame limit of {link.peer_frame_bytes_max} bytes")
