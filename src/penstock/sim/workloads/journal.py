@@ -366,13 +366,18 @@ class JournalWorkload:
         self.world.after(self.settings.calm_ns, self._close)
 
     def _close(self) -> None:
-        serves = self.clients.committed > self._committed_before and not self.clients.head_lost
-        if self.clients.head_lost:
+        is_lost = self.clients.head_lost or self._says_lost()
+        serves = self.clients.committed > self._committed_before and not is_lost
+        if is_lost:
             self.clients.reset_head()  # the operator sees the alarm
         if serves or self.clients.appends >= APPENDS_MAX:
             self.clients.is_open = False
-        else:
-            self.world.after(25 * MILLISECOND, self._close)
+        self.world.after(25 * MILLISECOND, self._close)
+
+    def _says_lost(self) -> bool:
+        """Does the primary say that the head is lost? It does, also where no client is left who asks for anything."""
+        primary = self.primary()
+        return primary is not None and self.world.nodes[primary].is_up and self.programs[primary].replica.is_head_lost()
 
     def is_settled(self) -> bool:
         """I15: a certified pipeline on R members, every client answered, everything handed over is stored."""
