@@ -80,8 +80,10 @@ class BrokerService:
     async def _list(self, stream: ServerStream) -> None:
         query = _LIST.decode(stream.body)
         query.selector.validate()
+        catalog = self._server.catalog
         await self._server.caught_up(query.min_revision)
-        async for listing in self._server.catalog.listings(query):
+        await self._server.caught_up(await catalog.unheard(query.selector))
+        async for listing in catalog.listings(query):
             await stream.send(_encode(listing))
 
     async def _apply(self, call: Call) -> bytes:

@@ -86,8 +86,22 @@ class Catalog:
             tuple(each.start for each in head.table.entries if each.is_reset) if head is not None else (),
         )
 
+    async def unheard(self, selector: LabelSelector) -> Revision:
+        """The revision of the one journal which is asked for by name, if the KeySpace has it and the mirror has not.
+
+        A mirror is behind by a moment: nobody is to be told that a journal is not there which somebody has just made.
+        """
+        name = _named(selector)
+        if name is None or self.has(name):
+            return Revision(0)
+        found = await self._keyspace.get(self.layout.items + name)
+        return Revision(0) if found is None else found.mod_revision
+
     def journals(self, selector: LabelSelector) -> Iterator[JournalInfo]:
-        for entry in self._mirror.range(self.layout.items):
+        name = _named(selector)
+        one = None if name is None else self._mirror.get(self.layout.items + name)
+        entries = self._mirror.range(self.layout.items) if name is None else [] if one is None else [one]
+        for entry in entries:
             spec = entry.value
             if isinstance(spec, JournalSpec) and selector.matches(spec.labels, spec.name):
                 yield self.info(entry)
@@ -173,3 +187,9 @@ def _name(change: Change) -> str:
         return change.upsert.name
     check_journal_name(change.delete)
     return change.delete
+
+
+def _named(selector: LabelSelector) -> str | None:
+    """The only journal which can fit; None: more than one can."""
+    names = [label for label in selector.include.labels if label.name == "name"]
+    return names[0].value if len(names) == 1 and not names[0].is_prefix else None
