@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from tests.runtime.journal.cluster import WAIT_S, Cluster, read_all, running_cluster
 
+from penstock.base.ids import NodeId
 from penstock.client.journal import Change, Journals
 from penstock.journal.fragment import CompressionCodec, Fragment
 from penstock.journal.spec import FragmentSpec, JournalSpec
@@ -104,6 +105,34 @@ async def test_a_broker_which_comes_later_serves_what_others_stored(tmp_path: Pa
         assert await read_all(journals, "shop/orders") == content
         done = await journals.append("shop/orders", b"more", timeout=WAIT_S)
         assert done.begin == len(content)
+
+
+async def test_a_replica_leaves_fragments_to_the_primary_until_another_one_leads(tmp_path: Path) -> None:
+    one_hour = 3_600_000
+    async with running_cluster(tmp_path, 2, late_upload_ms=one_hour) as cluster, cluster.client() as journals:
+        await cluster.create(msgspec.structs.replace(spec(), replication=2))
+        primary = cluster.primary("shop/orders")
+        (replica,) = (name for name in cluster.brokers if name != primary)
+        persister, host = cluster.brokers[replica].server.persister, cluster.hosts("shop/orders")[replica]
+
+        async def until_it_waits_with(count: int) -> list[Fragment]:
+            async with asyncio.timeout(WAIT_S):
+                while True:
+                    found = persister.waiting("shop/orders")
+                    if len(found) == count:
+                        return found
+                    await asyncio.sleep(0.01)
+
+        await fill(journals, 2)
+        await until_stored(journals, 2)
+        await until_it_waits_with(2)  # it does not know that they are stored
+        host.fragments.on_primary(NodeId("local#newcomer"))
+        await until_it_waits_with(0)
+        # The one which was being written then began under the old primary.
+        await journals.append("shop/orders", bytes(2 * LENGTH), timeout=WAIT_S)
+        await fill(journals, 1)
+        (left,) = await until_it_waits_with(1)
+        assert left.begin > 2 * LENGTH + len(b"tail")
 
 
 async def test_a_deleted_journal_leaves_its_fragments_and_a_new_life_begins_above(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final, Protocol
 
 from penstock.base.errors import PenstockError
-from penstock.base.ids import Offset
+from penstock.base.ids import NodeId, Offset
 from penstock.journal.fragment import Fragment
 from penstock.journal.fragment_index import FragmentIndex, Gap
 from penstock.journal.head import HeadTable
@@ -82,6 +82,8 @@ class JournalFragments:
         self._shelf = shelf
         self._spec: JournalSpec | None = None
         self._was_primary = False
+        self._primary: NodeId | None = None
+        self._before = Offset(0)  # what begins below was written under another primary, or in an earlier run
         self._refreshed = asyncio.Event()
         self._listed_at = 0.0
         self._is_stale = asyncio.Event()  # the stores are to be listed now
@@ -176,6 +178,12 @@ class JournalFragments:
             self._index.add_local(fragment)
         self._refreshing = asyncio.create_task(self._keep_refreshed(), name=f"{self.journal}: refreshes its index")
 
+    def on_primary(self, primary: NodeId | None) -> None:
+        """Another one leads. It need not have what was written before it, and who has may be gone: wait for neither."""
+        if primary is not None and primary != self._primary:
+            self._primary, self._before = primary, self._files.end
+            self._shelf.persister.hasten(self.journal)
+
     def on_topology(self, spec: JournalSpec | None) -> None:
         """The spec may name other stores, and this broker may be the primary from now on."""
         stores = self._stores
@@ -211,9 +219,8 @@ class JournalFragments:
     def _submit(self, fragment: Fragment) -> None:
         file = self._files.hold(fragment) if self._stores else None
         if file is not None:
-            self._shelf.persister.submit(
-                fragment, file, self._stores, is_late=not self._owner.is_primary, on_stored=self._on_stored
-            )
+            is_late = not self._owner.is_primary and fragment.begin >= self._before
+            self._shelf.persister.submit(fragment, file, self._stores, is_late=is_late, on_stored=self._on_stored)
 
     def _on_stored(self, stored: Fragment) -> None:
         self._index.add_stored(stored)

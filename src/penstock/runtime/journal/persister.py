@@ -1,8 +1,9 @@
 """The persister: brings final Fragments from Spools into stores. Design: gazette.md §2.4, journals.md J11.
 
 A primary stores a Fragment at once; replicas wait, and then store it only if nobody did: so each is stored once while
-all is well, and also when its primary died. Failures are tried again, for ever, ever more slowly: until then the file
-stays, and readers are served from it. A broker which exits hastens all that waits, and waits for it.
+all is well. When another primary leads they wait no longer: it need not have what was written before it. Failures are
+tried again, for ever, ever more slowly: until then the file stays, and readers are served from it. A broker which exits
+hastens all that waits, and waits for it.
 
 What it stores was decided by the core: only Fragments which its effects named ever come here.
 """

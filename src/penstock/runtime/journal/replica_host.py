@@ -140,6 +140,7 @@ class ReplicaHost:
         self.feed.set_rate(topology.spec.max_append_rate if topology.spec is not None else 0)
         if self._broker.me in topology.route.members:
             self.is_retired = False
+        self.fragments.on_primary(topology.route.primary)
         self.post(TopologyChanged(topology))
         self.fragments.on_topology(topology.spec)
 
