@@ -60,6 +60,16 @@ async def test_closing_an_unused_server_takes_no_time(stage: Stage) -> None:
         await channel.call("echo")
 
 
+async def test_who_was_not_welcomed_yet_is_not_told_to_go_away(stage: Stage) -> None:
+    """A client which hears anything before its welcome takes the server for a stranger, and does not try again."""
+    server = await stage.server()
+    peer = await stage.raw(server.address)
+    await until(lambda: server.statistics().connections_now == 1)
+    await server.close()
+    with pytest.raises(EOFError):
+        await peer.frame()
+
+
 async def test_what_comes_behind_a_goaway_is_not_taken(stage: Stage) -> None:
     server = await stage.server()
     peer = await stage.raw(server.address)

@@ -108,7 +108,8 @@ class ServerConnection(Connection):
         """Take no more requests, finish those in flight, then close."""
         if not self._is_going_away and not self.is_closing:
             self._is_going_away = True
-            self.queue(pack_header(0, Kind.GOAWAY, 0, self._last_id, 0, 0))
+            if self._is_welcome:  # whoever was not welcomed has asked for nothing, and expects no other frame first
+                self.queue(pack_header(0, Kind.GOAWAY, 0, self._last_id, 0, 0))
             self._close_if_done()
 
     def _close_if_done(self) -> None:
