@@ -238,14 +238,15 @@ class Drill:
     async def _stored(self) -> bytes:
         """The journal as its fragments in the store have it."""
         async with FragmentStores() as stores:
-            content = b""
+            content = bytearray()
             fragments = await stores.list(self.journal, [self.cluster.store_url])
             for fragment in sorted(fragments, key=lambda each: (each.begin, -each.end)):
                 if fragment.end > len(content):
                     assert fragment.begin <= len(content), "a hole in the store"
                     at = Offset(len(content))
-                    content += b"".join([bytes(piece) async for piece in stores.read(fragment, at, fragment.end)])
-        return content
+                    async for piece in stores.read(fragment, at, fragment.end):
+                        content += piece
+        return bytes(content)
 
 
 def _streamed(record: bytes) -> Iterator[bytes]:

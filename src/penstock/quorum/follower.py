@@ -40,6 +40,7 @@ class Follower:
         self.stream = 0
         self.owes_answer = False
         self.is_behind = False
+        self.has_appended = False  # entries of this leader's, perhaps of epochs before its own
         self.receiving: SnapshotMeta | None = None
         self.received = 0  # bytes of it
         self.is_received = False  # all of it
@@ -57,6 +58,7 @@ class Follower:
             reached("follower.behind")
             self.is_behind = True
         elif new:
+            self.has_appended = True
             self.replica.append(new)
         if new is None or not new or is_heard:
             self.owes_answer = True
@@ -117,8 +119,11 @@ class Follower:
         replica.send(self.leader, response)
 
     def may_truncate(self) -> bool:
-        """A log with an entry of this epoch is a prefix of the leader's: a request to cut it is a late duplicate."""
-        return self.replica.log.head.epoch < self.epoch
+        """A log with an entry of this epoch, or from this leader, is a prefix of its log: to cut it is asked too late.
+
+        It was acknowledged up to its end, so whatever was counted on would be gone.
+        """
+        return not self.has_appended and self.replica.log.head.epoch < self.epoch
 
     def cut(self, to: EntryId) -> Offset:
         """Where our log is cut so that it has nothing above `to`, by epoch or by offset."""
