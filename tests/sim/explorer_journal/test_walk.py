@@ -1,9 +1,9 @@
 """Random walks through single steps: fresh ones are clean, and mutants do not get far."""
 
-from random import os
+import os
+from random import Random
 
 import pytest
-import Random
 
 from penstock.sim.explorer_journal.actions import Action
 from penstock.sim.explorer_journal.walk import walk
