@@ -13,7 +13,7 @@ from penstock.quorum.limbo import Limbo
 from penstock.quorum.limbo_queue import LimboEntry
 from penstock.quorum.log import Log
 from penstock.quorum.member import Ensemble, Member, majority
-from penstock.quorum.messages import Change, Request, TruncateResponse
+from penstock.quorum.messages import Change, Request, TruncateRequest, TruncateResponse
 from penstock.quorum.metadata import Metadata
 from penstock.quorum.node import Node
 from penstock.quorum.operator import Operator
@@ -163,7 +163,7 @@ class CommitsBeforePrepared(Operator):
 class TruncatesItsOwnEpoch(Follower):
     """Not in quorum-log.md: what a late duplicate of a Truncate would do to a follower which restarted since."""
 
-    def may_truncate(self) -> bool:
+    def may_truncate(self, request: TruncateRequest) -> bool:
         return True
 
 

@@ -4,7 +4,7 @@ from tests.quorum.cluster import entry_id
 from tests.quorum.single import E1, E2, E3, I1, A, Single, txn
 
 from penstock.base.effects import Effect, Persist, SaveState, Send, Stop, TruncateLog
-from penstock.base.ids import Epoch, Lsn, NodeId, Offset
+from penstock.base.ids import EntryId, Epoch, Lsn, NodeId, Offset
 from penstock.quorum.effects import Apply, KeepLost, RestoreSnapshot, SnapshotRestored, SnapshotWritten, WriteSnapshot
 from penstock.quorum.entry import Barrier, Confirm, Entry, Rollback
 from penstock.quorum.messages import (
@@ -96,8 +96,10 @@ def test_doomed_transactions_are_named_to_the_state_machine() -> None:
 # truncation
 
 
-def truncated(single: Single, epoch: int, offset: int) -> list[Effect]:
-    return single.hear("B", TruncateRequest(E2, I1, entry_id(epoch, offset)))
+def truncated(single: Single, epoch: int, offset: int, head: EntryId | None = None) -> list[Effect]:
+    """By a request which is meant for this log, or for one with another head."""
+    head = single.node.replica.log.head if head is None else head
+    return single.hear("B", TruncateRequest(E2, I1, entry_id(epoch, offset), head))
 
 
 def test_truncate_drops_what_the_leader_does_not_have_and_keeps_it_aside() -> None:
@@ -112,7 +114,7 @@ def test_truncate_drops_what_the_leader_does_not_have_and_keeps_it_aside() -> No
 
 def test_truncate_cuts_by_epoch_and_by_offset() -> None:
     single = follower(Barrier(E1), txn("x", 1), Barrier(E2), txn("y", 2, 2), epoch=3)
-    effects = single.hear("B", TruncateRequest(E3, I1, entry_id(1, 9)))
+    effects = single.hear("B", TruncateRequest(E3, I1, entry_id(1, 9), entry_id(2, 4)))
     assert Send(LEADER, TruncateResponse(E3, I1, entry_id(1, 2))) in effects
 
 
@@ -138,8 +140,7 @@ def test_truncate_waits_until_nothing_is_under_way_to_the_disk() -> None:
     single.hear("B", add((1, 3), txn("z", 3)))
     assert truncated(single, 1, 1) == []
     single.sync()
-    late = [Send(LEADER, TruncateResponse(E2, I1, entry_id(1, 4)))]  # the entry came from the leader itself: see below
-    assert truncated(single, 1, 1) == late
+    assert truncated(single, 1, 1)[-1] == TruncateLog(Lsn(1))
 
 
 def test_entries_which_this_leader_sent_are_never_truncated() -> None:
@@ -148,7 +149,8 @@ def test_entries_which_this_leader_sent_are_never_truncated() -> None:
     truncated(single, 1, 1)
     single.hear("B", add((1, 1), txn("z", 2)))
     single.sync()
-    assert truncated(single, 1, 1) == [Send(LEADER, TruncateResponse(E2, I1, entry_id(1, 2)))]
+    late = truncated(single, 1, 1, entry_id(1, 3))
+    assert late == [Send(LEADER, TruncateResponse(E2, I1, entry_id(1, 2)))]
 
 
 def test_entries_of_this_epoch_are_never_truncated() -> None:
@@ -156,7 +158,8 @@ def test_entries_of_this_epoch_are_never_truncated() -> None:
     single = follower(*LOG)
     single.hear("B", add((1, 3), Barrier(E2)))
     single.sync()
-    assert truncated(single, 1, 1) == [Send(LEADER, TruncateResponse(E2, I1, entry_id(2, 4)))]
+    late = truncated(single, 1, 1, entry_id(1, 3))
+    assert late == [Send(LEADER, TruncateResponse(E2, I1, entry_id(2, 4)))]
 
 
 # snapshots

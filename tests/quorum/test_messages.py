@@ -24,7 +24,7 @@ EXAMPLES: list[Message] = [
     messages.AddFollowerRequest(E, I, B, HEAD),
     messages.AddFollowerRequest(E, I, B, None),
     messages.AddFollowerResponse(E, I, B),
-    messages.TruncateRequest(E, I, HEAD),
+    messages.TruncateRequest(E, I, HEAD, HEAD),
     messages.TruncateResponse(E, I, HEAD),
     messages.SnapshotRequest(E, I, SNAPSHOT, 5, b"data", is_last=True),
     messages.SnapshotResponse(E, I, HEAD, 9, HEAD),

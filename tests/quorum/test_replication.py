@@ -60,9 +60,9 @@ def test_a_head_we_hold_is_followed_at_once() -> None:
 
 def test_a_head_we_do_not_hold_is_truncated_until_we_do() -> None:
     single = leading(Barrier(E1), Barrier(E2))
-    assert messages(follow(single, entry_id(2, 9))) == [TruncateRequest(E3, I1, entry_id(2, 2))]
+    assert messages(follow(single, entry_id(2, 9))) == [TruncateRequest(E3, I1, entry_id(2, 2), entry_id(2, 9))]
     again = messages(single.hear("B", TruncateResponse(E3, I1, entry_id(1, 2))))
-    assert again == [TruncateRequest(E3, I1, entry_id(1, 1))], "one round was not enough"
+    assert again == [TruncateRequest(E3, I1, entry_id(1, 1), entry_id(1, 2))], "one round was not enough"
     agreed = messages(single.hear("B", TruncateResponse(E3, I1, entry_id(1, 1))))
     assert agreed == [AddEntryRequest(E3, I1, entry_id(1, 1), (Barrier(E2), Barrier(E3)), Offset(0), 0, 2)]
     assert messages(single.hear("B", TruncateResponse(E3, I1, entry_id(1, 1)))) == [], "a duplicate"
@@ -78,7 +78,7 @@ def test_who_waits_for_a_truncation_acknowledges_nothing() -> None:
 def test_heartbeats_repeat_what_may_have_been_lost() -> None:
     single = leading(*LOG)
     follow(single, entry_id(2, 9))
-    assert messages(single.step(TimerFired("heartbeat"))) == [TruncateRequest(E3, I1, entry_id(2, 4))]
+    assert messages(single.step(TimerFired("heartbeat"))) == [TruncateRequest(E3, I1, entry_id(2, 4), entry_id(2, 9))]
     single.hear("B", TruncateResponse(E3, I1, entry_id(2, 4)))
     single.step(TimerFired("heartbeat"))
     heartbeat = AddEntryRequest(E3, I1, entry_id(3, 5), (), Offset(0), 0, link_to_b(single).stream)
@@ -104,7 +104,7 @@ def test_what_was_confirmed_is_not_sent_again() -> None:
 def test_a_follower_with_something_else_in_its_log_is_truncated() -> None:
     single = leading(*LOG)
     follow(single, entry_id(1, 2))
-    assert behind(single, 1, 9, 0) == [TruncateRequest(E3, I1, entry_id(1, 2))]
+    assert behind(single, 1, 9, 0) == [TruncateRequest(E3, I1, entry_id(1, 2), entry_id(1, 9))]
 
 
 def test_the_window_bounds_what_is_under_way() -> None:

@@ -40,7 +40,6 @@ class Follower:
         self.stream = 0
         self.owes_answer = False
         self.is_behind = False
-        self.has_appended = False  # entries of this leader's, perhaps of epochs before its own
         self.receiving: SnapshotMeta | None = None
         self.received = 0  # bytes of it
         self.is_received = False  # all of it
@@ -58,7 +57,6 @@ class Follower:
             reached("follower.behind")
             self.is_behind = True
         elif new:
-            self.has_appended = True
             self.replica.append(new)
         if new is None or not new or is_heard:
             self.owes_answer = True
@@ -106,7 +104,7 @@ class Follower:
         replica, log = self.replica, self.replica.log
         if not replica.is_settled:
             return  # the leader asks again
-        if self.may_truncate():
+        if self.may_truncate(request):
             to = self.cut(request.to)
             if to < log.confirmed:
                 replica.emit(Stop(f"told to truncate to {request.to}, below what is committed: {log.confirmed}"))
@@ -118,12 +116,9 @@ class Follower:
         response = TruncateResponse(self.epoch, replica.member.incarnation, log.head)
         replica.send(self.leader, response)
 
-    def may_truncate(self) -> bool:
-        """A log with an entry of this epoch, or from this leader, is a prefix of its log: to cut it is asked too late.
-
-        It was acknowledged up to its end, so whatever was counted on would be gone.
-        """
-        return not self.has_appended and self.replica.log.head.epoch < self.epoch
+    def may_truncate(self, request: TruncateRequest) -> bool:
+        """Only the log which the leader meant (0101): one which has changed since was acknowledged up to its end."""
+        return self.replica.log.head == request.head
 
     def cut(self, to: EntryId) -> Offset:
         """Where our log is cut so that it has nothing above `to`, by epoch or by offset."""

@@ -125,9 +125,10 @@ class AddFollowerResponse(Response, frozen=True):
 
 
 class TruncateRequest(Request, frozen=True):
-    """Leader to node: drop whatever your log has behind `to`."""
+    """Leader to node: if your log ends at `head`, drop whatever it has behind `to`."""
 
     to: EntryId
+    head: EntryId
 
 
 class TruncateResponse(Response, frozen=True):

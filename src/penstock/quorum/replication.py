@@ -44,7 +44,8 @@ class Link(msgspec.Struct, eq=False):
     round: int = 0  # the newest read round it has answered
     in_flight: deque[tuple[Offset, int]] = msgspec.field(default_factory=deque)  # (last offset, bytes) of messages
     in_flight_bytes: int = 0
-    truncate_to: EntryId | None = None  # we wait for this truncation
+    truncate_to: EntryId | None = None  # we wait for this truncation,
+    truncate_from: EntryId | None = None  # of a log which ends there
     snapshot: SnapshotMeta | None = None  # we are sending this snapshot
     position: int = 0  # from where on
     is_reading: bool = False  # entries for it are being read back from the disk
@@ -74,7 +75,7 @@ class Replication:
         elif agreed == head:
             self._attach(member, head.offset)
         else:
-            self._truncate(member, agreed)
+            self._truncate(member, agreed, head)
 
     def _attach(self, member: Member, at: Offset) -> None:
         known = self.links.get(member)
@@ -85,9 +86,9 @@ class Replication:
         if not link.in_flight:
             self._send(link, ())  # it may hear of its leader although there is nothing to say
 
-    def _truncate(self, member: Member, to: EntryId) -> None:
+    def _truncate(self, member: Member, to: EntryId, head: EntryId) -> None:
         link = self._hold(member)
-        link.truncate_to = to
+        link.truncate_to, link.truncate_from = to, head
         self._send_truncate(link)
 
     def _hold(self, member: Member) -> Link:
@@ -99,7 +100,8 @@ class Replication:
     def _send_truncate(self, link: Link) -> None:
         member = link.cursor.member
         assert link.truncate_to is not None
-        message = TruncateRequest(self.replica.epoch, member.incarnation, link.truncate_to)
+        assert link.truncate_from is not None
+        message = TruncateRequest(self.replica.epoch, member.incarnation, link.truncate_to, link.truncate_from)
         self.replica.send(member.node, message)
 
     def on_truncated(self, member: Member, response: TruncateResponse) -> None:

@@ -48,7 +48,7 @@ ACK = AddEntryResponse(ONE, ME, NO_ENTRY)
         (ENTRIES, node(1, leads=1), node(2), False),  # the refusal will depose the sender
         (ENTRIES, node(2), node(2), True),
         (ENTRIES, node(2), node(2, saved=1), False),  # a crash may take it back
-        (TruncateRequest(ONE, ME, NO_ENTRY), node(2), node(2), True),
+        (TruncateRequest(ONE, ME, NO_ENTRY, NO_ENTRY), node(2), node(2), True),
         (refusal(2, 1), node(2), node(1, leads=1), False),
         (refusal(2, 1), node(2), node(2), True),
         (FenceRequest(ONE, ME), operator(2), node(2), True),

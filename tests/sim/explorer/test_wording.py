@@ -51,7 +51,7 @@ def test_entries() -> None:
         (AddEntryRequest(TWO, ME, HEAD, (Barrier(TWO),)), "AddEntry 2 behind 2/3: 2B"),
         (AddEntryRequest(TWO, ME, NO_ENTRY, ()), "AddEntry 2 behind 0/0: nothing"),
         (AddEntryResponse(TWO, ME, HEAD, is_behind=True), "AddEntryResponse 2 2/3 (behind)"),
-        (TruncateRequest(TWO, ME, HEAD), "Truncate 2 to 2/3"),
+        (TruncateRequest(TWO, ME, HEAD, HEAD), "Truncate 2 to 2/3"),
         (
             Refusal(Epoch(3), ME, "FenceRequest", Reason.HIGHER_EPOCH, TWO),
             "Refusal 3 of FenceRequest 2: this node is in a higher epoch",

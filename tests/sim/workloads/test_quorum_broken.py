@@ -89,7 +89,8 @@ def a_confirm_is_truncated_and_the_node_restarts(mutant: str | None) -> None:
     assert b.node.disk.state.confirmed < 3
     leader = stage["c"]
     assert leader.log.end < b.log.end
-    truncate = TruncateRequest(Epoch(2), b.member.incarnation, stage.core("b").log.id_at(b.record.confirmed))  # type: ignore[arg-type]
+    log = stage.core("b").log
+    truncate = TruncateRequest(Epoch(2), b.member.incarnation, log.id_at(b.record.confirmed), log.head)  # type: ignore[arg-type]
     b.node.deliver(Received(NodeId("c"), truncate))
     stage.run(5)
     b.node.crash()

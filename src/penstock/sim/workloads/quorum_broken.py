@@ -16,7 +16,7 @@ from penstock.quorum.limbo import Limbo
 from penstock.quorum.limbo_queue import LimboEntry
 from penstock.quorum.log import Log
 from penstock.quorum.member import Ensemble, Member, majority
-from penstock.quorum.messages import AddEntryRequest, Change, FenceRequest, Request, TruncateResponse
+from penstock.quorum.messages import AddEntryRequest, Change, FenceRequest, Request, TruncateRequest, TruncateResponse
 from penstock.quorum.metadata import Metadata
 from penstock.quorum.node import Node
 from penstock.quorum.operator import Operator
@@ -172,7 +172,7 @@ class NodeForgetsConfirmed(Node):
 class TruncatesOwnEpoch(Follower):
     """Obeys a late duplicate of a Truncate after it has begun to follow."""
 
-    def may_truncate(self) -> bool:
+    def may_truncate(self, request: TruncateRequest) -> bool:
         return True
 
 
