@@ -92,8 +92,9 @@ explore: setup ## Every state of every small world of the cores, up to STATES ea
 	$(BIN)/penstock sim explore --all --states $(or $(STATES),1000000)
 
 .PHONY: fuzz
-fuzz: setup java postgresql ## Every property and every parser on EXAMPLES (default 500) drawn at random
+fuzz: setup java postgresql ## Every property and every parser on EXAMPLES (default 500) drawn at random, and fresh seeds
 	HYPOTHESIS=curious EXAMPLES=$(or $(EXAMPLES),500) $(PYTEST) -n $(WORKERS) -m hypothesis
+	HYPOTHESIS=curious $(PYTEST) -n $(WORKERS) tests/sim -k fresh
 
 .PHONY: specs
 specs: setup java ## Every small world of specs/, explored to its end by TLC, and every mutant caught

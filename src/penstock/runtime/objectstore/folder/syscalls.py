@@ -24,7 +24,8 @@ class Syscalls:
 
     def start_writing(self, file: int) -> None:
         """Have the kernel write what it holds of a file, and do not wait: the fsync of another is then for this too."""
-        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        if hasattr(os, "posix_fadvise"):  # not on macOS, where the syncs take longer and are right all the same
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def fsync(self, file: int) -> None:
         os.fsync(file)
