@@ -17,7 +17,11 @@ OPTIONS = pj.ParseOptions(explicit_schema=SCHEMA, unexpected_field_behavior="ign
 
 
 def lines_of(*lines: bytes) -> Lines:
-    return Lines.of(pa.array(lines, pa.binary()))
+    ends = np.cumsum([len(line) for line in lines])
+    begins = np.concatenate([[0], ends[:-1]])
+    half = len(lines) // 2
+    text = b"".join(lines)
+    return Lines([(text, begins[:half], ends[:half]), (memoryview(text), begins[half:], ends[half:])])
 
 
 def arrow(line: bytes) -> Any:
@@ -112,12 +116,15 @@ def test_other_types_are_left_to_arrow(kind: Any) -> None:
     assert reader.read(lines_of(b'{"a":"x"}\n'))[1].tolist() == [0]
 
 
-def test_lines_are_picked_and_cut_into_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.message.json_shapes.BLOCK_LINES", 2)
+def test_lines_are_picked() -> None:
     lines = lines_of(b"one\n", b"two\n", b"three\n")
-    blocks = [[block.line(number) for number in range(len(block))] for block in lines.blocks()]
-    assert blocks == [[b"one\n", b"two\n"], [b"three\n"]]
-    assert lines.pick(np.array([0, 2])).content.tobytes() == b"one\nthree\n"
+    picked = [lines.pick(np.array(rows)) for rows in ([0, 2], [1], [2], [0, 1, 2])]
+    assert [(len(each), each.size, each.first()) for each in picked] == [
+        (2, 10, b"one\n"),
+        (1, 4, b"two\n"),
+        (1, 6, b"three\n"),
+        (3, 14, b"one\n"),
+    ]
 
 
 @pytest.mark.parametrize(

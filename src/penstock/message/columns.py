@@ -15,6 +15,7 @@ from penstock.message.framing.csv_rows import CsvRows
 from penstock.message.framing.fixed import HEAD_BYTES, MAGIC, Fixed
 from penstock.message.framing.framing import Bad
 from penstock.message.framing.json_lines import HEAD, UUID_AT, JsonLines
+from penstock.message.kernels import address, count_lines, scan_lines
 from penstock.message.uuid import TEXT_BYTES, UUID_BYTES
 
 __all__ = ["Chunk", "Columns", "csv_columns", "fixed_columns", "gather", "json_columns"]
@@ -23,14 +24,7 @@ Chunk: TypeAlias = bytes | memoryview
 U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
 
-_JSON_FRONT = 56  # up to the quote behind the UUID, in whole words of 8 bytes
-assert UUID_AT + TEXT_BYTES < _JSON_FRONT
-_HEAD_WORDS = np.frombuffer(HEAD[:16], np.uint64)
-_HEAD_END = int.from_bytes(HEAD[16:18], "little")
-_BYTES = np.uint64(0x0101010101010101)
-_ALL_DASHES = _BYTES * np.uint64(ord("-"))
-_DASHES, _DASHES_TOO = np.uint64(0x0000_FF00_0000_00FF), np.uint64(0xFF00_0000_00FF_0000)
-_DIGITS = UUID_AT + np.array([at for at in range(TEXT_BYTES) if at not in (8, 13, 18, 23)])
+_DIGITS = np.array([at for at in range(TEXT_BYTES) if at not in (8, 13, 18, 23)])
 _NO_DIGIT = 255
 _HIGH_NIBBLES = np.uint64(0xF0F0F0F0F0F0F0F0)
 _NIBBLES = np.full(256, _NO_DIGIT, np.uint8)
@@ -55,56 +49,14 @@ class Columns(msgspec.Struct):
 
 def json_columns(data: Chunk, framing: JsonLines) -> Columns:
     """The complete lines of a chunk."""
-    buffer = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero(buffer == ord("\n")) + 1
-    begins = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
-    columns = _empty(begins, ends, int(ends[-1]) if len(ends) else 0)
-    is_ours = ends - begins > _JSON_FRONT  # an ACK is longer by a byte
-    rows = np.flatnonzero(is_ours)
-    if len(rows):
-        is_ours[rows] = _json_uuids(columns, rows, gather(data, begins[rows], _JSON_FRONT).view(np.uint64))
+    base = address(data)
+    count = count_lines(base, len(data))
+    found, is_ours = np.zeros((5, count), np.uint64), np.empty(count, np.bool_)
+    consumed = scan_lines(base, len(data), address(HEAD), UUID_AT, found, is_ours)
+    begins, ends = found[:2].view(np.int64)
+    producers, clocks, flags = found[2:]
+    columns = Columns(begins, ends, producers, clocks, flags, [], consumed)
     return _one_by_one(columns, data, framing, np.flatnonzero(~is_ours))
-
-
-def _json_uuids(columns: Columns, rows: I64, words: Any) -> npt.NDArray[np.bool_]:
-    """Decode the UUIDs of lines, whose first bytes are words of 8 each; False where a line begins in another way."""
-    is_good = (words[:, 0] == _HEAD_WORDS[0]) & (words[:, 1] == _HEAD_WORDS[1])
-    # The text of a UUID begins behind 18 bytes, so 8 digits of it lie in two words.
-    one, two, three, four, five = (words[:, at] for at in range(2, 7))
-    time_low = one >> 16 | two << 48
-    dashed = two >> 16 | three << 48  # -1234-56
-    dashed_too = three >> 16 | four << 48  # 78-9abc-
-    node = four >> 16 | five << 48
-    is_good &= (one & 0xFFFF == _HEAD_END) & (dashed & _DASHES == _DASHES & _ALL_DASHES)
-    is_good &= (dashed_too & _DASHES_TOO == _DASHES_TOO & _ALL_DASHES) & (five >> 48 & 0xFF == ord('"'))
-    middle = (dashed >> 8 & 0xFFFFFFFF) | (dashed >> 48) << 32 | dashed_too << 48
-    low = (dashed_too >> 24 & 0xFFFFFFFF) | node << 32
-    values: list[Any] = []
-    for digits in (time_low, middle, low, node >> 32 | five >> 16 << 32):
-        value, is_hex = _hex_value(digits)
-        is_good &= is_hex
-        values.append(value)
-    is_ours: npt.NDArray[np.bool_] = is_good & _split(
-        columns, rows, values[0] << 32 | values[1], values[2] << 32 | values[3]
-    )
-    return is_ours
-
-
-def _hex_value(digits: Any) -> tuple[U64, npt.NDArray[np.bool_]]:
-    """The numbers which 8 hexadecimal digits each are, the first one in the lowest byte; and whether all are digits.
-
-    In a digit 0 to 9 the bits above the lower four are 3, in a letter 4 or 6; a letter counts 9 more than those four.
-    """
-    low = digits & _BYTES * 0x0F
-    letter = digits >> 6 & _BYTES
-    wrong = (digits | letter << 5) ^ (low | _BYTES * 0x30 + letter * 0x30)
-    wrong |= low + _BYTES * 6 + letter * 3 & _BYTES * 0x10  # 10 to 15 are no digits, 7 to 15 no letters
-    wrong |= (low + letter * 15 >> 4 & _BYTES) ^ letter  # nor is 0
-    nibbles = low + letter * 9
-    pairs = (nibbles << 4 | nibbles >> 8) & 0x00FF00FF00FF00FF
-    pairs = (pairs | pairs >> 8) & 0x0000FFFF0000FFFF
-    value = (pairs | pairs >> 16).astype(np.uint32).byteswap().astype(np.uint64)
-    return value, wrong == 0
 
 
 def fixed_columns(data: Chunk, framing: Fixed) -> Columns:
@@ -148,7 +100,7 @@ def csv_columns(data: Chunk, framing: CsvRows) -> Columns:
     rows = np.flatnonzero(is_ours)
     if len(rows):
         front = gather(data, begins[rows], TEXT_BYTES)
-        nibbles = _NIBBLES.take(front.take(_DIGITS - UUID_AT, axis=1))
+        nibbles = _NIBBLES.take(front.take(_DIGITS, axis=1))
         is_good = (np.bitwise_or.reduce(nibbles.view(np.uint64), axis=1) & _HIGH_NIBBLES) == 0
         for at in (8, 13, 18, 23):
             is_good &= front[:, at] == ord("-")

@@ -18,15 +18,13 @@ from penstock.message.columns import I64, U64, Chunk, Columns, csv_columns, fixe
 from penstock.message.framing.arrow import ArrowBatches
 from penstock.message.framing.csv_rows import CsvRows
 from penstock.message.framing.fixed import BODY_AT, Fixed
-from penstock.message.framing.json_lines import HEAD, UUID_AT, JsonLines
-from penstock.message.json_shapes import Lines, ShapeReader, cut
-from penstock.message.uuid import TEXT_BYTES
+from penstock.message.framing.json_lines import HEAD, JsonLines
+from penstock.message.json_shapes import META_BYTES, Lines, ShapeReader, cut
 
 __all__ = ["ArrowRows", "CsvTable", "JsonRows", "Piece", "RawRows", "RowDecoder"]
 
 
 _UUID_COLUMN = "_uuid"  # of a record of CSV, which the schema does not name
-_META = UUID_AT + TEXT_BYTES + 3  # bytes of `_meta`, from the first of the line to the comma behind it
 
 
 def _word(text: bytes, at: int, size: int = 8) -> tuple[int, np.uint64, np.uint64]:
@@ -36,7 +34,7 @@ def _word(text: bytes, at: int, size: int = 8) -> tuple[int, np.uint64, np.uint6
     return at - (8 - size), np.uint64((1 << 8 * size) - 1 << shift), np.uint64(wanted << shift)
 
 
-_HEAD_WORDS = (_word(HEAD, 0), _word(HEAD[8:], 8), _word(HEAD[10:], 10), _word(b'"},', _META - 3, 3))
+_HEAD_WORDS = (_word(HEAD, 0), _word(HEAD[8:], 8), _word(HEAD[10:], 10), _word(b'"},', META_BYTES - 3, 3))
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -81,17 +79,10 @@ class JsonRows:
         return json_columns(data, self._framing)
 
     def decode(self, pieces: list[Piece]) -> Any:
-        if not any(map(len, pieces)):
+        lines = Lines([(piece.data, piece.begins, piece.ends) for piece in pieces])
+        if not len(lines):
             return self.schema.empty_table()
-        if (
-            not self.schema.names
-        ):  # who asks for no column still has a row for each line, which joined tables would lose
-            return self._parsed(_bodies(pieces))
-        return pa.concat_tables([self._block(block) for block in _bodies(pieces).blocks()])
-
-    def _block(self, lines: Lines) -> Any:
-        """Lines of a few shapes are cut; Arrow reads the others."""
-        parts, left = self._shapes.read(lines)
+        parts, left = self._shapes.read(lines)  # lines of a few shapes are cut; Arrow reads the others
         if len(left):
             parts.append((left, self._parsed(lines.pick(left))))
         table = pa.concat_tables([table for _, table in parts])
@@ -100,10 +91,10 @@ class JsonRows:
         return table.take(pa.array(np.argsort(np.concatenate([rows for rows, _ in parts]))))
 
     def _parsed(self, lines: Lines) -> Any:
-        longest = int(np.diff(lines.offsets).max())
+        content, longest = _bodies(lines)
         options = pj.ReadOptions(use_threads=self._use_threads, block_size=max(1 << 18, longest + 1))
         try:
-            table = pj.read_json(pa.BufferReader(lines.content), read_options=options, parse_options=self._options)
+            table = pj.read_json(pa.BufferReader(content), read_options=options, parse_options=self._options)
         except pa.ArrowException as error:
             raise InvalidArgument(f"not a JSON line of this schema: {error}") from None
         if table.num_rows != len(lines):
@@ -150,7 +141,7 @@ class CsvTable:
         return csv_columns(data, self._framing)
 
     def decode(self, pieces: list[Piece]) -> Any:
-        records = b"".join([run for piece in pieces for run in _runs(piece)])
+        records = b"".join([run for piece in pieces for run in _runs(piece.data, piece.begins, piece.ends)])
         if not records:
             return self.schema.empty_table()
         self._read.block_size = len(records) + 1
@@ -195,28 +186,31 @@ class RawRows:
         return pa.record_batch([pa.Array.from_buffers(pa.binary(), len(piece), buffers)], schema=self.schema)
 
 
-def _bodies(pieces: list[Piece]) -> Lines:
-    """Lines without `_meta`, where it stands as we write it."""
-    text = b"".join([run for piece in pieces for run in _runs(piece)])
-    ends = np.cumsum(np.concatenate([piece.ends - piece.begins for piece in pieces]))
-    begins = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
-    is_ours = ends - begins > _META
+def _bodies(lines: Lines) -> tuple[Any, int]:
+    """Lines without `_meta`, where it stands as we write it, as one text; and how long the longest is at most."""
+    text = b"".join([run for part in lines.parts for run in _runs(*part)])
+    sizes = np.concatenate([ends - begins for _, begins, ends in lines.parts])
+    ends = np.cumsum(sizes)
+    begins = ends - sizes
+    is_ours = sizes > META_BYTES
     rows = np.flatnonzero(is_ours)
     if len(rows):
         words: Any = np.ndarray((len(text) - 7,), np.uint64, text, strides=(1,))
         for at, mask, expected in _HEAD_WORDS:
             is_ours[rows] &= words[begins[rows] + at] & mask == expected
-    lines = Lines.of(cut(pa.binary(), text, begins + np.where(is_ours, _META - 1, 0), ends))
-    lines.text[lines.offsets[:-1][is_ours]] = ord("{")  # where the comma behind `_meta` was
-    return lines
+    bodies = cut(pa.binary(), text, begins + np.where(is_ours, META_BYTES - 1, 0), ends)
+    offsets = np.frombuffer(bodies.buffers()[1], np.int32)[: len(bodies) + 1]
+    content = np.frombuffer(bodies.buffers()[2], np.uint8)[: offsets[-1]].copy()
+    content[offsets[:-1][is_ours]] = ord("{")  # where the comma behind `_meta` was
+    return content, int(sizes.max())
 
 
-def _runs(piece: Piece) -> list[memoryview]:
+def _runs(data: Chunk, begins: I64, ends: I64) -> list[memoryview]:
     """Stretches of the chunk in which one frame follows the other."""
-    if not len(piece):
+    if not len(begins):
         return []
-    cuts = np.flatnonzero(piece.begins[1:] != piece.ends[:-1])
-    begins = piece.begins[np.concatenate([[0], cuts + 1])].tolist()
-    ends = piece.ends[np.append(cuts, len(piece) - 1)].tolist()
-    view = memoryview(piece.data)
-    return [view[begin:end] for begin, end in zip(begins, ends, strict=True)]
+    cuts = np.flatnonzero(begins[1:] != ends[:-1])
+    firsts = begins[np.concatenate([[0], cuts + 1])].tolist()
+    lasts = ends[np.append(cuts, len(ends) - 1)].tolist()
+    view = memoryview(data)
+    return [view[begin:end] for begin, end in zip(firsts, lasts, strict=True)]

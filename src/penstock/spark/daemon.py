@@ -9,7 +9,11 @@ forked would inherit it broken.
 import importlib
 from typing import Final
 
+import pyarrow as pa
 from pyspark.daemon import manager
+
+from penstock.base.ids import Offset
+from penstock.message.row_decoder import JsonRows, Piece
 
 __all__ = ["LOADED"]
 
@@ -30,7 +34,17 @@ LOADED: Final = (
     "penstock.spark.lake_stream",
 )
 
+
+def _load_kernels() -> None:
+    """Read a line, so that what is compiled is there: from disk in a second, or compiled in some more."""
+    decoder = JsonRows(pa.schema([("n", pa.int64())]))
+    line = b'{"n":1}\n'
+    columns = decoder.columns(line)
+    decoder.decode([Piece(Offset(0), line, columns.begins, columns.ends, columns.clocks)])
+
+
 if __name__ == "__main__":
     for name in LOADED:
         importlib.import_module(name)
+    _load_kernels()
     manager()
