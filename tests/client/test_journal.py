@@ -356,7 +356,7 @@ async def test_an_append_waits_until_its_broker_has_heard_of_the_journal(tmp_pat
                 stream = await AppendStream.open(channel, "shop/late", timeout_s=WAIT_S, min_revision=min_revision)
                 number = stream.begin()
                 stream.send(number, b"x", PartKind.COMMIT, AppendWish(int(WAIT_S * 1_000)))
-                found.append((await stream.answer(number, WAIT_S)).response.status)
+                found.append((await stream.answered_within(number, WAIT_S)).response.status)
                 stream.close()
         assert found[0] is Status.JOURNAL_NOT_FOUND  # as far as that broker knew
         assert found[1] in (Status.OK, Status.NOT_JOURNAL_PRIMARY_BROKER, Status.NO_JOURNAL_PRIMARY_BROKER)
@@ -379,10 +379,10 @@ async def test_an_append_which_is_not_answered_in_time_is_lost_and_taken_back(tm
             wish = AppendWish(int(WAIT_S * 1_000))
             stream.send(number, b"begun", PartKind.MORE, wish)
             with pytest.raises(Lost) as caught:
-                await stream.answer(number, 0.01)
+                await stream.answered_within(number, 0.01)
             assert not caught.value.was_sent
             stream.send(patient, b"whole", PartKind.COMMIT, wish)  # it gets its turn: the other was taken back
-            response = (await stream.answer(patient, WAIT_S)).response
+            response = (await stream.answered_within(patient, WAIT_S)).response
             assert response.commit is not None
             assert (response.commit.begin, response.commit.end) == (0, 5)
             stream.close()

@@ -159,12 +159,13 @@ class Journals:
             raise InvalidArgument(f"offset {offset}: expected 0 to {OFFSET_MAX}")
         if txn is not None:
             txn.validate()
-        wish = AppendWish(1, offset, txn=txn)
+        timeout_ms = max(1, int(timeout * 1_000))
+        wish = AppendWish(timeout_ms, offset, txn=txn)
         if check or union or subtract:
             selector = LabelSelector.parse(check) if isinstance(check, str) else check
             change = RegisterChange(LabelSet.of(union), LabelSet.of(subtract))
             change.validate()
-            wish = AppendWish(1, offset, selector, change, txn)
+            wish = AppendWish(timeout_ms, offset, selector, change, txn)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         is_repeatable = isinstance(content, bytes | bytearray | memoryview)
@@ -183,6 +184,7 @@ class Journals:
             if not (may_retry and is_repeatable) or loop.time() + pause_s >= deadline:
                 raise error
             await asyncio.sleep(pause_s)
+            wish = msgspec.structs.replace(wish, timeout_ms=max(1, int((deadline - loop.time()) * 1_000)))
 
     async def _try(self, journal: str, content: Source, wish: AppendWish, left_s: float) -> Appended | PenstockError:
         """Once: what came of it, or the error it is."""
@@ -192,7 +194,6 @@ class Journals:
                 stream = await self._stream(journal, left_s)
             except PenstockError as error:
                 return error
-        wish = msgspec.structs.replace(wish, timeout_ms=max(1, int(left_s * 1_000)))
         number = stream.begin()
         try:
             if isinstance(content, bytes) and len(content) <= PART_BYTES:
@@ -201,13 +202,16 @@ class Journals:
                 stream.send(number, content, COMMIT, wish)
             else:
                 await send_unless_answered(stream, number, content, wish)
-            answered = await stream.answer(number, left_s + 1.0)  # the broker keeps the deadline, and knows more
+            # The broker keeps the deadline, and knows more.
+            answered = await stream.answered_within(number, left_s + 1.0)
         except Lost as lost:
+            stream.forget(number)
             self._leave(journal, stream, "")  # it may be frozen: do not wait for its connection to be given up
             return lost_error(journal, lost, wish.txn)
         except BaseException:
             stream.forget(number)
             raise
+        stream.forget(number)
         response = answered.response
         if response.fate is COMMITTED:
             return Appended.of(journal, response)

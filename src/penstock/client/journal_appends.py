@@ -149,16 +149,13 @@ class AppendStream:
         """Done when the answer is there, or the stream is lost."""
         return self._waiting[number].answer
 
-    async def answer(self, number: int, timeout_s: float) -> Answered:
-        """The answer to an append. Cancelled, or too late: what was not sent whole is taken back."""
+    def answered_within(self, number: int, timeout_s: float) -> "asyncio.Future[Answered]":
+        """The same, and it is lost after a while. Whoever waits no longer, for whatever reason, says `forget`."""
         waiting = self._waiting[number]
         waiting.deadline_at = deadline_at = self._loop.time() + timeout_s
         if deadline_at < self._sweep.next_at:
             self._sweep.note(deadline_at)
-        try:
-            return await waiting.answer
-        finally:
-            self.forget(number)
+        return waiting.answer
 
     def _expire(self, now: float) -> float:
         """Tell those who have waited long enough; return when the next one has."""
@@ -175,6 +172,7 @@ class AppendStream:
         return left
 
     def forget(self, number: int) -> None:
+        """Nobody waits for this append any more; what was not sent whole is taken back."""
         waiting = self._waiting.pop(number, None)
         if waiting is not None and not waiting.was_sent and not waiting.answer.done():
             self.send(number, b"", PartKind.ABORT)

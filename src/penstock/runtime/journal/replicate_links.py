@@ -115,6 +115,12 @@ def decode_messages(body: bytes, bulk: Any) -> list[Any]:
     """The core's messages, content in place: views into the bulk."""
     messages = _CODEC.decode(body)
     at, size = 0, len(bulk)
+    if len(messages) == 1:  # as nearly always: an acknowledgement, or a proposal with all of its content
+        message = messages[0]
+        if not size and type(message) is ProposeResponse:
+            return messages
+        if size and type(message) is ProposeRequest and type(message.content) is int and message.content == size:
+            return [_with_content(message, memoryview(bulk))]
     for index, message in enumerate(messages):
         if isinstance(message, _WITH_CONTENT) and (length := message.content) != b"":
             if type(length) is not int or not 0 < length <= size - at:
@@ -129,10 +135,10 @@ def decode_messages(body: bytes, bulk: Any) -> list[Any]:
 def _with_content(message: ContentRequest | ProposeRequest, content: Any) -> ContentRequest | ProposeRequest:
     """The same with other content, or with its length in place of it: as it is on the wire."""
     life, epoch = message.create_revision, message.epoch
-    if type(message) is ContentRequest:
-        return ContentRequest(life, epoch, message.delta, content)
-    assert type(message) is ProposeRequest
-    return ProposeRequest(life, epoch, message.seq, message.point, message.mark, message.acknowledge, content)
+    if type(message) is ProposeRequest:
+        return ProposeRequest(life, epoch, message.seq, message.point, message.mark, message.acknowledge, content)
+    assert type(message) is ContentRequest
+    return ContentRequest(life, epoch, message.delta, content)
 
 
 class Host(Protocol):
@@ -276,7 +282,10 @@ class ReplicateLinks:
     @property
     def is_full(self) -> bool:
         """Whether a peer is so far behind that content should wait."""
-        return any(link.waiting_bytes > FULL_BYTES for link in self._links.values())
+        for link in self._links.values():  # noqa: SIM110 - every append asks, and a generator costs more than the loop
+            if link.waiting_bytes > FULL_BYTES:
+                return True
+        return False
 
     def send(self, peer: NodeId, message: Any) -> None:
         """Behind what was sent before, with the next `flush`; a mark a little later. Without a stream: nowhere."""

@@ -109,6 +109,8 @@ class SpoolFile:
 
     def _write(self, views: Sequence[memoryview], at: int) -> None:
         fd = self._fd if self._fd is not None else self._open()
+        if len(views) == 1 and os.pwrite(fd, views[0], at) == len(views[0]):
+            return
         for first in range(0, len(views), _BUFFERS_MAX):
             batch = views[first : first + _BUFFERS_MAX]
             expected = sum(map(len, batch))

@@ -108,7 +108,15 @@ class Connection(asyncio.BufferedProtocol):
         # Those run in the order in which they were made ready, so the flush which the first of them asks for comes
         # behind all of them.
         was_flush_due, self._is_flush_due = self._is_flush_due, True
-        self._take(frames)
+        stream = self._streams.get(frames[0][2]) if count == 1 and frames[0][0] == _MESSAGE else None
+        if stream is None or stream.is_stopped or self._is_held or self._parser.failure is not None:
+            self._take(frames)
+        else:
+            _, _, _, argument, body, bulk = frames[0]
+            try:
+                stream.on_only_message(body, bulk, argument != 0)
+            except Exception as error:
+                self._break_off(error)
         self._is_flush_due = was_flush_due
         if self._out:
             self._flush_now()
@@ -148,19 +156,18 @@ class Connection(asyncio.BufferedProtocol):
             self._held += frames
             return
         try:
-            stream = self._streams.get(frames[0][2]) if len(frames) == 1 and frames[0][0] == _MESSAGE else None
-            if stream is None or stream.is_stopped:
-                self._take_all(frames)
-            else:
-                _, _, _, argument, body, bulk = frames[0]
-                stream.on_only_message(body, bulk, argument != 0)
+            self._take_all(frames)
             if self._parser.failure is not None and not self._held:
                 raise self._parser.failure
-        except PenstockError as error:
-            self.close_for(error)
         except Exception as error:
-            log.exception("connection failed", role=self.role, peer=self.peer)
-            self.close_for(InternalError(f"a defect on this side: {type(error).__name__}"))
+            self._break_off(error)
+
+    def _break_off(self, error: Exception) -> None:
+        """The peer broke the protocol, or we have a defect."""
+        if not isinstance(error, PenstockError):
+            log.error("connection failed", role=self.role, peer=self.peer, exc_info=error)
+            error = InternalError(f"a defect on this side: {type(error).__name__}")
+        self.close_for(error)
 
     def _take_all(self, frames: list[Frame]) -> None:
         on = self._on
@@ -228,12 +235,11 @@ class Connection(asyncio.BufferedProtocol):
         """The same, and it leaves now, with all that was queued before it."""
         length = len(body)
         size = length + len(bulk)
-        if size < SEPARATE_BYTES:
-            self._out.append(b"".join((pack_header(size, kind, method, id, length, argument), body, bulk)))
-            self._flush_now()
-        else:
+        if self._out or size >= SEPARATE_BYTES:
             self.queue_payload(kind, method, id, argument, body, bulk)
             self.flush()
+        else:
+            self._write(b"".join((pack_header(size, kind, method, id, length, argument), body, bulk)))
 
     def queue_error(self, kind: Kind, id: int, error: PenstockError) -> None:
         self.queue(encode_frame(kind, id=id, body=encode_error(error)))
@@ -252,18 +258,22 @@ class Connection(asyncio.BufferedProtocol):
         out, self._out = self._out, []
         has_large, self._has_large = self._has_large, False
         self._out_bytes = 0
+        self._write(b"" if has_large else b"".join(out), out if has_large else None)
+
+    def _write(self, data: bytes, pieces: list[Bulk] | None = None) -> None:
+        """Hand bytes to the transport: data, or pieces which are too large to be joined."""
         if self.is_closing or self._transport is None:
             return
         self._sent_id = self._last_id
         self._sent_at = self._loop.time()
-        self._statistics.writes += 1
-        if has_large:
-            self._statistics.bytes_sent += sum(map(len, out))
-            self._transport.writelines(out)
-        else:
-            data = b"".join(out)
-            self._statistics.bytes_sent += len(data)
+        statistics = self._statistics
+        statistics.writes += 1
+        if pieces is None:
+            statistics.bytes_sent += len(data)
             self._transport.write(data)
+        else:
+            statistics.bytes_sent += sum(map(len, pieces))
+            self._transport.writelines(pieces)
 
     # The end.
 

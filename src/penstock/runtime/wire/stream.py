@@ -101,11 +101,15 @@ class Stream:
         """Send a message with what else this turn of the loop sends. False: it cannot be sent yet."""
         if type(bulk) is not bytes:
             bulk = as_bulk(bulk)
-        cost = len(body) + len(bulk) + MESSAGE_COST
-        if self.flow.credit < cost or not self._link.is_writable or self._senders.waiters:
+        flow, link, cost = self.flow, self._link, len(body) + len(bulk) + MESSAGE_COST
+        if flow.credit < cost or not link.is_writable or self._senders.waiters:
             self._was_full = True
             return False
-        self._push(body, bulk, cost)
+        if flow.may_send and cost <= link.peer_frame_bytes_max:
+            flow.credit -= cost  # as `Flow.send` does, of which all conditions hold
+            link.queue_payload(_MESSAGE, 0, self.id, 0, body, bulk)
+        else:
+            self._push(body, bulk, cost)  # which says what is wrong
         return True
 
     def send_at_once(self, body: bytes, bulk: Bulk = b"") -> bool:
@@ -117,7 +121,7 @@ class Stream:
             self._was_full = True
             return False
         if flow.may_send and cost <= link.peer_frame_bytes_max:
-            flow.send(cost)
+            flow.credit -= cost  # as `Flow.send` does, of which all conditions hold
             link.write_payload(_MESSAGE, 0, self.id, 0, body, bulk)
         else:
             self._push(body, bulk, cost)  # which says what is wrong

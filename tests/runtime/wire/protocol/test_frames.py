@@ -14,6 +14,8 @@ from penstock.runtime.wire.protocol.frames import (
     HEADER_BYTES,
     KIND_MAX,
     LARGE_BYTES,
+    VIEW_BYTES,
+    Bulk,
     Frame,
     FrameParser,
     Kind,
@@ -145,6 +147,20 @@ def test_bulk_which_is_held_is_not_overwritten_by_what_follows() -> None:
         if number % 3:
             held.pop(random.randrange(len(held)))
     assert all(view == payload for view, payload in held)
+
+
+def test_bulk_of_a_middle_size_which_came_alone_is_held_likewise() -> None:
+    random = Random(9)
+    parser = FrameParser(LIMIT)
+    held: list[tuple[Bulk, bytes]] = []
+    for size in (VIEW_BYTES - 1, VIEW_BYTES, LARGE_BYTES // 2):
+        payload = random.randbytes(size)
+        [(_, _, _, _, body, bulk)] = feed(parser, encode_frame(Kind.MESSAGE, body=b"record", bulk=payload))
+        assert body == b"record"
+        assert isinstance(bulk, memoryview) is (size >= VIEW_BYTES)
+        held.append((bulk, payload))
+    assert all(memoryview(bulk).readonly for bulk, _ in held)
+    assert all(bulk == payload for bulk, payload in held)
 
 
 @given(frames=some_frames(), seed=st.integers(0, 2**32))

@@ -36,6 +36,7 @@ BUFFER_BYTES_MIN: Final = 32 * 1024  # to begin with; a connection which fills i
 BUFFER_BYTES_MAX: Final = 256 * 1024  # up to this
 LARGE_BYTES: Final = 16 * 1024  # payload from here on gets a block of its own
 SLAB_BYTES: Final = 2 * LARGE_BYTES  # small frames are cut from copies of this size
+VIEW_BYTES: Final = 4 * 1024  # bulk from here on is a view of such a copy, if it is alone in it
 POOL_BYTES_MAX: Final = 2 * 1024 * 1024
 
 
@@ -120,7 +121,8 @@ class FrameParser:
                     is_whole = HEADER_BYTES + length == count and length < LARGE_BYTES
                     if is_whole and body_length <= length <= self.frame_bytes_max and kind <= KIND_MAX:
                         body_end = HEADER_BYTES + body_length
-                        return [(kind, method, id, argument, slab[HEADER_BYTES:body_end], slab[body_end:])]
+                        bulk = memoryview(slab)[body_end:] if length - body_length >= VIEW_BYTES else slab[body_end:]
+                        return [(kind, method, id, argument, slab[HEADER_BYTES:body_end], bulk)]
                 cut = self._cut_small(slab, frames)
                 if cut != count and self.failure is None:
                     self._cut(cut, count, frames)
