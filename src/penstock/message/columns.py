@@ -11,12 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.base.errors import InvalidArgument
+from penstock.message.compiled import address
+from penstock.message.frame_kernels import count_frames, scan_frames
 from penstock.message.framing.csv_rows import CsvRows
-from penstock.message.framing.fixed import HEAD_BYTES, MAGIC, Fixed
+from penstock.message.framing.fixed import Fixed
 from penstock.message.framing.framing import Bad
 from penstock.message.framing.json_lines import HEAD, UUID_AT, JsonLines
-from penstock.message.kernels import address, count_lines, scan_lines
-from penstock.message.uuid import TEXT_BYTES, UUID_BYTES
+from penstock.message.json_kernels import count_lines, scan_lines
+from penstock.message.uuid import TEXT_BYTES
 
 __all__ = ["Chunk", "Columns", "csv_columns", "fixed_columns", "gather", "json_columns"]
 
@@ -53,37 +55,34 @@ def json_columns(data: Chunk, framing: JsonLines) -> Columns:
     count = count_lines(base, len(data))
     found, is_ours = np.zeros((5, count), np.uint64), np.empty(count, np.bool_)
     consumed = scan_lines(base, len(data), address(HEAD), UUID_AT, found, is_ours)
+    return _one_by_one(_columns(found, consumed), data, framing, np.flatnonzero(~is_ours))
+
+
+def _columns(found: U64, consumed: int) -> Columns:
+    """What a kernel found: begins, ends, producers, clocks, flags."""
     begins, ends = found[:2].view(np.int64)
     producers, clocks, flags = found[2:]
-    columns = Columns(begins, ends, producers, clocks, flags, [], consumed)
-    return _one_by_one(columns, data, framing, np.flatnonzero(~is_ours))
+    return Columns(begins, ends, producers, clocks, flags, [], consumed)
 
 
 def fixed_columns(data: Chunk, framing: Fixed) -> Columns:
-    """The complete frames of a chunk. Their heads are a chain, so this walks them; UUIDs are decoded at once."""
-    ends, bad, at, size = [], [], 0, len(data)
-    begins = []
-    while size - at >= HEAD_BYTES:
-        length = int.from_bytes(data[at + 4 : at + 8], "little")
-        if data[at : at + 4] != MAGIC or not UUID_BYTES <= length <= framing.frame_bytes_max:
-            skipped = framing.split(bytes(data[at:])).bad[0]
-            bad.append(Bad(at, at + skipped.end, skipped.why))
-            at += skipped.end
-            continue
-        end = at + HEAD_BYTES + length
-        if end > size:
-            break
-        begins.append(at)
-        ends.append(end)
-        at = end
-    columns = _empty(np.array(begins, np.int64), np.array(ends, np.int64), at)
-    columns.bad = bad
-    rows = np.arange(len(begins))
-    if not len(rows):
-        return columns
-    packed = gather(data, columns.begins + HEAD_BYTES, UUID_BYTES)
-    is_ours = _unpack(columns, rows, packed)
-    return _one_by_one(columns, data, framing, np.flatnonzero(~is_ours))
+    """The complete frames of a chunk."""
+    base, size_max = address(data), framing.frame_bytes_max
+    count = count_frames(base, len(data), size_max)
+    if count < 0:
+        return _damaged_columns(data, framing)
+    found, is_ours = np.zeros((5, count), np.uint64), np.empty(count, np.bool_)
+    consumed = scan_frames(base, size_max, base + len(data), found, is_ours)
+    return _one_by_one(_columns(found, consumed), data, framing, np.flatnonzero(~is_ours))
+
+
+def _damaged_columns(data: Chunk, framing: Fixed) -> Columns:
+    """The same for a chunk which has something between its frames."""
+    split = framing.split(bytes(data))
+    ends = np.array(split.ends, np.int64)
+    columns = _empty(ends - np.array([len(frame) for frame in split.frames], np.int64), ends, split.consumed)
+    columns.bad = list(split.bad)
+    return _one_by_one(columns, data, framing, np.arange(len(columns)))
 
 
 def csv_columns(data: Chunk, framing: CsvRows) -> Columns:

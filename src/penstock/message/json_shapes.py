@@ -1,8 +1,8 @@
 """JSON lines to columns by their shape: lines with the same keys in the same order are cut in one pass, not parsed.
 
 What a program writes looks alike, line after line: `{"account":"…","amount":…}`. The first line says which keys there
-are, and a compiled loop (`kernels.py`) goes over all lines: it compares the keys, eight bytes at a time, and puts what
-stands between them into columns. Then the next shape, if there is one. Texts with escapes, nested values, blanks
+are, and a compiled loop (`json_kernels.py`) goes over all lines: it compares the keys, eight bytes at a time, and puts
+what stands between them into columns. Then the next shape, if there is one. Texts with escapes, nested values, blanks
 between keys and values: all that fits no shape.
 
 What always holds: a line is taken only if it is JSON, and its row is what Arrow's JSON reader would make of it. All
@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.message import kernels
+from penstock.message import json_kernels as kernels
 from penstock.message.columns import I64, Chunk
+from penstock.message.compiled import address
 from penstock.message.framing.json_lines import HEAD, UUID_AT
 from penstock.message.uuid import TEXT_BYTES
 
@@ -126,7 +127,7 @@ class ShapeReader:
 
 
 class _Shape(NamedTuple):
-    """What lines have in common; see `kernels.cut_lines`."""
+    """What lines have in common; see `json_kernels.cut_lines`."""
 
     keys: Any
     key_ends: I64
@@ -154,13 +155,13 @@ class _Columns:
 
     def cut(self, data: Chunk, begins: I64, ends: I64, shape: _Shape, is_taken: Mask) -> None:
         """Cut some lines of a chunk."""
-        meta = kernels.address(_HEAD), len(HEAD), META_BYTES
-        parts = kernels.address(shape.keys), shape.key_ends, shape.kinds, shape.places
-        texts = kernels.address(self._texts)
+        meta = address(_HEAD), len(HEAD), META_BYTES
+        parts = address(shape.keys), shape.key_ends, shape.kinds, shape.places
+        texts = address(self._texts)
         columns = (
             self._is_there, self._numbers, self._lengths, self._offsets, texts, self._text_ends
         )  # fmt: skip
-        first, place = self.rows, kernels.address(data)
+        first, place = self.rows, address(data)
         self.rows = kernels.cut_lines(place, len(data), begins, ends, is_taken, meta, parts, columns, first)
         for place in shape.places.tolist():
             if place >= 0 and self._kinds[place] in (kernels.FLOAT, kernels.LATER):

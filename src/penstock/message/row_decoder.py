@@ -113,12 +113,15 @@ class ArrowRows:
         return fixed_columns(data, self._framing)
 
     def decode(self, pieces: list[Piece]) -> Any:
-        batches = []
-        for piece in pieces:
-            buffer = pa.py_buffer(piece.data)
-            for begin, end in zip(piece.begins.tolist(), piece.ends.tolist(), strict=True):
-                batches.append(self._framing.decode_at(buffer, begin, end))
-        return pa.Table.from_batches(batches, self.schema)
+        return pa.Table.from_batches([batch for piece in pieces for batch in self._batches(piece)], self.schema)
+
+    def _batches(self, piece: Piece) -> list[Any]:
+        found = self._framing.decode_all(piece.data, piece.begins, piece.ends)
+        if found is not None:
+            return found
+        buffer = pa.py_buffer(piece.data)
+        frames = zip(piece.begins.tolist(), piece.ends.tolist(), strict=True)
+        return [self._framing.decode_at(buffer, begin, end) for begin, end in frames]
 
 
 class CsvTable:

@@ -6,6 +6,7 @@ PySpark's own is what runs in it. What always holds: nothing here starts a threa
 forked would inherit it broken.
 """
 
+import gc
 import importlib
 from typing import Final
 
@@ -47,4 +48,6 @@ if __name__ == "__main__":
     for name in LOADED:
         importlib.import_module(name)
     _load_kernels()
+    gc.collect()
+    gc.freeze()  # a worker's garbage is not looked for among what all of them share
     manager()

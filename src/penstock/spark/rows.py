@@ -154,18 +154,24 @@ class OwnSchemaRows:
         return fixed_columns(data, self._fixed)
 
     def decode(self, pieces: list[Piece]) -> Any:
-        batches = []
-        for piece in pieces:
-            buffer = pa.py_buffer(piece.data)
-            for begin, end in zip(piece.begins.tolist(), piece.ends.tolist(), strict=True):
-                batches.append(self._batch(buffer, begin, end))
-        return pa.Table.from_batches(batches, self.schema)
+        return pa.Table.from_batches([batch for piece in pieces for batch in self._batches(piece)], self.schema)
+
+    def _batches(self, piece: Piece) -> list[Any]:
+        buffer = pa.py_buffer(piece.data)
+        full = np.flatnonzero(piece.ends - piece.begins > BODY_AT)
+        if len(full):
+            framing = self._framing(_body(buffer, int(piece.begins[full[0]]), int(piece.ends[full[0]])))
+            found = framing.decode_all(piece.data, piece.begins, piece.ends)
+            if found is not None:
+                return found if framing.schema.equals(self.schema) else [self._fitted(batch) for batch in found]
+        frames = zip(piece.begins.tolist(), piece.ends.tolist(), strict=True)
+        return [self._batch(buffer, begin, end) for begin, end in frames]
 
     def _batch(self, buffer: Any, begin: int, end: int) -> Any:
-        body = buffer.slice(begin + BODY_AT, end - begin - BODY_AT)
-        if body.size == 0:
-            return self._nothing
-        batch = self._framing(body).decode_at(buffer, begin, end)
+        body = _body(buffer, begin, end)
+        return self._nothing if body.size == 0 else self._fitted(self._framing(body).decode_at(buffer, begin, end))
+
+    def _fitted(self, batch: Any) -> Any:
         if batch.schema.equals(self.schema):
             return batch
         try:
@@ -193,7 +199,7 @@ class OwnSchemaRows:
         framing = self._framings.get(head)
         if framing is None:
             try:
-                framing = ArrowBatches(pa.ipc.read_schema(pa.py_buffer(head)))
+                framing = ArrowBatches(pa.ipc.read_schema(pa.py_buffer(head)), head)
             except (pa.ArrowException, OSError) as error:
                 raise InvalidArgument(f"the body is no Arrow IPC stream: {error}") from None
             if len(self._framings) < SCHEMAS_MAX:
@@ -221,6 +227,10 @@ class Untracked:
         found = self._inner.columns(piece.data)
         clocks = found.clocks[np.searchsorted(found.begins, piece.begins)]
         return Piece(piece.base, piece.data, piece.begins, piece.ends, clocks)
+
+
+def _body(buffer: Any, begin: int, end: int) -> Any:
+    return buffer.slice(begin + BODY_AT, end - begin - BODY_AT)
 
 
 def _json_type(kind: Any) -> Any:

@@ -10,9 +10,12 @@ aligned in a journal of them and are used where they lie, without a copy.
 import struct
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.base.errors import InvalidArgument
+from penstock.message.compiled import address
+from penstock.message.frame_kernels import TEXT, are_good_batches
 from penstock.message.framing.fixed import BODY_AT, Fixed
 from penstock.message.uuid import Uuid
 
@@ -27,13 +30,17 @@ class ArrowBatches(Fixed):
 
     content_type: ClassVar[str] = "application/vnd.apache.arrow.stream+penstock-fixed"
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any, written: bytes = b"") -> None:
+        """`written`: the schema as somebody else writes it, if most frames begin with that."""
         super().__init__()
         if any(pa.types.is_dictionary(field.type) for field in schema):
             raise InvalidArgument("dictionary columns need a stream; cast them to their values")
         self.schema = schema
         self._schema_bytes: bytes = schema.serialize().to_pybytes()
-        self._known: set[bytes] = {self._schema_bytes}  # the same schema, as others write it
+        self._written = written or self._schema_bytes
+        self._known: set[bytes] = {self._schema_bytes, self._written}  # the same schema, as others write it
+        widths = [_width_of(field.type) for field in schema]
+        self._widths = None if None in widths else np.array(widths, np.int64)
         self.nothing = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
     def decode(self, frame: bytes) -> Any:
@@ -51,6 +58,22 @@ class ArrowBatches(Fixed):
         except (pa.ArrowException, struct.error, ValueError, OSError, EOFError) as error:
             raise InvalidArgument(f"not a record batch of this schema: {error}") from None
         return batch
+
+    def decode_all(self, data: bytes | memoryview, begins: Any, ends: Any) -> list[Any] | None:
+        """The batches of many frames, which a compiled loop has checked; None if some must be looked at one by one."""
+        if self._widths is None or not len(begins):
+            return None
+        head = len(self._written)
+        if not are_good_batches(address(data), begins + BODY_AT, ends, address(self._written), head, self._widths):
+            return None
+        buffer, schema, read, front = pa.py_buffer(data), self.schema, pa.ipc.read_record_batch, BODY_AT + head
+        try:
+            return [
+                read(buffer.slice(begin + front, end - begin - front), schema) if end - begin > front else self.nothing
+                for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
+            ]
+        except (pa.ArrowException, OSError, EOFError):
+            return None
 
     def _schema_end(self, body: Any) -> int:
         """Where the schema message ends, once it was found to be ours."""
@@ -73,3 +96,11 @@ class ArrowBatches(Fixed):
 
     def acknowledgement(self, uuid: Uuid) -> bytes:
         return super().encode(b"", uuid)
+
+
+def _width_of(kind: Any) -> int | None:
+    """Bytes of a value, or TEXT; None if a column of this kind is more than that."""
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return TEXT
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_temporal(kind)
+    return kind.bit_width // 8 if is_number and kind.bit_width <= 64 else None

@@ -1,22 +1,15 @@
-"""The loops over a chunk's bytes, compiled (Numba): what NumPy would need a dozen passes and arrays for, in one.
+"""The loops over JSON lines, compiled: their UUIDs, and their fields by shape. See `columns.py` and `json_shapes.py`.
 
-Bytes are read by their addresses, eight as one word wherever eight are there, the first one in the lowest byte: an
-array which one compiled function hands to another is counted each time, which took three quarters of a kernel's time.
-So who calls one answers for its memory: chunks of whole lines, and arrays which are large enough. Tests hold every
-kernel against the one-by-one path, with lines cut off anywhere.
-
-A kernel is compiled when it is called first on a machine, which takes seconds, and kept on disk for later processes:
-beside this file, or in `NUMBA_CACHE_DIR`. See decision 505.
+Eight bytes are looked at as one word wherever eight are there, the first one in the lowest byte. Who calls answers for
+the memory (`compiled.py`): chunks of whole lines, and arrays which are large enough. Tests hold every kernel against
+the one-by-one path, with lines cut off anywhere.
 """
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 
-import numba
 import numpy as np
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
+
+from penstock.message.compiled import byte, compiled, float_bits, inlined, load, split_uuid, store
 
 __all__ = [
     "BOOL",
@@ -26,7 +19,6 @@ __all__ = [
     "SKIP",
     "TEXT",
     "TEXT_PADDING",
-    "address",
     "count_lines",
     "cut_lines",
     "scan_lines",
@@ -45,62 +37,15 @@ _DIGITS_EXACT: Final = 15  # of a decimal number, which a float64 has all of; po
 _DIGITS_INT: Final = 18  # which fit into an int64 whatever they are
 _POWERS: Final = 10.0 ** np.arange(_DIGITS_EXACT + 1)
 
-_Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
 
-
-def address(memory: Any) -> int:
-    """Where the bytes of a buffer lie, for a kernel, while the buffer is alive."""
-    return int(np.frombuffer(memory, np.uint8).ctypes.data)
-
-
-def _compiled(kernel: _Kernel) -> _Kernel:
-    return cast("_Kernel", numba.njit(cache=True, nogil=True)(kernel))
-
-
-def _inlined(kernel: _Kernel) -> _Kernel:
-    return cast("_Kernel", numba.njit(cache=True, nogil=True, forceinline=True)(kernel))
-
-
-def _loaded(bits: int, kind: Any) -> Any:
-    """A number of so many bits from an address which may be any."""
-
-    def load(_: Any, at: Any) -> Any:
-        def generate(__: Any, builder: Any, ___: Any, arguments: Any) -> Any:
-            return builder.load(builder.inttoptr(arguments[0], ir.IntType(bits).as_pointer()), align=1)
-
-        return kind(at), generate
-
-    return load
-
-
-def _stored(_: Any, at: Any, word: Any) -> Any:
-    def generate(__: Any, builder: Any, ___: Any, arguments: Any) -> Any:
-        builder.store(arguments[1], builder.inttoptr(arguments[0], ir.IntType(64).as_pointer()), align=1)
-
-    return types.void(at, word), generate
-
-
-def _reinterpreted(_: Any, number: Any) -> Any:
-    def generate(__: Any, builder: Any, ___: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.IntType(64))
-
-    return types.int64(number), generate
-
-
-_float_bits: Any = intrinsic(_reinterpreted)
-_byte: Any = intrinsic(_loaded(8, types.uint8))
-_load: Any = intrinsic(_loaded(64, types.uint64))
-_store: Any = intrinsic(_stored)
-
-
-@_inlined
+@inlined
 def _first_byte(marks: Any) -> Any:
     """The number of the lowest byte whose top bit is set; there is one, and no other bit is set. Without a branch."""
     below = (marks ^ (marks - _U(1))) & _BYTES
     return np.int64((below * _BYTES) >> _U(56)) - 1
 
 
-@_inlined
+@inlined
 def _hex_value(digits: Any) -> Any:
     """The number which 8 hexadecimal digits are; and a number which is 0 if all are digits.
 
@@ -119,32 +64,32 @@ def _hex_value(digits: Any) -> Any:
     return swapped | ((value >> _U(8)) & _U(0xFF00)) | (value >> _U(24)), wrong
 
 
-@_inlined
+@inlined
 def _line_end(at: int, stop: int) -> Any:
     """Behind the next newline before `stop`; 0 if there is none."""
     while at + 8 <= stop:
-        other = _load(at) ^ (_BYTES * _U(_NEWLINE))
+        other = load(at) ^ (_BYTES * _U(_NEWLINE))
         marks = (other - _BYTES) & ~other & _TOPS
         if marks != _U(0):
             return at + _first_byte(marks) + 1
         at += 8
     while at < stop:
-        if _byte(at) == _NEWLINE:
+        if byte(at) == _NEWLINE:
             return at + 1
         at += 1
     return 0
 
 
-@_compiled
+@compiled
 def count_lines(base: int, size: int) -> Any:
     """How many lines a chunk has."""
     count = 0
     for at in range(base, base + size):
-        count += _byte(at) == _NEWLINE
+        count += byte(at) == _NEWLINE
     return count
 
 
-@_compiled
+@compiled
 def scan_lines(base: int, size: int, head: int, uuid_at: int, found: Any, is_ours: Any) -> Any:
     """Find the lines of a chunk, and decode the UUIDs of those which begin as we write them, with `head`.
 
@@ -158,155 +103,147 @@ def scan_lines(base: int, size: int, head: int, uuid_at: int, found: Any, is_our
         is_ours[row] = False
         if end - at > 38 and _is_same(begin, head, uuid_at):
             is_good, high, low = _uuid(at)
-            time = ((high & _U(0xFFF)) << _U(48)) | (((high >> _U(16)) & _U(0xFFFF)) << _U(32)) | (high >> _U(32))
-            found[2, row] = low & _U((1 << 48) - 1)
-            found[3, row] = (time << _U(4)) | ((low >> _U(58)) & _U(0xF))
-            found[4, row] = (low >> _U(48)) & _U(0x3FF)
-            is_ours[row] = is_good
+            is_ours[row] = split_uuid(high, low, found, row) and is_good
         row += 1
         begin = end
         end = _line_end(begin, stop)
     return begin - base
 
 
-@_inlined
+@inlined
 def _is_same(at: int, other: int, size: int) -> Any:
     """Are so many bytes the same, at least 8?"""
     for place in range(0, size - 8, 8):
-        if _load(at + place) != _load(other + place):
+        if load(at + place) != load(other + place):
             return False
-    return _load(at + size - 8) == _load(other + size - 8)
+    return load(at + size - 8) == load(other + size - 8)
 
 
-@_inlined
+@inlined
 def _uuid(at: int) -> Any:
-    """The UUID whose text begins here, as two numbers, and whether it is one of ours, with a quote behind it.
-
-    See `uuid.py` for the bits.
-    """
-    dashed, dashed_too = _load(at + 8), _load(at + 16)  # -1234-56 and 78-9abc-
+    """The UUID whose text begins here, with a quote behind it: is it one, and the two numbers which it is."""
+    dashed, dashed_too = load(at + 8), load(at + 16)  # -1234-56 and 78-9abc-
     middle = ((dashed >> _U(8)) & _U(0xFFFFFFFF)) | ((dashed >> _U(48)) << _U(32)) | (dashed_too << _U(48))
-    node = ((dashed_too >> _U(24)) & _U(0xFFFFFFFF)) | (_load(at + 24) << _U(32))
-    one, wrong = _hex_value(_load(at))
+    node = ((dashed_too >> _U(24)) & _U(0xFFFFFFFF)) | (load(at + 24) << _U(32))
+    one, wrong = _hex_value(load(at))
     two, wrong_too = _hex_value(middle)
     three, wrong_node = _hex_value(node)
-    four, wrong_end = _hex_value(_load(at + 28))
+    four, wrong_end = _hex_value(load(at + 28))
     high, low = (one << _U(32)) | two, (three << _U(32)) | four
-    is_dashed = _byte(at + 8) == _MINUS and _byte(at + 13) == _MINUS and _byte(at + 18) == _MINUS
-    is_dashed = is_dashed and _byte(at + 23) == _MINUS and _byte(at + 36) == _QUOTE
-    is_good = is_dashed and (wrong | wrong_too | wrong_node | wrong_end) == _U(0)
-    return is_good and (high >> _U(12)) & _U(0xF) == _U(1) and low >> _U(62) == _U(2), high, low
+    is_dashed = byte(at + 8) == _MINUS and byte(at + 13) == _MINUS and byte(at + 18) == _MINUS
+    is_dashed = is_dashed and byte(at + 23) == _MINUS and byte(at + 36) == _QUOTE
+    return is_dashed and (wrong | wrong_too | wrong_node | wrong_end) == _U(0), high, low
 
 
-@_inlined
+@inlined
 def _text_end(at: int, stop: int) -> Any:
     """The next quote, backslash or control character; a line's newline is one."""
     while at + 8 <= stop:
-        word = _load(at)
+        word = load(at)
         quote, slash = word ^ (_BYTES * _U(_QUOTE)), word ^ (_BYTES * _U(_BACKSLASH))
         marks = ((quote - _BYTES) & ~quote) | ((slash - _BYTES) & ~slash) | ((word - _BYTES * _U(0x20)) & ~word)
         if marks & _TOPS != _U(0):
             return at + _first_byte(marks & _TOPS)
         at += 8
-    while _byte(at) != _QUOTE and _byte(at) != _BACKSLASH and _byte(at) >= 0x20:
+    while byte(at) != _QUOTE and byte(at) != _BACKSLASH and byte(at) >= 0x20:
         at += 1
     return at
 
 
-@_inlined
+@inlined
 def _begins_with(at: int, stop: int, fixed: int, size: int) -> Any:
     """Do so many bytes stand there? `fixed` is padded to whole words."""
     if at + size > stop:
         return False
     while size >= 8:
-        if _load(at) != _load(fixed):
+        if load(at) != load(fixed):
             return False
         at, fixed, size = at + 8, fixed + 8, size - 8
     if at + 8 <= stop:
-        return size == 0 or (_load(at) ^ _load(fixed)) << _U(8 * (8 - size)) == _U(0)
+        return size == 0 or (load(at) ^ load(fixed)) << _U(8 * (8 - size)) == _U(0)
     while size > 0:
-        if _byte(at) != _byte(fixed):
+        if byte(at) != byte(fixed):
             return False
         at, fixed, size = at + 1, fixed + 1, size - 1
     return True
 
 
-@_inlined
+@inlined
 def _copy(at: int, end: int, stop: int, to: int) -> Any:
     """By words, and so some bytes too many, which the next text overwrites."""
     while at < end and at + 8 <= stop:
-        _store(to, _load(at))
+        store(to, load(at))
         at, to = at + 8, to + 8
     word, place = _U(0), 0
     while at < end:
-        word |= _U(_byte(at)) << _U(8 * place)
+        word |= _U(byte(at)) << _U(8 * place)
         at, place = at + 1, place + 1
     if place > 0:
-        _store(to, word)
+        store(to, word)
 
 
-@_inlined
+@inlined
 def _number(at: int) -> Any:
     """A number as JSON has them: where it ends (0: there is none), its digits as one number, how many they are, and how
     many of them behind the point. With an exponent, or more digits than fit, the count says so, and the rest is wrong.
     """
-    value, behind, is_negative = np.int64(0), 0, _byte(at) == _MINUS
+    value, behind, is_negative = np.int64(0), 0, byte(at) == _MINUS
     at += is_negative
     first = at
-    while _ZERO <= _byte(at) <= _ZERO + 9:
-        value, at = value * 10 + (np.int64(_byte(at)) - _ZERO), at + 1
+    while _ZERO <= byte(at) <= _ZERO + 9:
+        value, at = value * 10 + (np.int64(byte(at)) - _ZERO), at + 1
     count = at - first
-    is_good = count == 1 or (count > 1 and _byte(first) != _ZERO)
-    if _byte(at) == _DOT:
+    is_good = count == 1 or (count > 1 and byte(first) != _ZERO)
+    if byte(at) == _DOT:
         at += 1
         point = at
-        while _ZERO <= _byte(at) <= _ZERO + 9:
-            value, at = value * 10 + (np.int64(_byte(at)) - _ZERO), at + 1
+        while _ZERO <= byte(at) <= _ZERO + 9:
+            value, at = value * 10 + (np.int64(byte(at)) - _ZERO), at + 1
         behind = at - point
         count += behind
         is_good = is_good and behind > 0
-    if _byte(at) | 0x20 == _EXPONENT:
+    if byte(at) | 0x20 == _EXPONENT:
         at = _exponent_end(at + 1)
         count = _DIGITS_INT + 1
     return at if is_good else 0, value, count, behind
 
 
-@_inlined
+@inlined
 def _exponent_end(at: int) -> Any:
-    if _byte(at) == _MINUS or _byte(at) == _PLUS:
+    if byte(at) == _MINUS or byte(at) == _PLUS:
         at += 1
     first = at
-    while _ZERO <= _byte(at) <= _ZERO + 9:
+    while _ZERO <= byte(at) <= _ZERO + 9:
         at += 1
     return at if at > first else 0
 
 
-@_inlined
+@inlined
 def _word(at: int) -> Any:
     """Which word stands there: 0 null, 1 true, 2 false, -1 none. It is compared up to where the line's end would be."""
-    if _byte(at) == 0x6E:
-        return 0 if _byte(at + 1) == 0x75 and _byte(at + 2) == 0x6C and _byte(at + 3) == 0x6C else -1
-    if _byte(at) == 0x74:
-        return 1 if _byte(at + 1) == 0x72 and _byte(at + 2) == 0x75 and _byte(at + 3) == 0x65 else -1
-    if _byte(at) == 0x66 and _byte(at + 1) == 0x61 and _byte(at + 2) == 0x6C and _byte(at + 3) == 0x73:
-        return 2 if _byte(at + 4) == 0x65 else -1
+    if byte(at) == 0x6E:
+        return 0 if byte(at + 1) == 0x75 and byte(at + 2) == 0x6C and byte(at + 3) == 0x6C else -1
+    if byte(at) == 0x74:
+        return 1 if byte(at + 1) == 0x72 and byte(at + 2) == 0x75 and byte(at + 3) == 0x65 else -1
+    if byte(at) == 0x66 and byte(at + 1) == 0x61 and byte(at + 2) == 0x6C and byte(at + 3) == 0x73:
+        return 2 if byte(at + 4) == 0x65 else -1
     return -1
 
 
-@_inlined
+@inlined
 def _value(at: int, stop: int) -> Any:
     """The value which stands there: behind it (0: there is none), what it is, and what `_number` says of a number."""
-    if _byte(at) == _QUOTE:
+    if byte(at) == _QUOTE:
         end = _text_end(at + 1, stop)
-        return end + 1 if _byte(end) == _QUOTE else 0, TEXT, np.int64(0), 0, 0
-    if _byte(at) > _ZERO + 9:
+        return end + 1 if byte(end) == _QUOTE else 0, TEXT, np.int64(0), 0, 0
+    if byte(at) > _ZERO + 9:
         word = _word(at)
         return at + 4 + (word == 2) if word >= 0 else 0, BOOL if word > 0 else _NULL, np.int64(word == 1), 0, 0
     end, value, count, behind = _number(at)
     return end, FLOAT, value, count, behind
 
 
-@_inlined
+@inlined
 def _is_wanted(kind: int, found: int, count: int, behind: int) -> Any:
     """May a field which is wanted as `kind` have a value which is `found`?"""
     if kind == INT:
@@ -314,27 +251,27 @@ def _is_wanted(kind: int, found: int, count: int, behind: int) -> Any:
     return kind == SKIP or found in (_NULL, kind) or (found == FLOAT and kind == LATER)
 
 
-@_inlined
+@inlined
 def _bits_of(kind: int, begin: int, value: int, behind: int) -> Any:
     """What a column of numbers keeps of one: itself, or the bits of a float."""
-    is_negative = _byte(begin) == _MINUS
+    is_negative = byte(begin) == _MINUS
     if kind != FLOAT:
         return -value if is_negative else value
     exact = np.float64(value) / _POWERS[behind]
-    return _float_bits(-exact if is_negative else exact)
+    return float_bits(-exact if is_negative else exact)
 
 
-@_inlined
+@inlined
 def _first_key(begin: int, end: int, stop: int, head: int, head_bytes: int, meta_bytes: int) -> Any:
     """Where the first key of a line stands: behind `_meta` as we write it, or behind the brace; 0 if it has none."""
     if end - begin <= meta_bytes or not _is_same(begin, head, head_bytes):
-        return begin + 1 if _byte(begin) == _OPEN else 0
+        return begin + 1 if byte(begin) == _OPEN else 0
     quote = begin + meta_bytes - 3
-    is_meta = _text_end(begin + head_bytes, stop) == quote and _byte(quote) == _QUOTE
-    return begin + meta_bytes if is_meta and _byte(quote + 1) == _CLOSE and _byte(quote + 2) == _COMMA else 0
+    is_meta = _text_end(begin + head_bytes, stop) == quote and byte(quote) == _QUOTE
+    return begin + meta_bytes if is_meta and byte(quote + 1) == _CLOSE and byte(quote + 2) == _COMMA else 0
 
 
-@_compiled
+@compiled
 def cut_lines(
     base: int, size: int, begins: Any, ends: Any, is_taken: Any, meta: Any, shape: Any, columns: Any, row: int
 ) -> Any:
@@ -359,7 +296,7 @@ def cut_lines(
                 break
             begin, key = at + key_bytes, key + key_bytes
             at, found, value, count, behind = _value(begin, stop)
-            is_next = at > 0 and _byte(at) == (_COMMA if field + 1 < len(kinds) else _CLOSE)
+            is_next = at > 0 and byte(at) == (_COMMA if field + 1 < len(kinds) else _CLOSE)
             if not is_next or not _is_wanted(kind, found, count, behind):
                 at = 0
                 break

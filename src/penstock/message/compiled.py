@@ -1,0 +1,86 @@
+"""How loops over the bytes of messages are compiled (Numba), and how they reach memory: by address.
+
+An array which one compiled function hands to another is counted each time, which took three quarters of a kernel's
+time; numbers are not. So who calls a kernel answers for the memory: a buffer stays alive while its address is used, and
+a kernel reads and writes nothing beyond what it was told is there. Arrays are for what a kernel fills row by row.
+
+A kernel is compiled when it is called first on a machine, which takes seconds, and kept on disk for later processes:
+beside its source, or in `NUMBA_CACHE_DIR`. See decision 505.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+__all__ = ["address", "byte", "compiled", "float_bits", "half", "inlined", "load", "split_uuid", "store", "word"]
+
+_U = np.uint64
+_Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
+
+
+def address(memory: Any) -> int:
+    """Where the bytes of a buffer lie, for a kernel, while the buffer is alive."""
+    return int(np.frombuffer(memory, np.uint8).ctypes.data)
+
+
+def compiled(kernel: _Kernel) -> _Kernel:
+    """A kernel which Python calls. It lets other threads run."""
+    return cast("_Kernel", numba.njit(cache=True, nogil=True)(kernel))
+
+
+def inlined(kernel: _Kernel) -> _Kernel:
+    """A part of kernels."""
+    return cast("_Kernel", numba.njit(cache=True, nogil=True, forceinline=True)(kernel))
+
+
+def _loaded(bits: int, kind: Any) -> Any:
+    """A number of so many bits from an address, which may be any."""
+
+    def load(_: Any, at: Any) -> Any:
+        def generate(__: Any, builder: Any, ___: Any, arguments: Any) -> Any:
+            return builder.load(builder.inttoptr(arguments[0], ir.IntType(bits).as_pointer()), align=1)
+
+        return kind(at), generate
+
+    return load
+
+
+def _stored(_: Any, at: Any, number: Any) -> Any:
+    def generate(__: Any, builder: Any, ___: Any, arguments: Any) -> Any:
+        builder.store(arguments[1], builder.inttoptr(arguments[0], ir.IntType(64).as_pointer()), align=1)
+
+    return types.void(at, number), generate
+
+
+def _reinterpreted(_: Any, number: Any) -> Any:
+    def generate(__: Any, builder: Any, ___: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.IntType(64))
+
+    return types.int64(number), generate
+
+
+# From addresses: numbers of 8, 16, 32 and 64 bits, little endian. To an address: one of 64 bits.
+byte: Any = intrinsic(_loaded(8, types.uint8))
+half: Any = intrinsic(_loaded(16, types.uint16))
+word: Any = intrinsic(_loaded(32, types.int32))
+load: Any = intrinsic(_loaded(64, types.uint64))
+store: Any = intrinsic(_stored)
+float_bits: Any = intrinsic(_reinterpreted)  # of a float64, as an int64
+
+
+@inlined
+def split_uuid(high: Any, low: Any, found: Any, row: int) -> Any:
+    """The parts of a UUID into rows 2 to 4 of what was found: producer, clock, flags. False if it is none of version 1.
+
+    See `uuid.py` for the bits.
+    """
+    time = ((high & _U(0xFFF)) << _U(48)) | (((high >> _U(16)) & _U(0xFFFF)) << _U(32)) | (high >> _U(32))
+    found[2, row] = low & _U((1 << 48) - 1)
+    found[3, row] = (time << _U(4)) | ((low >> _U(58)) & _U(0xF))
+    found[4, row] = (low >> _U(48)) & _U(0x3FF)
+    return (high >> _U(12)) & _U(0xF) == _U(1) and low >> _U(62) == _U(2)
