@@ -33,7 +33,7 @@ from penstock.lake.committed.metarange import (
     range_key,
 )
 from penstock.lake.committed.parts import Part, join_parts, pieces, split_part
-from penstock.lake.committed.range import EncodedRange, frame_of, read_parquet, table_of, write_parquet
+from penstock.lake.committed.range import NARROW_ENTRIES, EncodedRange, frame_of, read_parquet, table_of, write_parquet
 from penstock.runtime.lake.sink_batch import BatchOutcome, SinkPlace, TreeBody
 from penstock.runtime.objectstore import open_store
 from penstock.spark.lake_access import LakeAccess, access_from
@@ -145,4 +145,4 @@ def _parquet(rows: pl.DataFrame) -> bytes:
 def _rows(data: bytes) -> pl.DataFrame:
     if not data:
         return pl.DataFrame(schema=ENTRY_SCHEMA)
-    return frame_of(read_parquet(data, ENTRY_SCHEMA, "a part of a tree"))
+    return frame_of(read_parquet(data, NARROW_ENTRIES, "a part of a tree"))

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from random import Random
 
 import polars as pl
+import pyarrow as pa
 from hypothesis import strategies as st
 
 from penstock.lake.committed.boundary import Chunking
@@ -15,13 +16,19 @@ from penstock.lake.committed.listing import Listing, ListPage
 from penstock.lake.committed.lookup import entries_at, plan_lookup
 from penstock.lake.committed.merge import Merged, Strategy, merge_changes
 from penstock.lake.committed.metarange import EMPTY, MetaRange, location_of, range_key
-from penstock.lake.committed.range import table_of
+from penstock.lake.committed.range import frame_of, table_of
 from penstock.lake.staging.entry import Entry
 
 SMALL = Chunking(rows_mean=3, rows_max=5, bytes_max=400)  # so that a dozen entries have several ranges
 
 Tree = dict[str, Entry]
 Edit = Mapping[str, Entry | None]  # a put, or a deletion
+
+
+def as_read(table: pa.Table) -> pa.Table:
+    """The table as a file would give it: columns which repeat few values are dictionaries."""
+    short = {name: table.column(name).dictionary_encode() for name in ("content_type", "metadata")}
+    return pa.table({name: short.get(name, table.column(name)) for name in table.column_names})
 
 
 class Shelf:
@@ -41,12 +48,12 @@ class Shelf:
         jobs = plan_build(parent, changes, self._chunking, self._job_rows)
         pieces = []
         for job in jobs:
-            base = [table_of(self.load(parent, row)) for row in range(job.first, job.last)]
+            base = [as_read(table_of(self.load(parent, row))) for row in range(job.first, job.last)]
             own = changes.slice(job.start, job.end - job.start)
             encoded = pieces_of(base, own, self._chunking)
             for piece in encoded:
                 if piece.id not in known:
-                    self.files[range_key(location, piece.id)] = pl.DataFrame(piece.table)
+                    self.files[range_key(location, piece.id)] = frame_of(piece.table)
             pieces.append([to_range(piece, known, location) for piece in encoded])
         built = finish_build(parent, jobs, pieces)
         built.check()

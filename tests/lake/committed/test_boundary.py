@@ -2,7 +2,7 @@ import numpy as np
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.lake.committed.shelf import SMALL, TREES, Tree, entry
+from tests.lake.committed.shelf import SMALL, TREES, Tree, as_read, entry
 
 from penstock.lake.committed.boundary import CHUNKING, Chunking, cut, is_boundary, key_hashes
 from penstock.lake.committed.entry import entries_from
@@ -80,6 +80,7 @@ def test_looking_at_candidates_alone_cuts_the_same(tree: Tree, more: set[int]) -
     candidates = np.union1d(boundaries, [row for row in more if row < entries.height]).astype(np.int64)
 
     assert cut(table_of(entries), SMALL, candidates=candidates) == cut(table_of(entries), SMALL)
+    assert cut(as_read(table_of(entries)), SMALL, candidates=candidates) == cut(table_of(entries), SMALL)
 
 
 def test_bounds_hold_even_if_no_key_is_a_boundary() -> None:

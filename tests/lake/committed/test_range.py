@@ -9,8 +9,9 @@ from tests.lake.committed.shelf import TREES, Tree, entry, tree_of
 
 from penstock.base.errors import ObjectStoreFailed
 from penstock.bench.lake_rows import made_rows
+from penstock.lake.committed.columns import joined
 from penstock.lake.committed.entry import ENTRY_SCHEMA, entries_from
-from penstock.lake.committed.range import RangeId, compact, decode_range, encode_range, frame_of, joined, table_of
+from penstock.lake.committed.range import RangeId, compact, decode_range, encode_range, frame_of, table_of
 
 ENTRIES = entries_from([("a", entry(1)), ("b", entry(2, metadata='{"k":"ü"}')), ("c", entry(3))])
 
@@ -82,7 +83,7 @@ def test_a_file_with_a_missing_value_or_other_types_is_refused() -> None:
 
 def test_text_beyond_32_bit_offsets_has_the_same_id(monkeypatch: pytest.MonkeyPatch) -> None:
     narrow = encode_range(ENTRIES)
-    monkeypatch.setattr("penstock.lake.committed.range._NARROW_BYTES_MAX", 0)
+    monkeypatch.setattr("penstock.lake.committed.columns._NARROW_BYTES_MAX", 0)
 
     wide = encode_range(ENTRIES)
 
@@ -110,6 +111,7 @@ def test_other_engines_read_the_file() -> None:
 def test_other_engines_see_plain_columns() -> None:
     schema = pq.read_schema(io.BytesIO(encode_range(ENTRIES).to_parquet()))
 
+    assert not any(field.nullable for field in schema)
     assert [(field.name, str(field.type)) for field in schema] == [
         ("path", "string"),
         ("address", "string"),

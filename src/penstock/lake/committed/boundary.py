@@ -24,7 +24,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from penstock.lake.committed.digest import TextBuffers, text_buffers
+from penstock.lake.committed.digest import TextBuffers, text_buffers, text_bytes, text_lengths
 
 __all__ = ["CHUNKING", "Chunking", "cut", "is_boundary", "key_hashes"]
 
@@ -107,8 +107,8 @@ def cut(table: pa.Table, chunking: Chunking = CHUNKING, *, candidates: Rows | No
     if len(ends) == 0 or ends[-1] != table.num_rows:
         ends = np.append(ends, table.num_rows)
     starts = np.concatenate([[0], ends[:-1]])
-    texts = [text_buffers(column) for column in table.columns if column.type != pa.int64()]
-    bytes_all = sum(len(text.data) for text in texts) + _FIXED_BYTES * table.num_rows
+    texts = [column for column in table.columns if column.type != pa.int64()]
+    bytes_all = sum(map(text_bytes, texts)) + _FIXED_BYTES * table.num_rows
     if (ends - starts).max() <= chunking.rows_max and bytes_all <= chunking.bytes_max:
         return [int(end) for end in ends]  # as nearly always
     before = _bytes_before(texts)
@@ -127,9 +127,9 @@ def _boundaries(table: pa.Table, chunking: Chunking, candidates: Rows | None) ->
     return candidates[is_boundary(pl.Series(paths.take(pa.array(candidates))), chunking)] + 1
 
 
-def _bytes_before(texts: list[TextBuffers]) -> Rows:
+def _bytes_before(texts: list[pa.ChunkedArray]) -> Rows:
     """How many bytes stand before each row, and before the end."""
-    row_bytes = np.sum([text.lengths for text in texts], axis=0, dtype=np.int64) + _FIXED_BYTES
+    row_bytes = np.sum([text_lengths(text) for text in texts], axis=0, dtype=np.int64) + _FIXED_BYTES
     return np.concatenate([[0], np.cumsum(row_bytes)])
 
 

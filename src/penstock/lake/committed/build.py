@@ -24,9 +24,10 @@ import pyarrow as pa
 
 from penstock.lake.committed.boundary import CHUNKING, Chunking, cut, is_boundary
 from penstock.lake.committed.changes import CHANGE_SCHEMA, overlay_rows, puts_of
-from penstock.lake.committed.entry import is_ascending, row_of
+from penstock.lake.committed.columns import column_of, table_with
+from penstock.lake.committed.entry import STORED_COLUMNS, is_ascending, row_of
 from penstock.lake.committed.metarange import Location, MetaRange, Range
-from penstock.lake.committed.range import EncodedRange, encode_ranges, joined, table_of
+from penstock.lake.committed.range import EncodedRange, encode_ranges, table_of
 
 __all__ = ["JOB_ROWS", "Job", "finish_build", "pieces_of", "plan_build", "to_range"]
 
@@ -137,12 +138,17 @@ def pieces_of(base: Sequence[pa.Table], changes: pl.DataFrame, chunking: Chunkin
     new = table_of(puts_of(changes))
     if not base:
         return encode_ranges(new, cut(new, chunking))
-    both = joined([*base, new])
-    count = both.num_rows - new.num_rows
-    rows = overlay_rows(pl.Series("path", both.column("path").slice(0, count), dtype=pl.String), changes)
-    table = both.take(pa.array(rows))
-    is_candidate = np.zeros(both.num_rows, np.bool_)
-    is_candidate[np.cumsum([each.num_rows for each in base]) - 1] = True
+    both = [*base, new]
+    bases = np.cumsum([each.num_rows for each in base])
+    count = int(bases[-1])
+    paths = column_of(both, "path")
+    rows = overlay_rows(pl.Series("path", paths.slice(0, count), dtype=pl.String), changes)
+    chosen = pa.array(rows)
+    # Column by column, so that memory which is warm is used again.
+    others = {name: column_of(both, name).take(chosen) for name in STORED_COLUMNS}
+    table = table_with({"path": paths.take(chosen), **others})
+    is_candidate = np.zeros(count + new.num_rows, np.bool_)
+    is_candidate[bases - 1] = True
     is_candidate[count:] = True
     return encode_ranges(table, cut(table, chunking, candidates=np.flatnonzero(is_candidate[rows])))
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-__all__ = ["TextBuffers", "digest_table", "text_buffers"]
+__all__ = ["TextBuffers", "digest_table", "text_buffers", "text_bytes", "text_lengths"]
 
 _OFFSETS: Final[dict[int, np.dtype[np.integer]]] = {
     pa.string().id: np.dtype("<i4"),
@@ -41,6 +41,24 @@ def text_buffers(column: pl.Series | pa.Array | pa.ChunkedArray) -> TextBuffers:
     offsets, data = _offsets_and_data(array)
     first, last = int(offsets[0]), int(offsets[-1])
     return TextBuffers(offsets - first if first else offsets, np.frombuffer(data, np.uint8)[first:last])
+
+
+def text_lengths(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.integer]:
+    """How many bytes each value of a column of text has, be it a dictionary or not."""
+    array = _one_array(column)
+    if isinstance(array.type, pa.DictionaryType):
+        lengths: npt.NDArray[np.integer] = text_buffers(array.dictionary).lengths[array.indices.to_numpy()]
+        return lengths
+    return text_buffers(array).lengths
+
+
+def text_bytes(column: pa.ChunkedArray) -> int:
+    """How many bytes all values of a column of text have together."""
+    array = _one_array(column)
+    if isinstance(array.type, pa.DictionaryType):
+        return int(text_lengths(array).sum(dtype=np.int64))
+    offsets, _ = _offsets_and_data(array)
+    return int(offsets[-1]) - int(offsets[0])
 
 
 def _offsets_and_data(array: Any) -> tuple[npt.NDArray[np.integer], Any]:
@@ -71,7 +89,9 @@ def _one_array(column: Any) -> Any:
 
 
 def _feed(digest: Any, array: Any) -> None:
-    if array.type.id != _NUMBERS:
+    if isinstance(array.type, pa.DictionaryType):
+        _feed_dictionary(digest, array)
+    elif array.type.id != _NUMBERS:
         offsets, data = _offsets_and_data(array)
         digest.update((offsets[1:] - offsets[:-1]).astype("<u4", copy=False))
         digest.update(memoryview(data)[offsets[0] : offsets[-1]])
@@ -79,3 +99,14 @@ def _feed(digest: Any, array: Any) -> None:
         assert array.null_count == 0
         if len(array):
             digest.update(memoryview(array.buffers()[1])[array.offset * 8 : (array.offset + len(array)) * 8])
+
+
+def _feed_dictionary(digest: Any, array: Any) -> None:
+    """The values which the numbers stand for. A value which stands alone need not be looked up for each row."""
+    assert array.null_count == 0
+    if len(array.dictionary) == 1:
+        value = array.dictionary[0].as_py().encode()
+        digest.update(np.full(len(array), len(value), "<u4"))
+        digest.update(value * len(array))
+    else:
+        _feed(digest, array.dictionary_decode())

@@ -20,7 +20,7 @@ from penstock.base.errors import InvalidArgument, ObjectStoreFailed
 from penstock.lake.committed.boundary import Chunking, is_boundary
 from penstock.lake.committed.digest import digest_table
 from penstock.lake.committed.entry import successor
-from penstock.lake.committed.range import RangeId, frame_of, read_parquet, table_of, write_parquet
+from penstock.lake.committed.range import RangeId, frame_of, narrow_schema, read_parquet, table_of, write_parquet
 
 __all__ = [
     "EMPTY",
@@ -51,6 +51,7 @@ RANGE_SCHEMA: Final = pl.Schema(
         "location": pl.String(),
     }
 )
+_NARROW: Final = narrow_schema(RANGE_SCHEMA)
 _ATTEMPT: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _TAG: Final = "penstock metarange 1"
 _CONTENT: Final = ("id", "min_key", "max_key", "count", "size")
@@ -147,7 +148,7 @@ def encode_metarange(metarange: MetaRange) -> memoryview:
 
 def decode_metarange(data: bytes | memoryview, expected: MetaRangeId) -> MetaRange:
     """The metarange in a file, if it is the one which the id names."""
-    metarange = MetaRange(frame_of(read_parquet(data, RANGE_SCHEMA, expected)))
+    metarange = MetaRange(frame_of(read_parquet(data, _NARROW, expected)))
     if metarange.id != expected:
         raise ObjectStoreFailed(f"metarange {expected} holds another tree: its id is {metarange.id}", retryable=False)
     return metarange

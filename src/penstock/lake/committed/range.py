@@ -17,10 +17,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.base.errors import ObjectStoreFailed
+from penstock.lake.committed.columns import joined, narrowed, plain
 from penstock.lake.committed.digest import digest_table
 from penstock.lake.committed.entry import ENTRY_SCHEMA
 
 __all__ = [
+    "NARROW_ENTRIES",
     "EncodedRange",
     "RangeId",
     "compact",
@@ -28,7 +30,7 @@ __all__ = [
     "encode_range",
     "encode_ranges",
     "frame_of",
-    "joined",
+    "narrow_schema",
     "range_id",
     "read_parquet",
     "read_range",
@@ -40,11 +42,19 @@ RangeId = NewType("RangeId", str)  # 64 hexadecimal digits
 Data = bytes | memoryview
 
 _TAG: Final = "penstock range 1"
-_REPEATING: Final = ["content_type", "metadata", "location"]  # a dictionary pays for these alone
+_DICTIONARIES: Final = ["content_type", "metadata"]  # of entries
+_REPEATING: Final = [*_DICTIONARIES, "location"]  # a dictionary pays for these alone
 _SORTED: Final = ["path", "min_key", "max_key"]  # their statistics help a reader to skip
 _WRITE_ROWS: Final = 8192  # handed to a column at once: most ranges have less, and a call costs more than its rows
 _NARROW: Final = {pl.String(): pa.string(), pl.Int64(): pa.int64()}
-_NARROW_BYTES_MAX: Final = (1 << 31) - 1  # 32-bit offsets reach so far
+
+
+def narrow_schema(schema: pl.Schema) -> pa.Schema:
+    """The same for Arrow, with 32-bit offsets."""
+    return pa.schema([pa.field(name, _NARROW[kind]) for name, kind in schema.items()])
+
+
+NARROW_ENTRIES: Final = narrow_schema(ENTRY_SCHEMA)
 
 
 class EncodedRange(msgspec.Struct, frozen=True):
@@ -95,8 +105,8 @@ def decode_range(data: Data, expected: RangeId) -> pl.DataFrame:
 
 
 def read_range(data: Data, expected: RangeId) -> pa.Table:
-    """The same as a table."""
-    table = read_parquet(data, ENTRY_SCHEMA, expected)
+    """The same as a table, in which columns may be dictionaries (`columns.py`)."""
+    table = read_parquet(data, NARROW_ENTRIES, expected, dictionaries=_DICTIONARIES)
     actual = range_id(table)
     if actual != expected:
         raise ObjectStoreFailed(f"range {expected} holds other entries: their id is {actual}", retryable=False)
@@ -127,13 +137,13 @@ def _settings(schema: pa.Schema) -> dict[str, Any]:
     }
 
 
-def read_parquet(data: Data, schema: pl.Schema, name: str) -> pa.Table:
+def read_parquet(data: Data, schema: pa.Schema, name: str, *, dictionaries: Sequence[str] = ()) -> pa.Table:
     """A table with the columns of that schema out of a file, or `ObjectStoreFailed` if the file is none."""
-    narrow = _narrow_schema(schema)
     try:
         # Not in parallel: a range is small, and whoever reads many has threads of its own.
-        table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
-        table = table if table.schema.equals(narrow) else table.select(narrow.names).cast(narrow)
+        file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=dictionaries)
+        found = file.read(use_threads=False)
+        table = pa.table([narrowed(found.column(field.name), field.type) for field in schema], schema.names)
         table.validate()
     except (pa.ArrowException, KeyError, OSError) as error:
         raise ObjectStoreFailed(f"{name} is not the Parquet file it should be: {error}", retryable=False) from error
@@ -143,8 +153,8 @@ def read_parquet(data: Data, schema: pl.Schema, name: str) -> pa.Table:
 
 
 def frame_of(table: pa.Table) -> pl.DataFrame:
-    """A table as a frame. Text is not copied."""
-    frame = pl.from_arrow(table)
+    """A table as a frame. Text is not copied, but for that of dictionaries."""
+    frame = pl.from_arrow(plain(table))
     assert isinstance(frame, pl.DataFrame)
     return frame
 
@@ -155,22 +165,5 @@ def compact(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def table_of(frame: pl.DataFrame) -> pa.Table:
-    """A frame as a table in one piece: with 32-bit offsets where they reach, since Arrow writes those in less time."""
+    """A frame as a table in one piece."""
     return joined([frame.rechunk().to_arrow()])
-
-
-def joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """Tables of one schema, one behind the other, in one piece."""
-    text = pa.string() if sum(table.nbytes for table in tables) <= _NARROW_BYTES_MAX else pa.large_string()
-    fields = [(field.name, text if _is_text(field.type) else field.type) for field in tables[0].schema]
-    schema = pa.schema(fields)
-    return pa.concat_tables([each if each.schema == schema else each.cast(schema) for each in tables]).combine_chunks()
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return kind in (pa.string(), pa.large_string())
-
-
-def _narrow_schema(schema: pl.Schema) -> pa.Schema:
-    """The same for Arrow, with 32-bit offsets."""
-    return pa.schema([pa.field(name, _NARROW[kind]) for name, kind in schema.items()])

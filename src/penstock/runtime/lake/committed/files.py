@@ -8,6 +8,7 @@ from typing import TypeVar
 import polars as pl
 import pyarrow as pa
 
+from penstock.lake.committed.columns import joined
 from penstock.lake.committed.entry import empty_entries
 from penstock.lake.committed.metarange import (
     EMPTY,
@@ -20,7 +21,7 @@ from penstock.lake.committed.metarange import (
     metarange_key,
     range_key,
 )
-from penstock.lake.committed.range import RangeId, decode_range, frame_of, joined, read_range, table_of
+from penstock.lake.committed.range import RangeId, decode_range, frame_of, read_range, table_of
 from penstock.runtime.lake.committed.cache import Cache
 from penstock.runtime.lake.committed.options import TreeOptions
 from penstock.runtime.objectstore import MANY_MAX, ObjectStore
