@@ -50,7 +50,7 @@ DDL: Final = "account string, amount double, kind string, number long"
 APPEND_BYTES: Final = 4 << 20
 FRAGMENT_BYTES: Final = 16 << 20
 READY_S: Final = 60.0
-WARM_RUNS: Final = 3  # until Java has compiled what it compiles: a first run takes five times as long
+WARM_RUNS: Final = 6  # until Java has compiled what it compiles: a first run takes five times as long
 
 
 def run(recorder: Recorder, options: Options) -> None:
@@ -115,8 +115,8 @@ class _Data:
         self.folder = folder
         self.address = ",".join(brokers)
         self._brokers = brokers
-        self.json_rows = 4_000 if options.quick else 1_200_000
-        self.arrow_rows = 20_000 if options.quick else 4_000_000
+        self.json_rows = 4_000 if options.quick else 2_400_000
+        self.arrow_rows = 20_000 if options.quick else 6_000_000
         self.json_bytes = 0
 
     def write(self) -> None:
@@ -186,7 +186,7 @@ def _sparks(folder: Path) -> Iterator[Callable[[int], Any]]:
     from pyspark.sql import SparkSession
 
     import penstock.spark
-    from penstock.spark.session import ALWAYS
+    from penstock.spark.session import ALWAYS, ARROW_OPTIONS
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     sessions: list[Any] = []
@@ -198,6 +198,7 @@ def _sparks(folder: Path) -> Iterator[Callable[[int], Any]]:
         builder = SparkSession.Builder().master(f"local[{cores}]").appName("penstock bench spark")
         settings = {
             "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": ARROW_OPTIONS,
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "2g",
             "spark.local.dir": str(folder / "local"),

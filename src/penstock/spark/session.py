@@ -12,8 +12,10 @@ from pyspark.sql import SparkSession
 
 from penstock.spark import register
 
-__all__ = ["spark_session"]
+__all__ = ["ARROW_OPTIONS", "spark_session"]
 
+# Rows are made of columns without asking for each value whether it lies within its buffer: batches were checked before.
+ARROW_OPTIONS: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 # What makes Spark quick and quiet on one machine. A master of your own keeps its own settings.
 LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
@@ -21,7 +23,7 @@ LOCAL: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {ARROW_OPTIONS}",
 }
 ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
