@@ -5,7 +5,7 @@ time; numbers are not. So who calls a kernel answers for the memory: a buffer st
 a kernel reads and writes nothing beyond what it was told is there. Arrays are for what a kernel fills row by row.
 
 A kernel is compiled when it is called first on a machine, which takes seconds, and kept on disk for later processes:
-beside its source, or in `NUMBA_CACHE_DIR`. See decision 505.
+beside its source, or in `NUMBA_CACHE_DIR`, or in the user's cache. See decision 505.
 """
 
 from collections.abc import Callable
@@ -30,12 +30,20 @@ def address(memory: Any) -> int:
 
 def compiled(kernel: _Kernel) -> _Kernel:
     """A kernel which Python calls. It lets other threads run."""
-    return cast("_Kernel", numba.njit(cache=True, nogil=True)(kernel))
+    return _kept(kernel, is_inlined=False)
 
 
 def inlined(kernel: _Kernel) -> _Kernel:
     """A part of kernels."""
-    return cast("_Kernel", numba.njit(cache=True, nogil=True, forceinline=True)(kernel))
+    return _kept(kernel, is_inlined=True)
+
+
+def _kept(kernel: _Kernel, *, is_inlined: bool) -> _Kernel:
+    """Kept on disk, if there is a place where this process may write."""
+    try:
+        return cast("_Kernel", numba.njit(cache=True, nogil=True, forceinline=is_inlined)(kernel))
+    except RuntimeError:
+        return cast("_Kernel", numba.njit(nogil=True, forceinline=is_inlined)(kernel))
 
 
 def _loaded(bits: int, kind: Any) -> Any:
