@@ -152,7 +152,7 @@ class RowsReader:
             self._held.pop(producer, None)
         rows = np.flatnonzero((result.commits == PENDING) & (columns.flags == CONTINUE_TXN) & (columns.clocks != 0))
         whole = Piece(base, data, columns.begins, columns.ends, columns.clocks)
-        for producer in np.unique(columns.producers[rows]).tolist():
+        for producer in sorted(set(columns.producers[rows].tolist())):
             begin = self._sequencer.begin_of(ProducerId(producer))
             mine = rows[(columns.producers[rows] == producer) & (columns.begins[rows] + base >= begin)]
             if begin != NO_SPAN and len(mine):

@@ -87,6 +87,8 @@ class VectorSequencer:
 
     def _may_forget(self, base: int, columns: Columns, order: I64, starts: I64) -> bool:
         """Could a producer of this chunk be forgotten before or between its messages? Then their order counts."""
+        if base + int(columns.ends[-1]) <= self.horizon.bytes:
+            return False  # nothing is as far behind as that
         clocks, flags = columns.clocks[order], columns.flags[order]
         acks = clocks[flags != CONTINUE_TXN]
         largest = max(self.largest_ack, int(acks.max()) if len(acks) else 0)
@@ -128,11 +130,14 @@ class VectorSequencer:
     def _find_odd(self, clocks: U64, flags: U64, starts: I64, known: list[Producer]) -> Any:
         """For each producer: is something to be looked at one by one?"""
         # A signed number beside them would make floats of all, and clocks are too large for those.
-        before = np.concatenate([np.zeros(1, np.uint64), clocks[:-1]])
+        before = np.empty_like(clocks)
+        before[1:] = clocks[:-1]
         before[starts] = [producer.last_clock for producer in known]
-        is_open = np.concatenate([[False], flags[:-1] == CONTINUE_TXN])
+        is_pending = flags == CONTINUE_TXN
+        is_open = np.empty_like(is_pending)
+        is_open[1:] = is_pending[:-1]
         is_open[starts] = [producer.begin != NO_SPAN for producer in known]
-        is_lone = (flags != CONTINUE_TXN) & (flags != ACK_TXN)
+        is_lone = ~is_pending & (flags != ACK_TXN)
         return np.logical_or.reduceat((clocks <= before) | (is_lone & is_open), starts)
 
     def _follow(self, base: int, columns: Columns, producer: Producer, rows: I64, last_commit: int) -> None:
