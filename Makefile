@@ -4,6 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
+unexport PYTHONDONTWRITEBYTECODE # tests start Python by the hundred: what one process compiled, the next ones load
 
 PYTHON ?= python3
 UV_VERSION := 0.13.7
