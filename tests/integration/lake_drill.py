@@ -3,10 +3,10 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +21,7 @@ from penstock.client.lake_api import LakeApi
 from penstock.client.lake_place import LakePlace
 from penstock.client.lake_repository import Branch, Repository
 from penstock.runtime.cluster.local import LocalCluster
+from penstock.runtime.ports import Ports
 
 READY_S = 120.0
 ANSWER_S = 5.0  # then another member is asked: this one may be frozen
@@ -34,7 +35,9 @@ class Members:
     def __init__(self, folder: Path, cluster: LocalCluster, count: int) -> None:
         self.folder = folder
         self.cluster = cluster
-        self.ports = _free_ports(count)
+        ports = Ports(count)
+        weakref.finalize(self, ports.close)
+        self.ports = ports.numbers
         self._running: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
@@ -239,13 +242,3 @@ async def under_load(
     finally:
         await load.close()
     return load
-
-
-def _free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    for each in held:
-        each.bind(("127.0.0.1", 0))
-    ports = [int(each.getsockname()[1]) for each in held]
-    for each in held:
-        each.close()
-    return ports

@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 from tests.runtime.wire.harness import RawPeer, Stage, soon, until
 
 from penstock.base.errors import (
+    ConfigError,
     ConnectFailed,
     ConnectionLost,
     InvalidArgument,
@@ -33,6 +34,14 @@ async def test_one_client_too_many_is_told_so_and_the_others_stay(stage: Stage) 
     await until(lambda: server.statistics().connections_now == 0)
     third = await stage.channel(server.address)
     assert (await third.call("echo", b"room again")).body == b"room again"
+
+
+async def test_an_address_which_is_taken_is_a_clear_refusal(stage: Stage) -> None:
+    server, _ = await stage.both()
+    host, _, port = server.address.rpartition(":")
+    with pytest.raises(ConfigError, match=f"cannot listen on {host}:{port}") as caught:
+        await Server.start(Service(), host, int(port))
+    assert "choose another address" in str(caught.value.next_step)
 
 
 async def test_closing_drains_up_to_its_deadline_and_then_cancels(stage: Stage) -> None:

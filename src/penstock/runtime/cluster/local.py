@@ -9,9 +9,9 @@ Processes are started by whoever holds the `LocalCluster`, and end with it unles
 
 import os
 import signal
-import socket
 import subprocess
 import sys
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
@@ -19,6 +19,7 @@ from typing import Final, Literal
 import msgspec
 
 from penstock.base.errors import InvalidArgument, NotFound
+from penstock.runtime.ports import Ports
 
 __all__ = ["ClusterPlan", "LocalCluster", "ProcessPlan", "Role"]
 
@@ -87,12 +88,12 @@ class LocalCluster:
         names: list[tuple[str, Role]] = [(f"op{n}", "operator") for n in range(1, operators + 1)]
         names += [(f"n{n}", "node") for n in range(1, nodes + spares + 1)]
         names += [(f"b{n}", "broker") for n in range(1, brokers + 1)]
-        processes = [
-            ProcessPlan(name, role, port) for (name, role), port in zip(names, _free_ports(len(names)), strict=True)
-        ]
+        ports = Ports(len(names))
+        processes = [ProcessPlan(name, role, port) for (name, role), port in zip(names, ports.numbers, strict=True)]
         folder.mkdir(parents=True, exist_ok=True)
         plan = ClusterPlan(processes, shard, machine, snapshot_entries, failure_ms, lease_ms, keyspace)
         cluster = cls(folder, plan)
+        weakref.finalize(cluster, ports.close)  # until then nobody else takes them, also while a process is down
         cluster._save()
         return cluster
 
@@ -211,18 +212,6 @@ class LocalCluster:
         temporary = self.folder / f"{PLAN}.new"
         temporary.write_bytes(msgspec.json.format(msgspec.json.encode(self.plan), indent=2))
         temporary.rename(self.folder / PLAN)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports nobody listens on right now. Held together while choosing, so that all of them differ."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in held]
-    finally:
-        for each in held:
-            each.close()
 
 
 def _is_ours(pid: int) -> bool:

@@ -11,7 +11,7 @@ handler runs when it returns.
 import asyncio
 from types import TracebackType
 
-from penstock.base.errors import InvalidArgument, Overloaded, ShuttingDown
+from penstock.base.errors import ConfigError, InvalidArgument, Overloaded, ShuttingDown
 from penstock.runtime.logs import get_logger
 from penstock.runtime.wire.limits import Limits
 from penstock.runtime.wire.protocol.hello import METHODS_MAX
@@ -59,9 +59,15 @@ class Server:
         server = cls(service, limits or Limits(), token)
         context = server_context(tls) if tls is not None else None
         handshake_seconds = server._limits.hello_ms / 1000 if context is not None else None
-        server._listener = await asyncio.get_running_loop().create_server(
-            server._accept, host, port, ssl=context, ssl_handshake_timeout=handshake_seconds
-        )
+        try:
+            server._listener = await asyncio.get_running_loop().create_server(
+                server._accept, host, port, ssl=context, ssl_handshake_timeout=handshake_seconds
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {host}:{port}: {error.strerror or error}",
+                next_step="choose another address, or end the program which listens there",
+            ) from None
         TALLY.add(server._statistics, "server")
         log.info("wire server started", address=server.address, tls=tls is not None, token=token is not None)
         return server
