@@ -22,11 +22,12 @@ from tests.web.lake.servers import LakeProcess
 
 import penstock.spark
 from penstock.client.journal_blocking import BlockingJournals
+from penstock.spark.session import ARROW_OPTIONS
 
 SLOW_STARTS_MAX = 30  # nothing was done by then: a query whose source was too slow to start is started again
 # What makes a small Spark quick: the first compiler only, a simple collector, no web pages, log files renamed plainly.
 SETTINGS = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {ARROW_OPTIONS}",
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

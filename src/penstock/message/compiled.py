@@ -17,7 +17,19 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-__all__ = ["address", "byte", "compiled", "float_bits", "half", "inlined", "load", "split_uuid", "store", "word"]
+__all__ = [
+    "address",
+    "byte",
+    "compiled",
+    "float_bits",
+    "half",
+    "inlined",
+    "is_same",
+    "load",
+    "split_uuid",
+    "store",
+    "word",
+]
 
 _U = np.uint64
 _Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
@@ -92,3 +104,12 @@ def split_uuid(high: Any, low: Any, found: Any, row: int) -> Any:
     found[3, row] = (time << _U(4)) | ((low >> _U(58)) & _U(0xF))
     found[4, row] = (low >> _U(48)) & _U(0x3FF)
     return (high >> _U(12)) & _U(0xF) == _U(1) and low >> _U(62) == _U(2)
+
+
+@inlined
+def is_same(at: int, other: int, size: int) -> Any:
+    """Are so many bytes the same, at least 8?"""
+    for place in range(0, size - 8, 8):
+        if load(at + place) != load(other + place):
+            return False
+    return load(at + size - 8) == load(other + size - 8)

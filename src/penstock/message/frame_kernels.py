@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from penstock.message.compiled import byte, compiled, half, inlined, load, split_uuid, word
+from penstock.message.compiled import byte, compiled, half, inlined, is_same, load, split_uuid, word
 from penstock.message.framing.fixed import HEAD_BYTES, MAGIC
 from penstock.message.uuid import UUID_BYTES
 
@@ -112,15 +112,6 @@ def _is_ascii(at: int, size: Any) -> Any:
 
 
 @inlined
-def _is_same(at: int, other: int, size: int) -> Any:
-    """Are so many bytes the same, at least 8?"""
-    for place in range(0, size - 8, 8):
-        if load(at + place) != load(other + place):
-            return False
-    return load(at + size - 8) == load(other + size - 8)
-
-
-@inlined
 def _places(begin: int, end: int, columns: int, texts: int) -> Any:
     """How many rows a batch has (-1: nobody knows), its nodes, its buffers, and its body."""
     batch, first, body = _batch(begin, end)
@@ -171,7 +162,7 @@ def are_good_batches(base: int, begins: Any, ends: Any, head: int, head_bytes: i
         begin, end = base + begins[frame], base + ends[frame]
         if begin == end:
             continue
-        if end - begin < head_bytes or not _is_same(begin, head, head_bytes):
+        if end - begin < head_bytes or not is_same(begin, head, head_bytes):
             return False
         count, node, pairs, body = _places(begin + head_bytes, end, len(widths), texts)
         for column in range(len(widths)):

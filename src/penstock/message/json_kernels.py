@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from penstock.message.compiled import byte, compiled, float_bits, inlined, load, split_uuid, store
+from penstock.message.compiled import byte, compiled, float_bits, inlined, is_same, load, split_uuid, store
 
 __all__ = [
     "BOOL",
@@ -101,22 +101,13 @@ def scan_lines(base: int, size: int, head: int, uuid_at: int, found: Any, is_our
         at = begin + uuid_at
         found[0, row], found[1, row] = begin - base, end - base
         is_ours[row] = False
-        if end - at > 38 and _is_same(begin, head, uuid_at):
+        if end - at > 38 and is_same(begin, head, uuid_at):
             is_good, high, low = _uuid(at)
             is_ours[row] = split_uuid(high, low, found, row) and is_good
         row += 1
         begin = end
         end = _line_end(begin, stop)
     return begin - base
-
-
-@inlined
-def _is_same(at: int, other: int, size: int) -> Any:
-    """Are so many bytes the same, at least 8?"""
-    for place in range(0, size - 8, 8):
-        if load(at + place) != load(other + place):
-            return False
-    return load(at + size - 8) == load(other + size - 8)
 
 
 @inlined
@@ -264,7 +255,7 @@ def _bits_of(kind: int, begin: int, value: int, behind: int) -> Any:
 @inlined
 def _first_key(begin: int, end: int, stop: int, head: int, head_bytes: int, meta_bytes: int) -> Any:
     """Where the first key of a line stands: behind `_meta` as we write it, or behind the brace; 0 if it has none."""
-    if end - begin <= meta_bytes or not _is_same(begin, head, head_bytes):
+    if end - begin <= meta_bytes or not is_same(begin, head, head_bytes):
         return begin + 1 if byte(begin) == _OPEN else 0
     quote = begin + meta_bytes - 3
     is_meta = _text_end(begin + head_bytes, stop) == quote and byte(quote) == _QUOTE

@@ -29,7 +29,6 @@ SHAPES_MAX: Final = 4  # of which lines are cut; lines of a fifth one are left
 TEXTS_MAX: Final = 2**31 - 1  # bytes of a column, which Arrow counts by 32 bits
 
 _FIELD: Final = re.compile(rb'"([^"\\]*)":("[^"\\]*"|[^"\\{}\[\],]+)([,}])')
-_HEAD: Final = np.frombuffer(HEAD, np.uint8)
 
 Mask = npt.NDArray[np.bool_]
 
@@ -155,7 +154,7 @@ class _Columns:
 
     def cut(self, data: Chunk, begins: I64, ends: I64, shape: _Shape, is_taken: Mask) -> None:
         """Cut some lines of a chunk."""
-        meta = address(_HEAD), len(HEAD), META_BYTES
+        meta = address(HEAD), len(HEAD), META_BYTES
         parts = address(shape.keys), shape.key_ends, shape.kinds, shape.places
         texts = address(self._texts)
         columns = (
