@@ -105,3 +105,23 @@ def test_a_second_signal_ends_a_close_that_hangs(second: signal.Signals) -> None
     process.send_signal(second)
     process.communicate(timeout=30)
     assert process.returncode == -second
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="Linux only")
+def test_who_sends_to_a_server_keeps_its_processor() -> None:
+    process = script("""
+        from penstock.runtime.run import let_senders_finish
+        let_senders_finish()
+        print(os.sched_getscheduler(0) == os.SCHED_BATCH)
+        """)
+    assert process.communicate(timeout=60) == ("True\n", "")
+
+
+def test_cycles_are_looked_for_now_and_then() -> None:
+    process = script("""
+        import gc
+        async def main():
+            return gc.get_threshold(), gc.isenabled()
+        print(run(main()))
+        """)
+    assert process.communicate(timeout=60) == ("((20000, 10, 10), True)\n", "")

@@ -67,7 +67,9 @@ async def run(
     """Run until SIGTERM or Ctrl-C; then others take over its journals first, and it stores what it still holds."""
     from penstock.runtime.journal.process import BROKER_LIMITS, running_broker  # what only a server needs
     from penstock.runtime.keyspace import open_keyspace
+    from penstock.runtime.run import let_senders_finish
 
+    let_senders_finish()
     session.start_logs()
     if lease_ms < LEASE_MS_MIN:
         raise InvalidArgument(f"--lease-ms {lease_ms}: expected at least {LEASE_MS_MIN}")
