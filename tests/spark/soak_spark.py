@@ -7,6 +7,7 @@ let go: it must change nothing.
 """
 
 import argparse
+import os
 import contextlib
 import json
 import signal
@@ -167,7 +168,15 @@ def report(rows: list[Row], all_drills: list[tuple[str, str, str]]) -> str:
     left = [f"{route}, {fault} at {point}" for fault, route, point in all_drills if (fault, route, point) not in run]
     if left:
         lines += ["", f"Not run this time: {'; '.join(left)}."]
-    lines += ["", f"Python {sys.version.split()[0]}, two cores, other work on them.", ""]
+    lines += [
+        "",
+        f"Python {sys.version.split()[0]}, {os.cpu_count()} cores.",
+        "",
+        "Speculative attempts, tasks which fail behind their last row, and batches which are replayed have tests of",
+        "their own, run by the same command: `slow_speculation.py`, `slow_lake_sink.py` and `slow_together.py` in",
+        "`tests/spark`.",
+        "",
+    ]
     return "\n".join(lines)
 
 
