@@ -7,9 +7,9 @@ let go: it must change nothing.
 """
 
 import argparse
-import os
 import contextlib
 import json
+import os
 import signal
 import sys
 import tempfile
