@@ -1,94 +1,22 @@
-"""Batches of Replicate messages: content stands beside the records, and comes back as it was. And when they leave."""
+"""Replicate streams: when what has gathered leaves, and who is told of marks."""
 
 import asyncio
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import msgspec
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from tests.runtime.journal.replicates import EPOCH, content, plain
 
 from penstock.base.effects import Event
-from penstock.base.errors import MalformedFrame
 from penstock.base.ids import NodeId, Offset, Revision
 from penstock.journal.epoch import PipelineEpoch
-from penstock.journal.messages import ContentRequest, MarkRequest, ProposeRequest, ProposeResponse
+from penstock.journal.messages import MarkRequest, ProposeRequest, ProposeResponse
 from penstock.journal.point import Point
 from penstock.runtime.journal.protocol import ReplicateHello
-from penstock.runtime.journal.replicate_links import (
-    ALONE_BYTES,
-    AT_ONCE_BYTES,
-    BATCH_BYTES,
-    MARK_WAIT_S,
-    MARKS_UNHEARD_MAX,
-    ReplicateLinks,
-    Watched,
-    decode_messages,
-    encode_messages,
-)
+from penstock.runtime.journal.replicate_link import AT_ONCE_BYTES
+from penstock.runtime.journal.replicate_links import MARK_WAIT_S, MARKS_UNHEARD_MAX, ReplicateLinks
+from penstock.runtime.journal.replicate_messages import Watched, decode_messages, encode_messages
 from penstock.runtime.tasks import Tasks
 from penstock.runtime.wire.message import Message
-
-EPOCH = PipelineEpoch(Revision(7), 1)
-
-
-def content(data: bytes, delta: int = 0) -> ContentRequest:
-    return ContentRequest(Revision(3), EPOCH, delta, data)
-
-
-def plain(messages: list[Any]) -> list[Any]:
-    """Views as bytes."""
-    return [
-        msgspec.structs.replace(each, content=bytes(each.content))
-        if isinstance(each, ContentRequest | ProposeRequest)
-        else each
-        for each in messages
-    ]
-
-
-@given(st.lists(st.one_of(st.binary(min_size=1, max_size=64), st.integers(0, 1 << 40))))
-def test_what_is_encoded_comes_back(parts: list[bytes | int]) -> None:
-    messages = [
-        content(part) if isinstance(part, bytes) else MarkRequest(Revision(3), EPOCH, Offset(part)) for part in parts
-    ]
-    decoded = [message for body, bulk in encode_messages(messages) for message in decode_messages(body, bulk)]
-    assert plain(decoded) == messages
-
-
-def test_large_content_is_cut_into_messages_of_bounded_size() -> None:
-    small = ALONE_BYTES // 4
-    messages = [content(b"x" * small, number) for number in range(BATCH_BYTES // small + 1)]
-    sizes = [len(bulk) for _, bulk in encode_messages(messages)]
-    assert sum(sizes) == BATCH_BYTES + small
-    assert max(sizes) < BATCH_BYTES
-    large = [content(b"x" * ALONE_BYTES, number) for number in range(3)]
-    assert [bulk is each.content for (_, bulk), each in zip(encode_messages(large), large, strict=True)] == [True] * 3
-
-
-def test_proposals_stay_behind_the_content_they_cover() -> None:
-    point = Point(Offset(0), Offset(3))
-    messages = [content(b"abc"), ProposeRequest(Revision(3), EPOCH, 1, point, Offset(0))]
-    [(body, bulk)] = encode_messages(messages)
-    assert plain(decode_messages(body, bulk)) == messages
-
-
-def test_a_proposal_brings_its_last_content() -> None:
-    point = Point(Offset(0), Offset(5))
-    messages = [content(b"abc"), ProposeRequest(Revision(3), EPOCH, 1, point, Offset(0), content=b"de")]
-    [(body, bulk)] = encode_messages(messages)
-    assert bulk == b"abcde"
-    assert plain(decode_messages(body, bulk)) == messages
-    for wrong in (b"abcd", b"abcdef"):
-        with pytest.raises(MalformedFrame):
-            decode_messages(body, wrong)
-
-
-@pytest.mark.parametrize("bulk", [b"", b"ab", b"abcd"])
-def test_content_which_does_not_fit_its_records_is_refused(bulk: bytes) -> None:
-    [(body, _)] = encode_messages([content(b"abc")])
-    with pytest.raises(MalformedFrame):
-        decode_messages(body, bulk)
 
 
 class Wire:

@@ -29,7 +29,7 @@ from penstock.runtime.journal.protocol import (
     ResolveQuery,
 )
 from penstock.runtime.journal.reads import serve_read
-from penstock.runtime.journal.replicate_links import ReplicateLink
+from penstock.runtime.journal.replicate_link import ReplicateLink
 from penstock.runtime.journal.sessions import AppendSession
 from penstock.runtime.wire.message import Call
 from penstock.runtime.wire.server_stream import ServerStream
