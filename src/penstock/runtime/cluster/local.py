@@ -11,14 +11,17 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
 from penstock.base.errors import InvalidArgument, NotFound
+from penstock.runtime.keyspace.embedded.lock import LOCK_FILE, WriterLock, is_stopped
 from penstock.runtime.ports import Ports
 
 __all__ = ["ClusterPlan", "LocalCluster", "ProcessPlan", "Role"]
@@ -26,6 +29,7 @@ __all__ = ["ClusterPlan", "LocalCluster", "ProcessPlan", "Role"]
 Role = Literal["node", "operator", "broker"]
 PLAN: Final = "cluster.json"
 STOP_S: Final = 10.0
+FREEZE_MS_MAX: Final = 5_000  # waiting for the KeySpace to be idle
 
 
 class ProcessPlan(msgspec.Struct, frozen=True):
@@ -164,9 +168,26 @@ class LocalCluster:
         """Send a signal: SIGKILL ends it at once, SIGSTOP freezes it, SIGCONT lets it go on."""
         if not self.is_running(name):
             raise NotFound(f"{name} does not run", next_step="penstock cluster status")
-        os.kill(self.plan.pids[name], number)
+        with self._between_commits() if number == signal.SIGSTOP else nullcontext():
+            os.kill(self.plan.pids[name], number)
+            if number == signal.SIGSTOP:
+                _wait_until_stopped(self.plan.pids[name])
         if number == signal.SIGKILL and name in self._running:
             self._running[name].wait()
+
+    @contextmanager
+    def _between_commits(self) -> Iterator[None]:
+        """Nobody commits to the embedded KeySpace: who is frozen in a commit holds its lock, and freezes all others."""
+        lock_file = Path(self.keyspace) / LOCK_FILE
+        if not lock_file.exists():
+            yield
+            return
+        lock = WriterLock(lock_file, FREEZE_MS_MAX)
+        try:
+            lock.acquire()
+            yield
+        finally:
+            lock.close()
 
     def stop_all(self) -> None:
         """SIGTERM to all, operators first; SIGKILL to whoever does not end in time."""
@@ -212,6 +233,13 @@ class LocalCluster:
         temporary = self.folder / f"{PLAN}.new"
         temporary.write_bytes(msgspec.json.format(msgspec.json.encode(self.plan), indent=2))
         temporary.rename(self.folder / PLAN)
+
+
+def _wait_until_stopped(pid: int) -> None:
+    """A signal is taken when the process is next interrupted, so a moment later."""
+    end = time.monotonic() + FREEZE_MS_MAX / 1_000
+    while not is_stopped(pid) and time.monotonic() < end:
+        time.sleep(0.001)
 
 
 def _is_ours(pid: int) -> bool:

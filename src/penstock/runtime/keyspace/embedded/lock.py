@@ -16,7 +16,9 @@ from typing import Final
 
 from penstock.base.errors import Overloaded
 
-__all__ = ["WriterLock"]
+__all__ = ["LOCK_FILE", "WriterLock", "is_stopped"]
+
+LOCK_FILE: Final = "writer.lock"  # in the KeySpace's folder
 
 _PAUSE_S: Final = 0.0005  # between two tries; doubles up to the next figure
 _PAUSE_S_MAX: Final = 0.008
@@ -49,8 +51,8 @@ class WriterLock:
         message = f"another process has held the KeySpace's writer lock for {self._wait_ms_max} ms"
         holder = _holder(self._file)
         if holder is None:
-            return Overloaded(message, next_step="look for a stopped process which has it open: fuser -v writer.lock")
-        if _is_stopped(holder):
+            return Overloaded(message, next_step=f"look for a stopped process which has it open: fuser -v {LOCK_FILE}")
+        if is_stopped(holder):
             return Overloaded(
                 f"process {holder} holds the KeySpace's writer lock, and is stopped",
                 next_step=f"kill -CONT {holder}, or kill -KILL {holder}",
@@ -77,7 +79,8 @@ def _holder(file: int) -> int | None:
     return next((int(words[4]) for words in held if words[5] == place and int(words[4]) > 0), None)
 
 
-def _is_stopped(pid: int) -> bool:
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped, as by SIGSTOP; False if the system does not say."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -23,7 +23,7 @@ from penstock.keyspace.records import NO_REVISION, KeyValue, Lease, LeaseId, Lea
 from penstock.keyspace.transaction import Compare, Operation, Outcome, Transaction
 from penstock.runtime.keyspace.embedded.clock import BootClock, LeaseClock
 from penstock.runtime.keyspace.embedded.database import Database
-from penstock.runtime.keyspace.embedded.lock import WriterLock
+from penstock.runtime.keyspace.embedded.lock import LOCK_FILE, WriterLock
 from penstock.runtime.keyspace.embedded.options import EmbeddedOptions
 from penstock.runtime.keyspace.embedded.queries import LeaseRow, Queries
 from penstock.runtime.keyspace.embedded.reader import Reader
@@ -250,7 +250,7 @@ class EmbeddedKeySpace:
 def _prepare(folder: Path, options: EmbeddedOptions) -> tuple[WriterLock, Wakeups]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = WriterLock(folder / "writer.lock", options.lock_ms_max)
+        lock = WriterLock(folder / LOCK_FILE, options.lock_ms_max)
         try:
             return lock, Wakeups(folder / "wake")
         except BaseException:
