@@ -1,14 +1,21 @@
 """What befalls brokers in a drill: kill -9, SIGSTOP, leases which are gone, restarts, one at a time."""
 
+import asyncio
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.integration.journal_drill import Drill, until
+from tests.integration.journal_drill import LEASE_MS, LOOK_S, WAIT_S, Drill, until
 
 from penstock.keyspace.allocator.layout import Layout
 from penstock.runtime.cluster.local import LocalCluster
 from penstock.runtime.journal.config import BrokerConfig
 from penstock.runtime.keyspace import open_keyspace
+from penstock.runtime.keyspace.port import KeySpace
+
+MEMBERS = Layout(BrokerConfig().root).members
+RELIEVED_S = 5 * LEASE_MS / 1_000  # by then whoever is frozen has left, and others serve
 
 
 async def kill_the_primary(drill: Drill) -> None:
@@ -32,24 +39,36 @@ async def freeze_the_primary(drill: Drill) -> None:
     victim, ended = (await drill.brokers())[0], drill.lost_leases
     drill.cluster.kill(victim, signal.SIGSTOP)
     await drill.more()
+    await _left(drill.cluster, victim)  # perhaps it was relieved just before, and appends never waited for it
     drill.cluster.kill(victim, signal.SIGCONT)
     await until(lambda: drill.lost_leases > ended)
 
 
 async def kill_the_primary_while_fates_are_open(drill: Drill) -> None:
     """A frozen replica acknowledges nothing: appends end as unknown. Then the primary dies, and another epoch tells."""
+    async with asyncio.timeout(WAIT_S):
+        while not await _kill_the_primary_behind_a_frozen_replica(drill):
+            pass
+
+
+async def _kill_the_primary_behind_a_frozen_replica(drill: Drill) -> bool:
+    """False: the allocator relieved the frozen one before an append had to wait for it, as behind a start of all."""
     primary, *replicas = await drill.brokers()
     frozen = drill.random.choice(replicas)
     before = drill.resolved
     drill.cluster.kill(frozen, signal.SIGSTOP)
     try:
-        await until(lambda: drill.resolved > before)
+        async with asyncio.timeout(RELIEVED_S):
+            await until(lambda: drill.resolved > before)
         drill.down.add(primary)
         drill.cluster.kill(primary)
+    except TimeoutError:
+        return False
     finally:
         drill.cluster.kill(frozen, signal.SIGCONT)
     await drill.more()
     drill.come_back(primary)
+    return True
 
 
 async def drop_the_lease_of_the_primary(drill: Drill) -> None:
@@ -82,12 +101,26 @@ async def restart_every_broker(drill: Drill) -> None:
 
 async def _revoke(cluster: LocalCluster, names: list[str]) -> int:
     """End the leases of these brokers; return how many had one."""
-    members = Layout(BrokerConfig().root).members
-    where = cluster.keyspace
-    url = where if "://" in where else f"embedded://{Path(where).absolute()}"
-    async with await open_keyspace(url) as keyspace:
-        entries = (await keyspace.range(members)).entries
+    async with _keyspace(cluster) as keyspace:
+        entries = (await keyspace.range(MEMBERS)).entries
         leases = [entry.lease for entry in entries if entry.key.rpartition("#")[2] in names]
         for lease in leases:
             await keyspace.revoke_lease(lease)
     return len(leases)
+
+
+async def _left(cluster: LocalCluster, name: str) -> None:
+    """Until the KeySpace knows this broker no more."""
+    async with _keyspace(cluster) as keyspace, asyncio.timeout(WAIT_S):
+        while True:
+            entries = (await keyspace.range(MEMBERS)).entries
+            if name not in {entry.key.rpartition("#")[2] for entry in entries}:
+                return
+            await asyncio.sleep(LOOK_S)
+
+
+@asynccontextmanager
+async def _keyspace(cluster: LocalCluster) -> AsyncIterator[KeySpace]:
+    where = cluster.keyspace
+    async with await open_keyspace(where if "://" in where else f"embedded://{Path(where).absolute()}") as keyspace:
+        yield keyspace
