@@ -33,6 +33,10 @@ def test_a_metarange_is_read_back_as_it_was_written() -> None:
     TREE.check()
 
 
+def test_the_id_is_part_of_the_format() -> None:
+    assert TREE.id == "1f68880257af289be3157d56ab8ae9e93cd68483ff768fa3c4df035ba48797b4"
+
+
 def test_the_id_leaves_out_locations_and_nothing_else() -> None:
     first = RANGES[0]
     moved = MetaRange.of([msgspec.structs.replace(each, location=Location("elsewhere")) for each in RANGES])

@@ -16,11 +16,19 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from penstock.base.errors import InvalidArgument, ObjectStoreFailed
+from penstock.base.errors import InvalidArgument
 from penstock.lake.committed.boundary import Chunking, is_boundary
 from penstock.lake.committed.digest import digest_table
 from penstock.lake.committed.entry import successor
-from penstock.lake.committed.range import RangeId, frame_of, narrow_schema, read_parquet, table_of, write_parquet
+from penstock.lake.committed.range import (
+    RangeId,
+    frame_of,
+    narrow_schema,
+    other_content,
+    read_parquet,
+    table_of,
+    write_parquet,
+)
 
 __all__ = [
     "EMPTY",
@@ -53,7 +61,7 @@ RANGE_SCHEMA: Final = pl.Schema(
 )
 _NARROW: Final = narrow_schema(RANGE_SCHEMA)
 _ATTEMPT: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
-_TAG: Final = "penstock metarange 1"
+_TAG: Final = "penstock metarange 2"
 _CONTENT: Final = ("id", "min_key", "max_key", "count", "size")
 
 
@@ -150,7 +158,7 @@ def decode_metarange(data: bytes | memoryview, expected: MetaRangeId) -> MetaRan
     """The metarange in a file, if it is the one which the id names."""
     metarange = MetaRange(frame_of(read_parquet(data, _NARROW, expected)))
     if metarange.id != expected:
-        raise ObjectStoreFailed(f"metarange {expected} holds another tree: its id is {metarange.id}", retryable=False)
+        raise other_content(f"metarange {expected} holds another tree: its id is {metarange.id}")
     return metarange
 
 

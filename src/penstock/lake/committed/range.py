@@ -31,6 +31,7 @@ __all__ = [
     "encode_ranges",
     "frame_of",
     "narrow_schema",
+    "other_content",
     "range_id",
     "read_parquet",
     "read_range",
@@ -41,7 +42,7 @@ __all__ = [
 RangeId = NewType("RangeId", str)  # 64 hexadecimal digits
 Data = bytes | memoryview
 
-_TAG: Final = "penstock range 1"
+_TAG: Final = "penstock range 2"
 _DICTIONARIES: Final = ["content_type", "metadata"]  # of entries
 _REPEATING: Final = [*_DICTIONARIES, "location"]  # a dictionary pays for these alone
 _SORTED: Final = ["path", "min_key", "max_key"]  # their statistics help a reader to skip
@@ -109,8 +110,16 @@ def read_range(data: Data, expected: RangeId) -> pa.Table:
     table = read_parquet(data, NARROW_ENTRIES, expected, dictionaries=_DICTIONARIES)
     actual = range_id(table)
     if actual != expected:
-        raise ObjectStoreFailed(f"range {expected} holds other entries: their id is {actual}", retryable=False)
+        raise other_content(f"range {expected} holds other entries: their id is {actual}")
     return table
+
+
+def other_content(problem: str) -> ObjectStoreFailed:
+    """The error for a file which is not what its name says."""
+    step = (
+        "restore the file; if nothing has damaged it, the lake is older than today's ids (see CHANGELOG): make it anew"
+    )
+    return ObjectStoreFailed(problem, retryable=False, next_step=step)
 
 
 def write_parquet(table: pa.Table) -> memoryview:
