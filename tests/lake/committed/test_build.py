@@ -101,6 +101,18 @@ def test_deleting_a_boundary_key_joins_two_segments_and_putting_it_back_parts_th
     assert parted.id == before.id
 
 
+@pytest.mark.parametrize("others", [{}, {"zzz": entry(1)}])
+def test_a_boundary_key_which_is_put_again_still_ends_its_range(others: Edit) -> None:
+    shelf = Shelf(Chunking(rows_mean=50, rows_max=5000), job_rows=2000)  # so all ranges are written by one job
+    before = shelf.tree(many(1000))
+    edit: Edit = {**{before[row].max_key: entry(7) for row in range(len(before))}, **others}
+
+    after = shelf.build(before, changes_of(edit))
+
+    assert list(after.frame["max_key"])[:-1] == list(before.frame["max_key"])[:-1]
+    assert after.id == shelf.tree(edited(many(1000), edit)).id
+
+
 def test_additions_at_the_end_join_the_open_range() -> None:
     """Appending day after day leaves no trail of small ranges."""
     shelf = Shelf(Chunking(rows_mean=50))

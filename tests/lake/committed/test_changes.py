@@ -5,7 +5,16 @@ from hypothesis import strategies as st
 from tests.lake.committed.shelf import EDITS, TREES, Edit, Tree, changes_of, edited, entry, tree_of
 
 from penstock.base.errors import InvalidArgument
-from penstock.lake.committed.changes import check_changes, deletes, empty_changes, lay_over, newest, overlay, puts_of
+from penstock.lake.committed.changes import (
+    check_changes,
+    deletes,
+    empty_changes,
+    lay_over,
+    newest,
+    overlay,
+    overlay_rows,
+    puts_of,
+)
 from penstock.lake.committed.entry import check_entries, entries_from
 
 
@@ -36,6 +45,15 @@ def test_nothing_changes_nothing() -> None:
     assert overlay(entries.clear(), deletes(pl.Series(["a"]))).height == 0
     assert puts_of(empty_changes()).height == 0
     assert lay_over([]).equals(empty_changes())
+
+
+def test_an_overlay_says_where_its_rows_come_from() -> None:
+    edit = {"a": entry(1), "b": entry(1), "c": None, "d": None, "e": entry(1), "g": entry(1), "h": entry(1)}
+
+    rows, replaced = overlay_rows(pl.Series(["b", "c", "e", "f"]), changes_of(edit))
+
+    assert rows.tolist() == [4, 5, 6, 3, 7, 8]  # a, b, e, the old f, g, h
+    assert replaced.tolist() == [-1, 0, 2, -1, -1]
 
 
 def test_changes_in_disorder_are_refused() -> None:

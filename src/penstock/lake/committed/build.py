@@ -132,7 +132,7 @@ def pieces_of(base: Sequence[pa.Table], changes: pl.DataFrame, chunking: Chunkin
     """The new ranges of one job.
 
     `base` are its ranges, `changes` its own changes. Inside the parent's ranges there is no boundary key, so only their
-    ends and what is put can be one. Arrow's tables from file to file: what a row does not decide is copied once, and
+    ends and new paths can be one. Arrow's tables from file to file: what a row does not decide is copied once, and
     never made anything else.
     """
     new = table_of(puts_of(changes))
@@ -142,14 +142,17 @@ def pieces_of(base: Sequence[pa.Table], changes: pl.DataFrame, chunking: Chunkin
     bases = np.cumsum([each.num_rows for each in base])
     count = int(bases[-1])
     paths = column_of(both, "path")
-    rows = overlay_rows(pl.Series("path", paths.slice(0, count), dtype=pl.String), changes)
+    old_paths = paths.slice(0, count)
+    rows, replaced = overlay_rows(pl.Series("path", old_paths, dtype=pl.String), changes)
     chosen = pa.array(rows)
     # Column by column, so that memory which is warm is used again.
     others = {name: column_of(both, name).take(chosen) for name in STORED_COLUMNS}
-    table = table_with({"path": paths.take(chosen), **others})
+    is_new = replaced < 0
+    keeps_paths = len(rows) == count and not is_new.any()
+    table = table_with({"path": old_paths if keeps_paths else paths.take(chosen), **others})
     is_candidate = np.zeros(count + new.num_rows, np.bool_)
     is_candidate[bases - 1] = True
-    is_candidate[count:] = True
+    is_candidate[count:] = is_new | is_candidate[replaced]
     return encode_ranges(table, cut(table, chunking, candidates=np.flatnonzero(is_candidate[rows])))
 
 

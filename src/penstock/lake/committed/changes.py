@@ -6,7 +6,7 @@ the rest empty): the schema of a staged batch, so that one becomes the other wit
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from penstock.lake.committed.entry import ENTRY_SCHEMA, STORED_COLUMNS, check_en
 
 __all__ = [
     "CHANGE_SCHEMA",
+    "Overlaid",
     "check_changes",
     "deletes",
     "empty_changes",
@@ -68,24 +69,34 @@ def lay_over(areas: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 def overlay(entries: pl.DataFrame, changes: pl.DataFrame) -> pl.DataFrame:
     """The entries with the changes laid over them: shown tree = committed tree overlaid by the areas, in small."""
-    return pl.concat([entries, puts_of(changes)], rechunk=True)[overlay_rows(entries["path"], changes)]
+    return pl.concat([entries, puts_of(changes)], rechunk=True)[overlay_rows(entries["path"], changes).rows]
 
 
-def overlay_rows(paths: pl.Series, changes: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """Where each row of the overlay comes from: a row of the entries with these paths, or behind those, of the puts.
+class Overlaid(NamedTuple):
+    """Which rows an overlay consists of, without the rows."""
+
+    rows: npt.NDArray[np.int64]  # where each comes from: a row of the entries, or behind those, of the puts
+    replaced: npt.NDArray[np.int64]  # of each put, the row of the entries which has its path; -1 for a new path
+
+
+def overlay_rows(paths: pl.Series, changes: pl.DataFrame) -> Overlaid:
+    """Where each row of the overlay comes from, if the entries have these paths.
 
     Both are sorted, so each change is sought in the entries, and one gather makes the result: no join, no sort.
     """
     count, is_live = len(paths), changes["is_live"].to_numpy()
-    new = count + np.arange(np.count_nonzero(is_live))
+    rows, new = np.arange(count), count + np.arange(np.count_nonzero(is_live))
     if count == 0 or changes.height == 0:
-        return new if count == 0 else np.arange(count)
+        return Overlaid(np.append(rows, new), np.full(len(new), -1))
     at = paths.search_sorted(changes["path"]).to_numpy().astype(np.int64)
-    found = paths.gather(np.minimum(at, count - 1)) == changes["path"]
-    is_kept = np.ones(count + 1, np.bool_)
-    is_kept[at[found.to_numpy()]] = False
-    kept_before: npt.NDArray[np.int64] = np.cumsum(is_kept) - is_kept
-    return np.insert(np.flatnonzero(is_kept[:-1]), kept_before[at[is_live]], new)
+    is_found = (paths.gather(np.minimum(at, count - 1)) == changes["path"]).to_numpy()
+    replaced = np.where(is_found, at, -1)[is_live]
+    is_new = replaced < 0
+    rows[replaced[~is_new]] = new[~is_new]
+    rows[at[is_found & ~is_live]] = -1
+    if is_new.any():
+        rows = np.insert(rows, at[is_live][is_new], new[is_new])
+    return Overlaid(rows if is_live.all() else rows[rows >= 0], replaced)
 
 
 def check_changes(changes: pl.DataFrame) -> pl.DataFrame:
