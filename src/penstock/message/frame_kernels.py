@@ -14,7 +14,7 @@ from penstock.message.compiled import byte, compiled, half, inlined, is_same, lo
 from penstock.message.framing.fixed import HEAD_BYTES, MAGIC
 from penstock.message.uuid import UUID_BYTES
 
-__all__ = ["TEXT", "are_good_batches", "count_frames", "scan_frames"]
+__all__ = ["TEXT", "are_good_batches", "count_frames", "first_odd_batch", "scan_frames"]
 
 TEXT: Final = 0  # the width of a column of texts or bytes, whose offsets have 32 bits
 
@@ -170,6 +170,23 @@ def are_good_batches(base: int, begins: Any, ends: Any, head: int, head_bytes: i
                 return False
             node, pairs = node + _PAIR, pairs + _PAIR * (3 if widths[column] == TEXT else 2)
     return True
+
+
+@compiled
+def first_odd_batch(base: int, begins: Any, ends: Any, head: int, head_bytes: int, columns: int, texts: int) -> Any:
+    """The first of some frames whose body neither is empty nor has the schema `head` and a plain record batch behind
+    it, of so many columns, so many of them texts; or how many frames there are. Columns are not looked at.
+    """
+    for frame in range(len(begins)):
+        begin, end = base + begins[frame], base + ends[frame]
+        if begin == end:
+            continue
+        if end - begin < head_bytes or not is_same(begin, head, head_bytes):
+            return frame
+        count, _, _, _ = _places(begin + head_bytes, end, columns, texts)
+        if count < 0:
+            return frame
+    return len(begins)
 
 
 @inlined

@@ -75,8 +75,8 @@ class RowsReader:
 
     # in
 
-    def feed(self, offset: Offset, data: bytes) -> None:
-        """The next chunk. What the one before gave must have been taken."""
+    def feed(self, offset: Offset, data: Chunk) -> None:
+        """The next chunk. What the one before gave must have been taken. Memory which may change is copied."""
         assert not self._plan, "take what the chunk before gave first"
         expected = self._rest_at + len(self._rest)
         if offset < expected:
@@ -85,7 +85,9 @@ class RowsReader:
             if self._rest:
                 self._plan.append(Skipped(self._rest_at, offset, "a gap in the journal cuts off a frame"))
             self._rest, self._rest_at = b"", offset
-        chunk: Chunk = self._complete(data) if self._rest else bytes(data)
+        if not isinstance(data, bytes) and not data.readonly:
+            data = bytes(data)
+        chunk: Chunk = self._complete(data) if self._rest else data
         if self._rest:
             chunk = self._rest + chunk
         columns = self._decoder.columns(chunk)
@@ -94,7 +96,7 @@ class RowsReader:
         self._take(chunk, columns)
         self._rest = bytes(chunk[columns.consumed :])
 
-    def _complete(self, data: bytes) -> Chunk:
+    def _complete(self, data: Chunk) -> Chunk:
         """Take the frame which began in the chunk before, with some behind it. The rest of a large chunk stays where it
         is: to join all of it with a few bytes of the one before would cost more than to sequence it.
         """
@@ -202,7 +204,7 @@ class RowsReader:
         self._plan.popleft()
         return report
 
-    def replay(self, offset: Offset, data: bytes) -> None:
+    def replay(self, offset: Offset, data: Chunk) -> None:
         """Bytes of the range the last `Replay` named, from its begin on. Later ones mean that those before are gone."""
         step = self._plan[0] if self._plan else None
         if not isinstance(step, _Gathering) or step.again is None:

@@ -3,6 +3,7 @@
 import penstock.spark
 
 penstock.spark.register(spark)      # the formats `journal` and `lake`; PySpark also finds them by itself
+penstock.spark.read_journal(spark, "shop/orders", brokers="127.0.0.1:7201")
 penstock.spark.read_table(spark, "lake://shop@main/orders")
 
 What is asked for is loaded when it is asked for: Spark's workers import this package for every small part of it.
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from penstock.spark.columnar import read_journal
     from penstock.spark.compaction import compact
     from penstock.spark.ends import journal, lake
     from penstock.spark.pipeline import Pipeline
@@ -34,6 +36,7 @@ __all__ = [
     "lake",
     "read_changes",
     "read_entries",
+    "read_journal",
     "read_ranges",
     "read_table",
     "register",
@@ -50,6 +53,7 @@ _HOMES = {
     "lake": "penstock.spark.ends",
     "read_changes": "penstock.spark.table",
     "read_entries": "penstock.spark.table",
+    "read_journal": "penstock.spark.columnar",
     "read_ranges": "penstock.spark.table",
     "read_table": "penstock.spark.table",
 }

@@ -28,6 +28,8 @@ LOADED: Final = (
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.sql.worker.write_into_data_source",
     "pyspark.worker",
+    "pyspark_journal.columns",
+    "penstock.spark.column_worker",
     "penstock.spark.journal_sink",
     "penstock.spark.journal_source",
     "penstock.spark.lake_reader",

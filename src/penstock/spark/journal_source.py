@@ -99,40 +99,45 @@ class JournalReader(DataSourceReader):
     """A batch: from given offsets or times to others, in ranges which tasks read side by side."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        self._planner = Planner(options, schema)
+        self.planner = Planner(options, schema)
 
     def partitions(self) -> list[InputPartition]:
         """Runs on the driver, once per DataFrame."""
-        planner, options = self._planner, self._planner.options
+        found: list[InputPartition] = []
+        for info, begin, end in self.wholes():
+            found += self.split(info, begin, end)
+        return found or [InputPartition(None)]
+
+    def wholes(self) -> Iterator[tuple[JournalInfo, int, int]]:
+        """The journals, and from where to where each is read."""
+        planner, options = self.planner, self.planner.options
         infos = planner.journals()
         if not infos:
             raise NotFound(f"no journal fits {options.selector}", next_step="penstock journals list")
         heads = planner.heads(dict.fromkeys(infos, 0))
-        found: list[InputPartition] = []
         for journal, head in heads.items():
             begin, end = self._begin(journal, head), self._end(journal, head)
             if begin < head.begin and options.fails_on_loss:
                 raise _gone(journal, begin, head.begin)
-            found += self._split(infos[journal], max(begin, head.begin), end)
-        return found or [InputPartition(None)]
+            yield infos[journal], max(begin, head.begin), end
 
     def _begin(self, journal: str, head: Head) -> int:
-        starting = self._planner.options.starting
+        starting = self.planner.options.starting
         wanted = starting.get(journal, "earliest") if isinstance(starting, dict) else starting
         if isinstance(wanted, int):
             return wanted
-        return head.end if wanted == "latest" else self._planner.since(journal, head.begin)
+        return head.end if wanted == "latest" else self.planner.since(journal, head.begin)
 
     def _end(self, journal: str, head: Head) -> int:
-        ending = self._planner.options.ending
+        ending = self.planner.options.ending
         wanted = ending.get(journal, "latest") if isinstance(ending, dict) else ending
         return wanted if isinstance(wanted, int) else head.begin if wanted == "earliest" else head.end
 
-    def _split(self, info: JournalInfo, begin: int, end: int) -> list[InputPartition]:
+    def split(self, info: JournalInfo, begin: int, end: int) -> list[Range]:
         """Ranges of about the wanted size, each with the state at its begin."""
         if begin >= end:
             return []
-        planner, journal = self._planner, info.spec.name
+        planner, journal = self.planner, info.spec.name
         count = max(1, round((end - begin) / planner.options.split_bytes))
         cuts = sorted({begin + (end - begin) * number // count for number in range(count)})
         if info.spec.fragment.compression_codec is not CompressionCodec.NONE and count > 1:
@@ -147,7 +152,7 @@ class JournalReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Runs in tasks."""
         if isinstance(partition, Range):
-            yield from self._planner.reader(partition, use_threads=False).batches()
+            yield from self.planner.reader(partition, use_threads=False).batches()
 
 
 class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -102,14 +102,24 @@ def _upto(columns: Columns, offset: int) -> Columns:
 class RangeReader:
     """Reads ranges of one journal."""
 
-    def __init__(self, access: Access, options: SourceOptions, part: Range, schema: Any, *, use_threads: bool) -> None:
+    def __init__(
+        self,
+        access: Access,
+        options: SourceOptions,
+        part: Range,
+        schema: Any,
+        *,
+        use_threads: bool,
+        decoder: RowDecoder | None = None,  # what messages become; rows, if nothing else is said
+        content: Content | None = None,  # where their bytes come from
+    ) -> None:
         self._access = access
         self._part = part
         self._on_bad = OnBad.SKIP if options.skips_bad else OnBad.FAIL
-        self._content = Content(access, part.journal, fails_on_loss=options.fails_on_loss)
+        self._content = content or Content(access, part.journal, fails_on_loss=options.fails_on_loss)
         self._past = Content(access, part.journal, fails_on_loss=False)  # for states: what is gone has no part in them
         rows: RowDecoder = SparkRows(
-            decoder_of(part.framing, schema, use_threads=use_threads),
+            decoder or decoder_of(part.framing, schema, use_threads=use_threads),
             part.framing,
             part.journal,
             schema,
