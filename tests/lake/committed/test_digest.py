@@ -1,4 +1,4 @@
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import pyarrow as pa
 import pytest
@@ -6,7 +6,7 @@ from blake3 import blake3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.lake.committed.digest import digest_table, text_buffers
+from penstock.lake.committed.digest import digest_parts, digest_table, text_buffers
 
 ROWS = st.lists(st.tuples(st.text(max_size=5), st.integers(-(2**63), 2**63 - 1)), max_size=8)
 
@@ -80,6 +80,18 @@ def test_slices_and_chunks_do_not_matter(rows: list[tuple[str, int]], start: int
 
     assert digest_table("tag", table_of(rows).slice(start, count), ["text", "number"]) == digest(part)
     assert digest_table("tag", chunked, ["text", "number"]) == digest(part)
+
+
+@settings(deadline=None)
+@given(ROWS, st.sets(st.integers(1, 7)))
+def test_parts_have_the_digests_they_would_have_alone(rows: list[tuple[str, int]], cuts: set[int]) -> None:
+    ends = [*sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
+    parts = [rows[start:end] for start, end in pairwise([0, *ends])]
+    plain = table_of(rows)
+    dictionary = plain.set_column(0, "text", plain.column("text").dictionary_encode())
+
+    for table in (plain, dictionary):
+        assert digest_parts("tag", table, ["text", "number"], ends) == [digest(part) for part in parts]
 
 
 @settings(deadline=None)

@@ -11,7 +11,15 @@ from penstock.base.errors import ObjectStoreFailed
 from penstock.bench.lake_rows import made_rows
 from penstock.lake.committed.columns import joined
 from penstock.lake.committed.entry import ENTRY_SCHEMA, entries_from
-from penstock.lake.committed.range import RangeId, compact, decode_range, encode_range, frame_of, table_of
+from penstock.lake.committed.range import (
+    RangeId,
+    compact,
+    decode_range,
+    encode_range,
+    encode_ranges,
+    frame_of,
+    table_of,
+)
 
 ENTRIES = entries_from([("a", entry(1)), ("b", entry(2, metadata='{"k":"ü"}')), ("c", entry(3))])
 
@@ -24,6 +32,20 @@ def test_a_range_is_read_back_as_it_was_written(tree: Tree) -> None:
     assert tree_of(decode_range(encoded.to_parquet(), encoded.id)) == tree
     assert (encoded.min_key, encoded.max_key, encoded.count) == (min(tree), max(tree), len(tree))
     assert encoded.size == sum(each.size for each in tree.values())
+
+
+def test_ranges_cut_from_one_table_are_those_of_their_rows() -> None:
+    ranges = encode_ranges(table_of(ENTRIES), [1, 3])
+
+    assert [(each.id, each.min_key, each.max_key, each.count, each.size) for each in ranges] == [
+        (each.id, each.min_key, each.max_key, each.count, each.size)
+        for each in (encode_range(ENTRIES.head(1)), encode_range(ENTRIES.tail(2)))
+    ]
+    assert [tree_of(decode_range(each.to_parquet(), each.id)) for each in ranges] == [
+        tree_of(ENTRIES.head(1)),
+        tree_of(ENTRIES.tail(2)),
+    ]
+    assert encode_ranges(table_of(ENTRIES.clear()), []) == []
 
 
 def test_the_id_is_part_of_the_format() -> None:

@@ -51,7 +51,7 @@ def deletes(paths: pl.Series) -> pl.DataFrame:
 def puts_of(changes: pl.DataFrame) -> pl.DataFrame:
     """The entries which the changes put."""
     is_live = changes["is_live"]
-    return (changes if is_live.all() else changes.filter(is_live)).select(ENTRY_SCHEMA.names())
+    return (changes if is_live.all() else changes.filter(is_live))[ENTRY_SCHEMA.names()]
 
 
 def newest(changes: pl.DataFrame) -> pl.DataFrame:

@@ -14,6 +14,7 @@ buffers: no row becomes a Python object. Bytes come first, because BLAKE3 is fas
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,7 +23,9 @@ import polars as pl
 import pyarrow as pa
 from blake3 import blake3
 
-__all__ = ["TextBuffers", "digest_table", "text_buffers", "text_bytes", "text_lengths"]
+__all__ = ["TextBuffers", "digest_parts", "digest_table", "text_buffers", "text_bytes", "text_lengths"]
+
+Parts = Sequence[tuple[int, int]]  # rows [start, end) of a column
 
 _OFFSETS: Final[dict[int, np.dtype[np.integer]]] = {
     pa.string().id: np.dtype("<i4"),
@@ -84,8 +87,15 @@ def _offsets_and_data(array: Any) -> tuple[npt.NDArray[np.integer], Any]:
 
 def digest_table(tag: str, table: pa.Table, columns: Sequence[str]) -> str:
     """The hex digest of those columns, in that order."""
-    digests = [_digest_column(_one_array(table.column(name))) for name in columns]
-    return blake3(b"".join([f"{tag}\n{table.num_rows}\n".encode(), *digests])).hexdigest()
+    return digest_parts(tag, table, columns, [table.num_rows])[0]
+
+
+def digest_parts(tag: str, table: pa.Table, columns: Sequence[str], ends: Sequence[int]) -> list[str]:
+    """The same of each part of a table; the parts end at these rows. Buffers are looked for once for all of them."""
+    parts = list(pairwise([0, *ends]))
+    digests = [_digest_column(_one_array(table.column(name)), parts) for name in columns]
+    heads = [f"{tag}\n{end - start}\n".encode() for start, end in parts]
+    return [blake3(b"".join(part)).hexdigest() for part in zip(heads, *digests, strict=True)]
 
 
 def _one_array(column: Any) -> Any:
@@ -95,26 +105,27 @@ def _one_array(column: Any) -> Any:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.array([], column.type), *column.chunks])
 
 
-def _digest_column(array: Any) -> bytes:
+def _digest_column(array: Any, parts: Parts) -> list[bytes]:
+    """The digest of each part of a column."""
     if isinstance(array.type, pa.DictionaryType):
-        return _digest_dictionary(array)
+        return _digest_dictionary(array, parts)
     if array.type.id != _NUMBERS:
-        return _digest_text(array)
+        offsets, data = _offsets_and_data(array)
+        return [_digest_text(offsets[start : end + 1], data) for start, end in parts]
     assert array.null_count == 0
-    values = memoryview(array.buffers()[1] or b"")
-    return blake3(values[array.offset * 8 : (array.offset + len(array)) * 8]).digest()
+    values = memoryview(array.buffers()[1] or b"")[array.offset * 8 :]
+    return [blake3(values[start * 8 : end * 8]).digest() for start, end in parts]
 
 
-def _digest_dictionary(array: Any) -> bytes:
+def _digest_dictionary(array: Any, parts: Parts) -> list[bytes]:
     """The values which the numbers stand for. A value which stands alone need not be looked up for each row."""
     assert array.null_count == 0
-    if len(array.dictionary) == 1 and len(array):
-        return blake3(array.dictionary[0].as_py().encode() + _ALIKE).digest()
-    return _digest_text(array.dictionary_decode())
+    if len(array.dictionary) == 1 and all(start < end for start, end in parts):
+        return [blake3(array.dictionary[0].as_py().encode() + _ALIKE).digest()] * len(parts)
+    return _digest_column(array.dictionary_decode(), parts)
 
 
-def _digest_text(array: Any) -> bytes:
-    offsets, buffer = _offsets_and_data(array)
+def _digest_text(offsets: npt.NDArray[np.integer], buffer: Any) -> bytes:
     first, last = int(offsets[0]), int(offsets[-1])
     ends = offsets[1:] - first if first else offsets[1:]
     data = memoryview(buffer)[first:last]

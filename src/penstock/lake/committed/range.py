@@ -7,18 +7,17 @@ its name says is never used. Plain Parquet without nested types: Spark, DuckDB a
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any, Final, NewType
 
 import msgspec
+import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.base.errors import ObjectStoreFailed
 from penstock.lake.committed.columns import joined, narrowed, plain
-from penstock.lake.committed.digest import digest_table
+from penstock.lake.committed.digest import digest_parts, digest_table
 from penstock.lake.committed.entry import ENTRY_SCHEMA
 
 __all__ = [
@@ -79,21 +78,25 @@ def encode_range(entries: pl.DataFrame) -> EncodedRange:
 
 
 def encode_ranges(table: pa.Table, ends: Sequence[int]) -> list[EncodedRange]:
-    """Entries in one piece as ranges which end at these rows: slices, which copy nothing."""
-    return [_encode(table.slice(start, end - start)) for start, end in pairwise([0, *ends])]
-
-
-def _encode(table: pa.Table) -> EncodedRange:
-    assert table.num_rows > 0
+    """Entries in one piece as ranges which end at these rows, each with at least one: slices, which copy nothing."""
+    if not ends:
+        return []
+    starts = [0, *ends[:-1]]
+    assert all(start < end for start, end in zip(starts, ends, strict=True))
+    ids = digest_parts(_TAG, table, ENTRY_SCHEMA.names(), ends)
+    sizes = np.add.reduceat(table.column("size").to_numpy(), starts).tolist()
     paths = table.column("path")
-    return EncodedRange(
-        id=range_id(table),
-        min_key=paths[0].as_py(),
-        max_key=paths[-1].as_py(),
-        count=table.num_rows,
-        size=pc.sum(table.column("size")).as_py(),
-        table=table,
-    )
+    return [
+        EncodedRange(
+            id=RangeId(name),
+            min_key=paths[start].as_py(),
+            max_key=paths[end - 1].as_py(),
+            count=end - start,
+            size=size,
+            table=table.slice(start, end - start),
+        )
+        for name, start, end, size in zip(ids, starts, ends, sizes, strict=True)
+    ]
 
 
 def range_id(table: pa.Table) -> RangeId:
@@ -175,4 +178,5 @@ def compact(frame: pl.DataFrame) -> pl.DataFrame:
 
 def table_of(frame: pl.DataFrame) -> pa.Table:
     """A frame as a table in one piece."""
-    return joined([frame.rechunk().to_arrow()])
+    # Column by column: for a whole frame Polars wakes its own threads, and whoever has many frames has threads already.
+    return joined([pa.table([column.rechunk().to_arrow() for column in frame.iter_columns()], frame.columns)])
