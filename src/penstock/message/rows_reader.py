@@ -20,6 +20,7 @@ from penstock.base.errors import InvalidArgument, MalformedFrame
 from penstock.base.ids import Clock, Offset
 from penstock.message.columns import Chunk, Columns
 from penstock.message.message import Message, Replay
+from penstock.message.order_kernels import order_by_commit
 from penstock.message.read_state import NO_SPAN, Horizon, ReadState
 from penstock.message.reader import Anomalous, OnBad, Skipped
 from penstock.message.row_decoder import Piece, RowDecoder
@@ -125,7 +126,7 @@ class RowsReader:
         """What is delivered, in the order of the commits."""
         commits = result.commits
         rows = np.flatnonzero((commits != PENDING) & ((columns.flags != ACK_TXN) | (columns.clocks == 0)))
-        rows = rows[np.argsort(commits[rows], kind="stable")]
+        rows = rows[order_by_commit(commits[rows], len(columns))]
         whole, done = Piece(base, data, columns.begins, columns.ends, columns.clocks), 0
         for ack in sorted(result.spans):
             cut = int(np.searchsorted(commits[rows], ack))

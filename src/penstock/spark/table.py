@@ -22,6 +22,7 @@ from pyspark.sql.types import DataType, DateType, LongType, StringType, StructTy
 from penstock.base.errors import InvalidArgument, NotFound
 from penstock.client.lake import parse_lake_url
 from penstock.runtime.lake.sink_batch import TreePlace
+from penstock.spark.footers import footer_schema
 from penstock.spark.lake_access import LakeAccess, access_from, table_url
 from penstock.spark.lake_staging import NO_VALUE
 from penstock.spark.lake_tree import Moment, TableFile, changed_files, files_of, place_at, spark_root
@@ -123,7 +124,7 @@ def _ranges(spark: SparkSession, place: TreePlace) -> DataFrame:
 def _schema(spark: SparkSession, files: Sequence[TableFile], newest: TableFile, *, merge_schema: bool) -> StructType:
     """One file's, the newest's; or of all of them together, which opens them all."""
     if not merge_schema:
-        return spark.read.parquet(newest.url).schema
+        return footer_schema(newest.url) or spark.read.parquet(newest.url).schema
     return spark.read.option("mergeSchema", "true").parquet(*(each.url for each in files)).schema
 
 
