@@ -8,6 +8,7 @@ read of ours is the first: what an earlier one has found out (states of sequenci
   bytes. Ours sequences (committed rows only), Spark's does not, and counts the acknowledgements as rows.
 - Arrow: a journal of record batches, and `spark.read.parquet` over the same rows. Beside them a Python source of ready
   batches (`spark_floor.py`): what it takes, no source written in Python can do without.
+- Journals are read by `read_journal`, as columns, which the bars are about; and by the format `journal`, as rows.
 - A stream from journal to journal, exactly once: rows a second, and how long a trigger takes.
 - The same reads with one core and with two.
 """
@@ -38,6 +39,7 @@ from penstock.journal.spec import FragmentSpec, JournalSpec
 from penstock.message.framing.arrow import ArrowBatches
 from penstock.message.framing.json_lines import JsonLines
 from penstock.runtime.cluster.local import LocalCluster
+from penstock.spark.columnar import read_journal
 
 __all__ = ["QUESTION", "run"]
 
@@ -45,6 +47,7 @@ QUESTION: Final = "How fast does Spark read and write journals, next to its own 
 
 JSON, SPARK_JSON = "journal of JSON, committed", "spark.read.json"
 ARROW, PARQUET = "journal of Arrow batches, committed", "spark.read.parquet"
+JSON_ROWS, ARROW_ROWS = f"{JSON}, as rows", f"{ARROW}, as rows"
 READY: Final = "a Python source of ready batches"
 DDL: Final = "account string, amount double, kind string, number long"
 APPEND_BYTES: Final = 4 << 20
@@ -75,7 +78,7 @@ def run(recorder: Recorder, options: Options) -> None:
 def _reads(recorder: Recorder, options: Options, data: "_Data", spark: Any) -> dict[str, float]:
     recorder.progress("reading all sides")
     spark.dataSource.register(ReadyBatches)
-    sides = (JSON, SPARK_JSON, ARROW, READY, PARQUET)
+    sides = (JSON, JSON_ROWS, SPARK_JSON, ARROW, ARROW_ROWS, READY, PARQUET)
     rates = _measured({side: partial(data.rate, side, spark) for side in sides}, options)
     for side in sides:
         recorder.row("read and aggregate", side, rates[side], "rows/s", cores=2)
@@ -156,7 +159,7 @@ class _Data:
         return self._rows_of(side) / took
 
     def _rows_of(self, side: str) -> int:
-        return self.json_rows if side in (JSON, SPARK_JSON) else self.arrow_rows
+        return self.json_rows if side in (JSON, JSON_ROWS, SPARK_JSON) else self.arrow_rows
 
     def _frame(self, side: str, spark: Any) -> Any:
         if side == SPARK_JSON:
@@ -165,12 +168,15 @@ class _Data:
             return spark.read.schema(DDL).parquet(str(self.folder / "parquet"))
         if side == READY:
             return spark.read.format("ready").option("rows", self.arrow_rows).load()
-        reader = spark.read.format("journal").option("brokers", self.address).schema(DDL)
-        size = self.json_bytes if side == JSON else self.arrow_rows * 40
-        reader = reader.option("splitBytes", str(max(1 << 20, size // 2)))  # as many tasks as cores
-        if side == JSON:
-            return reader.load("bench/json")
-        return reader.option("framing", "arrow").load("bench/arrow")
+        is_json = side in (JSON, JSON_ROWS)
+        name, framing = ("bench/json", "json") if is_json else ("bench/arrow", "arrow")
+        options = {"brokers": self.address, "framing": framing}
+        if side != ARROW:  # as many tasks as cores, since what is before a cut is looked at by the planner
+            size = self.json_bytes if is_json else self.arrow_rows * 40
+            options["splitBytes"] = str(max(1 << 20, size // 2))
+        if side in (JSON, ARROW):
+            return read_journal(spark, name, schema=DDL, **options)
+        return spark.read.format("journal").options(**options).schema(DDL).load(name)
 
 
 def _cut_lines(lines: bytes, count: int) -> list[bytes]:
