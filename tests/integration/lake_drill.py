@@ -1,6 +1,7 @@
 """A lake of real processes under load: members, writers who remember what was acknowledged, and the audit."""
 
 import asyncio
+import fcntl
 import os
 import signal
 import subprocess
@@ -8,7 +9,7 @@ import sys
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -21,6 +22,8 @@ from penstock.client.lake_api import LakeApi
 from penstock.client.lake_place import LakePlace
 from penstock.client.lake_repository import Branch, Repository
 from penstock.runtime.cluster.local import LocalCluster
+from penstock.runtime.keyspace.embedded.lock import is_stopped
+from penstock.runtime.objectstore.keys import RESERVED
 from penstock.runtime.ports import Ports
 
 READY_S = 120.0
@@ -66,6 +69,19 @@ class Members:
         if number is signal.SIGKILL:
             self._running.pop(port).wait(30)
 
+    def freeze(self, port: int) -> None:
+        """SIGSTOP, while nobody gives names to objects: who is frozen there keeps its turn, and all others wait."""
+        with ExitStack() as held:
+            for path in self._store_locks():
+                lock = held.enter_context(path.open("rb+"))
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            self.signal(port, signal.SIGSTOP)
+            while not is_stopped(self._running[port].pid):
+                time.sleep(0.001)
+
+    def _store_locks(self) -> list[Path]:
+        return sorted((self.folder / "data/objects" / RESERVED / "locks").iterdir())
+
     async def ended(self, port: int) -> None:
         """Until a member which was told to end has ended."""
         await asyncio.to_thread(self._running[port].wait, READY_S)
@@ -87,7 +103,10 @@ class Members:
         """The last of what everybody said."""
         members = [f"-- {path.name}\n{path.read_text()[-2000:]}" for path in sorted(self.folder.glob("member-*.log"))]
         others = [f"-- {each.name}\n{self.cluster.log_tail(each.name, 30)}" for each in self.cluster.plan.processes]
-        return "\n".join(members + others)
+        inodes = {str(path.stat().st_ino) for path in self._store_locks()}
+        locks = Path("/proc/locks").read_text().splitlines()
+        held = [line for line in locks if inodes & {word.rpartition(":")[2] for word in line.split()}]
+        return "\n".join([*members, *others, "-- locks of the object store", *held])
 
 
 class Load:

@@ -47,7 +47,7 @@ async def restart_a_member(load: Load) -> None:
 async def freeze_a_member(load: Load) -> None:
     """It wakes up behind all others, and believes that nothing happened."""
     port = load.rng.choice(load.members.ports)
-    load.members.signal(port, signal.SIGSTOP)
+    load.members.freeze(port)
     try:
         await load.more(FROZEN_PUTS)
     finally:
