@@ -19,7 +19,7 @@ from penstock.spark import diff_entries, find_garbage, read_entries, read_table
 pytestmark = pytest.mark.timeout(900)
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "spark.md"
 ORDERS = [(1, "kettle", "39.90"), (2, "piano", "1999.00"), (3, "cup", "6.95"), (4, "kettle", "39.90")]
-BLOCKS = ["session", "read", "stream", "compact", "import"]
+BLOCKS = ["session", "read", "columns", "stream", "compact", "import"]
 
 
 def blocks(brokers: str, folder: Path) -> dict[str, str]:
@@ -54,6 +54,8 @@ def test_every_block_of_the_page_runs(
         exec(code["session"], scope)
         exec(code["read"], scope)
         assert "79.80" in capsys.readouterr().out
+        exec(code["columns"], scope)
+        assert re.search(r"kettle\|\s+2\|", capsys.readouterr().out)
 
         exec(code["stream"], scope)
         scope["query"].processAllAvailable()

@@ -123,6 +123,7 @@ def test_columns_are_read_as_a_query_needs_them(spark: SparkSession, brokers: Br
     assert len(both[1].limit(3).collect()) == 3  # which leaves workers and files before their end
     about = "n long, _offset long, _uuid string, _published timestamp, _journal string"
     assert not frames_of(parts_of(brokers, history, about))
+    assert not frames_of(parts_of(brokers, history, DDL, onBad="skip"))
     assert same(spark, brokers, history, about) == counts[0]
 
 

@@ -71,8 +71,10 @@ def plan_parts(reader: JournalReader, *, are_files_shared: bool) -> list[Part]:
 
 
 def _is_for_java(reader: JournalReader, info: JournalInfo) -> bool:
-    names = reader.planner.schema.names
-    return framing_of(info, reader.planner.options.framing) == "arrow" and not set(names) & set(METADATA.names)
+    """Java knows Arrow frames, nothing about their messages, and no way to go on behind one which is bad."""
+    names, options = reader.planner.schema.names, reader.planner.options
+    is_plain = not options.skips_bad and not set(names) & set(METADATA.names)
+    return is_plain and framing_of(info, options.framing) == "arrow"
 
 
 def _worker_part(reader: JournalReader, part: Range) -> WorkerPart:
