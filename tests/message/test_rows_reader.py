@@ -13,18 +13,20 @@ from penstock.base.errors import InvalidArgument, MalformedFrame
 from penstock.base.ids import Clock, Offset
 from penstock.message.clock import from_unix_ns
 from penstock.message.framing.arrow import ArrowBatches
+from penstock.message.framing.fixed import Fixed
 from penstock.message.framing.json_lines import JsonLines
 from penstock.message.message import Replay
 from penstock.message.publisher import Publisher
 from penstock.message.read_state import Horizon, ReadState
 from penstock.message.reader import Anomalous, Committed, CommittedReader, OnBad, Skipped
-from penstock.message.row_decoder import ArrowRows, JsonRows, RowDecoder
+from penstock.message.row_decoder import ArrowRows, JsonRows, RawRows, RowDecoder
 from penstock.message.rows_reader import Rows, RowsReader
 from penstock.message.uuid import ProducerId, Uuid, producer_id
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 LINES = JsonLines()
 BATCHES = ArrowBatches(SCHEMA)
+RAW = Fixed()
 NOON = 1_700_000_000_000_000_000
 
 
@@ -49,17 +51,32 @@ def arrow_frame(number: int, line: Line) -> bytes:
 
 
 def read_rows(
-    journal: bytes, decoder: RowDecoder, state: ReadState, horizon: Horizon, ring_bytes: int, chunk: int
-) -> tuple[list[int], ReadState]:
+    journal: bytes,
+    decoder: RowDecoder,
+    state: ReadState,
+    horizon: Horizon,
+    ring_bytes: int,
+    chunk: int,
+    *,
+    is_ordered: bool = True,
+) -> tuple[list[Any], ReadState]:
     front_bytes = 16 + chunk // 50  # so that chunks are large beside it
-    reader = RowsReader("j", decoder, state, horizon=horizon, ring_bytes=ring_bytes, front_bytes=front_bytes)
-    found: list[int] = []
+    reader = RowsReader(
+        "j",
+        decoder,
+        state,
+        horizon=horizon,
+        ring_bytes=ring_bytes,
+        front_bytes=front_bytes,
+        is_ordered=is_ordered,
+    )
+    found: list[Any] = []
     for at in range(state.offset, len(journal), chunk):
         reader.feed(Offset(at), journal[at : at + chunk])
         while (one := reader.next()) is not None:
             match one:
                 case Rows(table, _):
-                    found += table.column("n").to_pylist()
+                    found += table.column(0).to_pylist()
                 case Replay(begin, end):
                     reader.replay(begin, journal[begin : min(end, begin + chunk)])
                 case _:
@@ -67,16 +84,21 @@ def read_rows(
     return found, ReadState.decode(reader.state().encode())
 
 
-def read_one_by_one(journal: bytes, framing: Any, horizon: Horizon) -> tuple[list[int], ReadState]:
+def said(value: Any) -> list[Any]:
+    if isinstance(value, bytes):
+        return [value]
+    return [value["n"]] if isinstance(value, dict) else list(value.column("n").to_pylist())
+
+
+def read_one_by_one(journal: bytes, framing: Any, horizon: Horizon) -> tuple[list[Any], ReadState]:
     reader = CommittedReader("j", framing, horizon=horizon)
     reader.feed(Offset(0), journal)
-    found: list[int] = []
+    found: list[Any] = []
     while (one := reader.next()) is not None:
         if isinstance(one, Committed):
             for message in one.messages:
                 if not message.is_ack:
-                    value = framing.decode(message.frame)
-                    found += [value["n"]] if isinstance(value, dict) else value.column("n").to_pylist()
+                    found += said(framing.decode(message.frame))
     return found, reader.state()
 
 
@@ -88,6 +110,8 @@ def test_json_rows_are_those_of_the_one_by_one_reader(
     rows, state = read_one_by_one(journal, LINES, horizon)
     decoder = JsonRows(SCHEMA, use_threads=False)
     assert read_rows(journal, decoder, ReadState(), horizon, ring_bytes, chunk) == (rows, state)
+    unordered, same = read_rows(journal, decoder, ReadState(), horizon, ring_bytes, chunk, is_ordered=False)
+    assert (sorted(unordered), same) == (sorted(rows), state)
     cut = data.draw(st.integers(0, len(journal)))
     before, middle = read_rows(journal[:cut], decoder, ReadState(), horizon, ring_bytes, chunk)
     behind, end = read_rows(journal, decoder, middle, horizon, ring_bytes, chunk)
@@ -99,6 +123,13 @@ def test_arrow_rows_are_those_of_the_one_by_one_reader(history: list[Line], ring
     journal = b"".join(arrow_frame(number, line) for number, line in enumerate(history))
     found = read_rows(journal, ArrowRows(SCHEMA), ReadState(), Horizon(), ring_bytes, chunk)
     assert found == read_one_by_one(journal, BATCHES, Horizon())
+
+
+@given(tame(), st.sampled_from([0, 300, 1 << 20]), st.integers(60, 4000))
+def test_raw_rows_are_those_of_the_one_by_one_reader(history: list[Line], ring_bytes: int, chunk: int) -> None:
+    frames = [RAW.encode(b"%d" % number * (1 + line.size // 9), uuid_of(line)) for number, line in enumerate(history)]
+    found = read_rows(b"".join(frames), RawRows(), ReadState(), Horizon(), ring_bytes, chunk)
+    assert found == read_one_by_one(b"".join(frames), RAW, Horizon())
 
 
 def line(number: int, text: str = "") -> bytes:

@@ -179,7 +179,13 @@ class RawRows:
         return pa.Table.from_batches([self._batch(piece) for piece in pieces if len(piece)], self.schema)
 
     def _batch(self, piece: Piece) -> Any:
-        """Bodies side by side: where one begins a mark of +1, where it ends one of -1, and what lies within is kept."""
+        """Bodies side by side: where one begins a mark of +1, where it ends one of -1, and what lies within is kept.
+
+        That is the chunk's order; frames may be given in another one, that of their commits.
+        """
+        if (piece.begins[1:] < piece.begins[:-1]).any():
+            order = np.argsort(piece.begins)
+            return self._batch(piece.pick(order)).take(pa.array(np.argsort(order)))
         begins, ends = piece.begins + BODY_AT, piece.ends
         marks = np.zeros(len(piece.data) + 1, np.int8)
         np.add.at(marks, begins, 1)

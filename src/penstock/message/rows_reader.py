@@ -18,7 +18,7 @@ import numpy as np
 
 from penstock.base.errors import InvalidArgument, MalformedFrame
 from penstock.base.ids import Clock, Offset
-from penstock.message.columns import Chunk, Columns
+from penstock.message.columns import I64, Chunk, Columns
 from penstock.message.message import Message, Replay
 from penstock.message.order_kernels import order_by_commit
 from penstock.message.read_state import NO_SPAN, Horizon, ReadState
@@ -59,6 +59,7 @@ class RowsReader:
         ring_bytes: int = 64 << 20,
         front_bytes: int = 64 << 10,  # of a chunk, which are joined with the end of the one before
         on_bad: OnBad = OnBad.FAIL,
+        is_ordered: bool = True,  # else rows may come in any order, which takes less time
     ) -> None:
         self.journal = journal
         self._decoder = decoder
@@ -66,6 +67,7 @@ class RowsReader:
         self._ring_bytes = ring_bytes
         self._front_bytes = front_bytes
         self._on_bad = on_bad
+        self._is_ordered = is_ordered
         self._rest = b""
         self._rest_at = state.offset
         self._held: dict[ProducerId, list[Piece]] = {}
@@ -126,14 +128,12 @@ class RowsReader:
         """What is delivered, in the order of the commits."""
         commits = result.commits
         rows = np.flatnonzero((commits != PENDING) & ((columns.flags != ACK_TXN) | (columns.clocks == 0)))
-        rows = rows[order_by_commit(commits[rows], len(columns))]
-        whole, done = Piece(base, data, columns.begins, columns.ends, columns.clocks), 0
-        for ack in sorted(result.spans):
-            cut = int(np.searchsorted(commits[rows], ack))
-            self._plan.append(whole.pick(rows[done:cut]))
-            self._plan.append(self._gather(result.spans[ack], base))
-            done = cut
-        self._plan.append(whole.pick(rows[done:]))
+        whole = Piece(base, data, columns.begins, columns.ends, columns.clocks)
+        if self._is_ordered:
+            self._plan_in_order(whole, rows, result)
+        else:
+            self._plan.append(whole.pick(rows))
+            self._plan += [self._gather(span, base) for span in result.spans.values()]
         for row, outcome in result.anomalies:
             begin, end = int(columns.begins[row]), int(columns.ends[row])
             producer, clock = ProducerId(int(columns.producers[row])), Clock(int(columns.clocks[row]))
@@ -142,6 +142,16 @@ class RowsReader:
             self._plan.append(Anomalous(message, outcome))
         for bad in columns.bad:
             self._plan.append(Skipped(Offset(base + bad.begin), Offset(base + bad.end), bad.why))
+
+    def _plan_in_order(self, whole: Piece, rows: I64, result: Sequenced) -> None:
+        commits, done = result.commits, 0
+        rows = rows[order_by_commit(commits[rows], len(whole))]
+        for ack in sorted(result.spans):
+            cut = int(np.searchsorted(commits[rows], ack))
+            self._plan.append(whole.pick(rows[done:cut]))
+            self._plan.append(self._gather(result.spans[ack], whole.base))
+            done = cut
+        self._plan.append(whole.pick(rows[done:]))
 
     def _gather(self, span: Span, base: Offset) -> _Gathering:
         kept = [piece for piece in self._held.get(span.producer, []) if piece.base + piece.begins[0] >= span.begin]

@@ -47,7 +47,9 @@ def main(requests: IO[bytes], columns: IO[bytes]) -> None:
 def _send(stream: Any, options: SourceOptions, part: Range, full: Any, wanted: Any) -> None:
     """The rows. Columns of CSV have no names in it: there all are read, and some are sent."""
     read = full if part.framing == "csv" else wanted
-    for batch in RangeReader(shared_access(options.connection), options, part, read, use_threads=False).batches():
+    access = shared_access(options.connection)
+    reader = RangeReader(access, options, part, read, use_threads=False, is_ordered=False)
+    for batch in reader.batches():
         stream.write_batch(batch if read is wanted else batch.select(wanted.names))
 
 

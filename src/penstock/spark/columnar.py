@@ -4,7 +4,7 @@
 
 The same rows as `spark.read.format("journal")` gives, with the same options, in less time: Spark makes rows of
 everything which its Python sources hand out, one by one, before a query sees it. And a query's columns are known here:
-others are not decoded. Rows of a journal come in the journal's order, and not in that of their commits.
+others are not decoded. Rows come in no order which anybody may count on.
 """
 
 import sys

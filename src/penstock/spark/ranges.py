@@ -112,9 +112,11 @@ class RangeReader:
         use_threads: bool,
         decoder: RowDecoder | None = None,  # what messages become; rows, if nothing else is said
         content: Content | None = None,  # where their bytes come from
+        is_ordered: bool = True,  # rows come in the order of their commits
     ) -> None:
         self._access = access
         self._part = part
+        self._is_ordered = is_ordered
         self._on_bad = OnBad.SKIP if options.skips_bad else OnBad.FAIL
         self._content = content or Content(access, part.journal, fails_on_loss=options.fails_on_loss)
         self._past = Content(access, part.journal, fails_on_loss=False)  # for states: what is gone has no part in them
@@ -136,7 +138,14 @@ class RangeReader:
         """The rows, as record batches."""
         part = self._part
         state = self._start()
-        reader = RowsReader(part.journal, self._decoder, state, horizon=HORIZON, on_bad=self._on_bad)
+        reader = RowsReader(
+            part.journal,
+            self._decoder,
+            state,
+            horizon=HORIZON,
+            on_bad=self._on_bad,
+            is_ordered=self._is_ordered,
+        )
         for offset, data in self._content.read(state.offset, part.end):
             reader.feed(offset, data)
             for table in self._tables(reader):
