@@ -23,6 +23,7 @@ from penstock.client.journal_blocking import BlockingJournals
 from penstock.message.framing.arrow import ArrowBatches
 from penstock.message.publisher import Publisher
 from penstock.message.uuid import producer_id
+from penstock.spark import read_journal
 from penstock.spark.column_plan import FramesPart, plan_text
 from penstock.spark.java_source import CLASS, add_jar, known_here
 
@@ -131,3 +132,20 @@ def test_no_damage_ends_the_jvm(spark: SparkSession, part: FramesPart, tmp_path:
     assert all(f"{part.journal} at " in error for error in errors), errors
     path_of(copy, 1).write_bytes(good)
     assert read(spark, copy) == rows
+
+
+def test_a_plan_shows_nothing_of_its_options(spark: SparkSession, brokers: Brokers, part: FramesPart) -> None:
+    frame = read_journal(spark, part.journal, schema=DDL, brokers=brokers.address, token="a secret of mine")
+    said = frame._jdf.queryExecution().toString()
+    assert "penstock journal" in said
+    assert "secret" not in said
+    assert '"parts"' not in said
+
+
+def test_a_fragment_which_vanishes_is_left_to_workers(
+    brokers: Brokers, part: FramesPart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.spark.frame_places._is_file", lambda _: True)  # it was there a moment ago
+    monkeypatch.setattr("penstock.spark.frame_places.file_of", lambda _: Path("/nowhere"))
+    assert not frames_of(found := parts_of(brokers, part.journal, DDL))
+    assert found

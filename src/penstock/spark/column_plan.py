@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from penstock.base.errors import StorageError
 from penstock.base.ids import Offset
 from penstock.journal.fragment import Fragment
 from penstock.journal.reading import cover
@@ -25,6 +26,7 @@ from penstock.message.columns import I64
 from penstock.message.framing.fixed import BODY_AT
 from penstock.message.read_state import ReadState
 from penstock.runtime.journal.protocol import JournalInfo
+from penstock.runtime.logs import get_logger
 from penstock.spark.frame_places import PLACES, FramePlaces, MappedContent, file_of, run_around
 from penstock.spark.journal_source import JournalReader
 from penstock.spark.ranges import Range, RangeReader
@@ -33,6 +35,7 @@ from penstock.spark.schemas import arrow_schema, framing_of
 
 __all__ = ["FramesPart", "Part", "WorkerPart", "plan_parts", "plan_text"]
 
+log = get_logger()
 SPANS_MAX: Final = 1 << 20  # of one journal: a plan is held in memory, and sent to Java as text
 
 
@@ -110,10 +113,14 @@ def _frames_parts(reader: JournalReader, info: JournalInfo, begin: int, end: int
 def _frames(ranges: RangeReader, places: FramePlaces) -> I64 | None:
     """Begins and ends of frames, in the journal's order; None if some are not for Java, or too scattered."""
     found = [np.empty((2, 0), np.int64)]
-    for batch in ranges.batches():
-        if not places.is_plain:
-            return None
-        found.append(np.stack([batch.column(0).to_numpy(), batch.column(1).to_numpy()]))
+    try:
+        for batch in ranges.batches():
+            if not places.is_plain:
+                return None
+            found.append(np.stack([batch.column(0).to_numpy(), batch.column(1).to_numpy()]))
+    except StorageError as error:
+        log.warning("journal is read by workers instead", reason=str(error))
+        return None
     frames = np.concatenate(found, axis=1)
     if not places.is_plain or len(frames[0]) > SPANS_MAX:
         return None

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import pyarrow as pa
 
+from penstock.base.errors import StorageError
 from penstock.base.ids import Offset
 from penstock.journal.fragment import CompressionCodec, Fragment
 from penstock.message.columns import I64, Chunk, Columns, fixed_columns
@@ -122,9 +123,17 @@ class MappedContent(Content):
         for fragment in self._run:
             first, last = max(begin, fragment.begin), min(end, fragment.end)
             if first < last:
-                with file_of(fragment).open("rb") as file:
-                    memory = memoryview(mmap.mmap(file.fileno(), fragment.length, access=mmap.ACCESS_READ))
+                memory = _mapped(fragment)
                 yield Offset(first), memory[first - fragment.begin : last - fragment.begin]  # type: ignore[misc]
+
+
+def _mapped(fragment: Fragment) -> memoryview:
+    path = file_of(fragment)
+    try:
+        with path.open("rb") as file:
+            return memoryview(mmap.mmap(file.fileno(), fragment.length, access=mmap.ACCESS_READ))
+    except (OSError, ValueError) as error:  # it is gone meanwhile, or shorter
+        raise StorageError(f"{path} is not what it was: {error}") from None
 
 
 def file_of(fragment: Fragment) -> Path:

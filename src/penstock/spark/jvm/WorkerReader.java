@@ -62,6 +62,8 @@ final class WorkerReader implements PartitionReader<ColumnarBatch> {
             send(part.request);
             send(String.join("\n", names).getBytes(StandardCharsets.UTF_8));
         } catch (IOException error) {
+            allocator.close();
+            giveBack("destroyPythonWorker");
             throw new UncheckedIOException(error);
         }
     }
@@ -104,7 +106,10 @@ final class WorkerReader implements PartitionReader<ColumnarBatch> {
         if (isOver) {
             channel.configureBlocking(false);
         }
-        String method = isOver ? "releasePythonWorker" : "destroyPythonWorker";
+        giveBack(isOver ? "releasePythonWorker" : "destroyPythonWorker");
+    }
+
+    private void giveBack(String method) {
         callEnv(method, void.class, KINDS, new Object[] {workers.python, MODULE, workers.daemon, environment, worker});
     }
 
