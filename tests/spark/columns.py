@@ -1,11 +1,26 @@
 """Plans of the reader of columns, as tests look at them."""
 
-from tests.spark.conftest import Brokers
+import time
 
+from tests.spark.conftest import Brokers
+from tests.spark.histories import TIMEOUT_S
+
+from penstock.client.journal_blocking import BlockingJournals
 from penstock.spark.column_plan import FramesPart, Part, plan_parts
 from penstock.spark.columnar import schema_of
 from penstock.spark.journal_source import JournalReader
 from penstock.spark.options import source_options
+
+
+def wait_stored(journals: BlockingJournals, name: str, fragment_bytes: int) -> None:
+    """Until all full fragments are in the store: what is left is less than one."""
+    head, deadline = journals.stat(name).write_head, time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        stored = [each.end for each in journals.fragments(name).fragments if each.backing_store]
+        if head - max(stored, default=0) < fragment_bytes:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"fragments of {name} were not stored within {TIMEOUT_S:.0f} s")
 
 
 def parts_of(brokers: Brokers, name: str, schema: str | None, **given: str) -> list[Part]:

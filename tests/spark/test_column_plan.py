@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
-from tests.spark.columns import frames_of, parts_of
+from tests.spark.columns import frames_of, parts_of, wait_stored
 from tests.spark.conftest import Brokers
 from tests.spark.histories import NOON, TIMEOUT_S, make
 
@@ -45,6 +45,7 @@ def part(spark: SparkSession, brokers: Brokers) -> Iterator[FramesPart]:  # a sc
             rows[number] = {}  # nulls
             batch = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
             journals.append(name, publisher.committed(name, ArrowBatches(SCHEMA), [batch]), timeout=TIMEOUT_S)
+        wait_stored(journals, name, 5000)
         (found,) = frames_of(parts_of(brokers, name, DDL))
         yield found
 

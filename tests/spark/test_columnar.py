@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.columns import frames_of, parts_of
+from tests.spark.columns import frames_of, parts_of, wait_stored
 from tests.spark.conftest import Brokers
 from tests.spark.histories import (
     NOON,
@@ -84,6 +84,7 @@ def history(brokers: Brokers) -> Iterator[str]:
             journals, "columnar/history", fragment_bytes=6000, labels={"content-type": ArrowBatches.content_type}
         )
         write(journals, name, History(21, ArrowBatches(SCHEMA), arrow_value).appends(150))
+        wait_stored(journals, name, 6000)
         yield name
 
 
@@ -144,6 +145,7 @@ def test_all_plain_types_are_read(spark: SparkSession, brokers: Brokers, journal
     name = make(journals, "columnar/types", fragment_bytes=2000, labels={"content-type": ArrowBatches.content_type})
     write(journals, name, [batches(kinds, [full], [{}], [], alternating, [full] * 20)])
     write(journals, name, [batches(SCHEMA, [{"n": 1}])])  # another schema, with none of these columns
+    wait_stored(journals, name, 2000)
     ddl = (
         "b boolean, i1 byte, i2 short, i4 int, i8 long, f4 float, f8 double, s string, x binary, d date, "
         "t timestamp, ntz timestamp_ntz, m decimal(20,3)"
