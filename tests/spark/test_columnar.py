@@ -25,6 +25,7 @@ from tests.spark.histories import (
     raw_value,
 )
 
+from penstock.base.errors import InvalidArgument
 from penstock.client.journal_blocking import BlockingJournals
 from penstock.journal.fragment import CompressionCodec
 from penstock.journal.spec import FragmentSpec, JournalSpec
@@ -205,3 +206,8 @@ def test_a_worker_which_fails_says_why(spark: SparkSession, brokers: Brokers, jo
     with pytest.raises(Exception, match=f"MalformedFrame: {name} at 8: not a JSON line of this schema"):
         by_columns(spark, brokers, name, "n long").collect()
     assert rows_of(by_columns(spark, brokers, name, "n long", onBad="skip")) == [(1,), (2,)]
+
+
+def test_a_schema_which_is_none_is_refused(spark: SparkSession, brokers: Brokers) -> None:
+    with pytest.raises(InvalidArgument, match="int is not the schema of a DataFrame"):
+        read_journal(spark, "any/journal", schema="int", brokers=brokers.address)

@@ -7,8 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
 
-from penstock.spark.footers import footer_schema
+from penstock.spark.footers import SPARKS_OWN, footer_schema
 
 CERTAIN = [
     pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(),
@@ -52,3 +53,14 @@ def test_files_elsewhere_or_without_a_footer_are_left_to_spark(tmp_path: Path) -
     assert footer_schema((tmp_path / "text.parquet").as_uri()) is None
     assert footer_schema((tmp_path / "missing.parquet").as_uri()) is None
     assert footer_schema("s3a://shop/orders.parquet") is None
+
+
+def test_a_path_is_read_as_it_is_and_not_as_its_url(tmp_path: Path) -> None:
+    url = written(tmp_path / "a b%c.parquet", pa.schema([("n", pa.int64())]))
+    assert footer_schema(url) == StructType([StructField("n", LongType())])
+
+
+@pytest.mark.parametrize("claim", [b"", b"[]", b"{}", b'{"fields": [{"name": "n", "type": "no type"}]}', b"\xff"])
+def test_a_schema_which_spark_did_not_write_is_left_to_spark(tmp_path: Path, claim: bytes) -> None:
+    schema = pa.schema([("n", pa.int64())], {SPARKS_OWN: claim})
+    assert footer_schema(written(tmp_path / "claims.parquet", schema)) is None

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from penstock.base.errors import InvalidArgument
 from penstock.runtime.logs import get_logger
 from penstock.spark.column_plan import plan_parts, plan_text
 from penstock.spark.java_source import CLASS, add_jar, has_jvm, known_here
@@ -77,7 +78,10 @@ def schema_of(options: SourceOptions, schema: StructType | str | None) -> Struct
     """The schema: as it is given, or as the first messages have it."""
     if schema is not None:
         found = StructType.fromDDL(schema) if isinstance(schema, str) else schema
-        assert isinstance(found, StructType), f"{schema} is not the schema of a DataFrame"
+        if not isinstance(found, StructType):
+            raise InvalidArgument(
+                f"{schema} is not the schema of a DataFrame", next_step='like "id long, price double"'
+            )
         return found
     planner = Planner(options, StructType())
     return find_schema(planner.access, options, list(planner.journals().values()))

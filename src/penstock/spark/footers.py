@@ -7,9 +7,11 @@ parts, for types which settings of the session decide about, and for files which
 
 import json
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
 from pyspark.sql.types import (
     BooleanType,
     ByteType,
@@ -46,12 +48,12 @@ def footer_schema(url: str) -> StructType | None:
     if not url.startswith(HERE):
         return None
     try:
-        footer = pq.read_metadata(url.removeprefix("file://"))
-    except (OSError, pa.ArrowException):
+        footer = pq.read_metadata(unquote(urlsplit(url).path))
+        written = (footer.metadata or {}).get(SPARKS_OWN)
+        if written is not None:
+            return _nullable(StructType.fromJson(json.loads(written)))
+    except (OSError, pa.ArrowException, LookupError, TypeError, ValueError, PySparkException):
         return None  # Spark says what is wrong with it
-    written = (footer.metadata or {}).get(SPARKS_OWN)
-    if written is not None:
-        return _nullable(StructType.fromJson(json.loads(written)))
     columns = [footer.schema.column(number) for number in range(footer.num_columns)]
     kinds = [_kind(column) for column in columns]
     if not columns or None in kinds:
