@@ -45,9 +45,10 @@ def taken(*lines: bytes) -> dict[int, Any]:
     return found
 
 
+LARGE = ["1e400", "-1e400", "1e39", "1e-400", "123456789012345678901234567890.5"]
 GOOD = ["0", "-0", "1", "-1", "12.5", "-0.5", "0.0", "9223372036854775807", "2147483648", "null", "true", "false"]
 BAD = ["01", "-", ".5", "5.", "1.2.3", "1-2", "--1", "+1", "1e3", "nan", "inf", "-01", "00", "", " 1", "nul", "True"]
-NUMBERS = st.sampled_from([*GOOD, *BAD])
+NUMBERS = st.sampled_from([*GOOD, *BAD, *LARGE])
 TEXTS = st.sampled_from(["", "x", "kind", ",", "}", '":', "{", ' "', "é", "null", "a:b,c", "\\n", "\\", '\\"', "\x01"])
 VALUES = NUMBERS | TEXTS.map('"{}"'.format) | st.sampled_from(["[1,2]", '{"x":1}', '{"a":"b"}', '"open', 'x"'])
 KEYS = st.sampled_from(["a", "b", "c", "d", "é", "other", ""])
@@ -101,6 +102,13 @@ def test_a_few_shapes_are_taken_and_more_are_left() -> None:
     keys = ["b", "c", "é", "x", "y", "z"]
     lines = [f'{{"{key}":{number}}}\n'.encode() for number in range(3) for key in keys]
     assert sorted(taken(*lines)) == [number for number in range(len(lines)) if number % 6 < 4]
+
+
+@pytest.mark.parametrize("number", LARGE)
+@pytest.mark.parametrize("column", ["b", "é"])
+def test_large_numbers_are_those_of_arrow(column: str, number: str) -> None:
+    line = f'{{"{column}":{number}}}\n'.encode()
+    assert taken(line).get(0) in (arrow(line), None)
 
 
 def test_nulls_and_words_are_no_other_shape() -> None:

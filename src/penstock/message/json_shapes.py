@@ -172,8 +172,10 @@ class _Columns:
         if len(later):
             begins = self._numbers[place, rows][later]
             texts = cut(pa.string(), data, begins, begins + self._lengths[place, rows][later])
-            numbers = texts.cast(pa.float32() if self._kinds[place] == kernels.LATER else pa.float64())
-            self._floats[place, rows][later] = numbers.to_numpy()
+            numbers = texts.cast(pa.float32() if self._kinds[place] == kernels.LATER else pa.float64()).to_numpy()
+            if np.isinf(numbers).any() and np.isinf(texts.cast(pa.float64()).to_numpy()).any():
+                raise pa.ArrowInvalid("too large for a float64, which Arrow's JSON reader refuses")
+            self._floats[place, rows][later] = numbers
 
     def array(self, place: int, kind: Any) -> Any:
         """A column of the lines so far."""
