@@ -5,12 +5,14 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 
 from penstock.base.ids import Clock, Offset
+from penstock.message.columns import Columns
 from penstock.message.framing.fixed import Fixed
 from penstock.message.message import Message, Replay
 from penstock.message.read_state import Horizon, ReadState
 from penstock.message.reader import Anomalous, Committed, CommittedReader, Skipped
 from penstock.message.ring import Ring
 from penstock.message.uuid import ACK_TXN, CONTINUE_TXN, ProducerId, Uuid
+from penstock.message.vector_sequencer import Sequenced, VectorSequencer
 
 FIXED = Fixed()
 EVERY_HORIZON = st.sampled_from(
@@ -79,6 +81,25 @@ def journal_of(history: list[Line]) -> bytes:
     return b"".join(line.frame(number) for number, line in enumerate(history))
 
 
+@st.composite
+def orderly(draw: st.DrawFn) -> list[Line]:
+    """What needs no second look: clocks rise, and no lone message stands in an open span. Clocks up to the largest."""
+    history: list[Line] = []
+    count = draw(st.sampled_from([1, 2, 3, 20]))
+    clocks = [draw(st.sampled_from([0, 1 << 53, (1 << 63) - 20, (1 << 64) - 200])) for _ in range(count)]
+    is_open = [False] * count
+    for _ in range(draw(st.integers(0, 60))):
+        who = draw(st.integers(0, count - 1))
+        flags = draw(st.sampled_from([CONTINUE_TXN, CONTINUE_TXN, ACK_TXN] if is_open[who] else [0, 1, 1, 2, 3, None]))
+        if flags is None:
+            history.append(Line(who, 0, draw(st.integers(0, 3))))
+            continue
+        clocks[who] += draw(st.integers(1, 3))
+        is_open[who] = flags == CONTINUE_TXN
+        history.append(Line(who, clocks[who], flags))
+    return history
+
+
 @dataclass
 class Model:
     """Remembers everything, looks at the whole of it every time."""
@@ -127,6 +148,13 @@ class Model:
             last = max([self.acked[who], *(clock for clock, _ in self.pending[who])])
             if last < self.largest - self.horizon.clock and self.seen[who] < offset - self.horizon.bytes:
                 del self.acked[who], self.pending[who], self.seen[who]
+
+
+class ByNumpy(VectorSequencer):
+    """Leaves nothing to what is compiled."""
+
+    def _at_once(self, base: int, columns: Columns) -> Sequenced | None:
+        return None
 
 
 @dataclass

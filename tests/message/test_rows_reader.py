@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.message.histories import EVERY_HORIZON, WILD, Line, tame
+from tests.message.histories import EVERY_HORIZON, WILD, ByNumpy, Line, orderly, tame
 
 from penstock.base.errors import InvalidArgument, MalformedFrame
 from penstock.base.ids import Clock, Offset
@@ -22,6 +22,7 @@ from penstock.message.reader import Anomalous, Committed, CommittedReader, OnBad
 from penstock.message.row_decoder import ArrowRows, JsonRows, RawRows, RowDecoder
 from penstock.message.rows_reader import Rows, RowsReader
 from penstock.message.uuid import ProducerId, Uuid, producer_id
+from penstock.message.vector_sequencer import VectorSequencer
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 LINES = JsonLines()
@@ -32,7 +33,7 @@ NOON = 1_700_000_000_000_000_000
 
 def uuid_of(line: Line) -> Uuid | None:
     """Clocks as large as today's: arithmetic which passes through floats would not tell neighbours apart."""
-    clock = Clock(from_unix_ns(NOON) + line.clock)
+    clock = Clock(line.clock if line.clock >= 1 << 53 else from_unix_ns(NOON) + line.clock)
     return Uuid(ProducerId(line.producer + 1), clock, line.flags) if line.clock else None
 
 
@@ -59,6 +60,7 @@ def read_rows(
     chunk: int,
     *,
     is_ordered: bool = True,
+    sequencer: type[VectorSequencer] = VectorSequencer,
 ) -> tuple[list[Any], ReadState]:
     front_bytes = 16 + chunk // 50  # so that chunks are large beside it
     reader = RowsReader(
@@ -70,6 +72,7 @@ def read_rows(
         front_bytes=front_bytes,
         is_ordered=is_ordered,
     )
+    reader._sequencer = sequencer(state, horizon)
     found: list[Any] = []
     for at in range(state.offset, len(journal), chunk):
         reader.feed(Offset(at), journal[at : at + chunk])
@@ -102,14 +105,22 @@ def read_one_by_one(journal: bytes, framing: Any, horizon: Horizon) -> tuple[lis
     return found, reader.state()
 
 
-@given(st.one_of(WILD, tame()), EVERY_HORIZON, st.sampled_from([0, 200, 1 << 20]), st.integers(60, 4000), st.data())
+@given(
+    st.one_of(WILD, tame(), orderly()),
+    EVERY_HORIZON,
+    st.sampled_from([0, 200, 1 << 20]),
+    st.integers(60, 4000),
+    st.data(),
+)
 def test_json_rows_are_those_of_the_one_by_one_reader(
     history: list[Line], horizon: Horizon, ring_bytes: int, chunk: int, data: st.DataObject
 ) -> None:
     journal = b"".join(json_frame(number, line) for number, line in enumerate(history))
     rows, state = read_one_by_one(journal, LINES, horizon)
     decoder = JsonRows(SCHEMA, use_threads=False)
-    assert read_rows(journal, decoder, ReadState(), horizon, ring_bytes, chunk) == (rows, state)
+    for each in (VectorSequencer, ByNumpy):
+        found = read_rows(journal, decoder, ReadState(), horizon, ring_bytes, chunk, sequencer=each)
+        assert found == (rows, state), each
     unordered, same = read_rows(journal, decoder, ReadState(), horizon, ring_bytes, chunk, is_ordered=False)
     assert (sorted(unordered), same) == (sorted(rows), state)
     cut = data.draw(st.integers(0, len(journal)))

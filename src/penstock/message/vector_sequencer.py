@@ -1,8 +1,9 @@
 """The Sequencer over columns: a whole chunk of messages at once, with the same answers as one by one.
 
-Messages are ordered by producer (a stable sort keeps the journal's order within one). Most producers do as they should:
-clocks rise, and no lone message stands in an open span. Then a pending message is committed by the next ACK of its
-producer, which NumPy finds for all of them together. The messages of a producer which does anything else (duplicates,
+Most producers do as they should: clocks rise, and no lone message stands in an open span. Then a pending message is
+committed by the next ACK of its producer. Where all producers of a chunk do so, a compiled pass finds these
+(`sequence_kernels.py`). Where some do not, messages are ordered by producer (a stable sort keeps the journal's order
+within one), and NumPy finds them for those who do; the messages of a producer which does anything else (duplicates,
 roll-backs, misuse) are decided one by one, by the same table (`outcome.decide`).
 
 The result says for each message by which message of the chunk it is committed, and which spans from before the chunk
@@ -18,11 +19,10 @@ from penstock.base.ids import Clock, Offset
 from penstock.message.columns import I64, U64, Columns
 from penstock.message.outcome import Outcome, decide
 from penstock.message.read_state import NO_SPAN, Horizon, ProducerState, ReadState, is_forgotten
+from penstock.message.sequence_kernels import PENDING, Noted, commits_of
 from penstock.message.uuid import ACK_TXN, CONTINUE_TXN, ProducerId
 
 __all__ = ["PENDING", "Sequenced", "Span", "VectorSequencer"]
-
-PENDING = np.iinfo(np.int64).max  # in `commits`: not by a message of this chunk
 
 
 class Producer(msgspec.Struct, eq=False, gc=False):
@@ -68,39 +68,89 @@ class VectorSequencer:
     def sequence(self, base: Offset, columns: Columns) -> Sequenced:
         """Take the messages of the chunk at `base`, the next one of the journal."""
         assert base >= self.offset, f"the chunk at {base} was read before: reading is at {self.offset}"
-        result = Sequenced(np.full(len(columns), PENDING, np.int64), {}, [], [])
-        tracked = np.flatnonzero(columns.clocks)
-        if len(tracked) < len(columns):
-            untracked = np.flatnonzero(columns.clocks == 0)
-            result.commits[untracked] = untracked
-        if len(tracked):
-            order = tracked[np.argsort(columns.producers[tracked], kind="stable")]
-            starts = _starts(columns.producers[order])
-            if self._may_forget(base, columns, order, starts):
-                self._one_by_one(base, columns, tracked, result)
-            else:
-                self._by_producer(base, columns, order, starts, result)
+        result = self._at_once(base, columns) or self._in_parts(base, columns)
         self.offset = Offset(base + columns.consumed)
         if len(self._producers) >= self._sweep_at:
             self._sweep()
         return result
 
-    def _may_forget(self, base: int, columns: Columns, order: I64, starts: I64) -> bool:
-        """Could a producer of this chunk be forgotten before or between its messages? Then their order counts."""
+    def _may_forget(
+        self, base: int, columns: Columns, lowest: int, largest_ack: int, first_seen: int, producers: list[int]
+    ) -> bool:
+        """Could a producer of this chunk be forgotten before or between its messages? Then their order counts.
+
+        Given: the lowest clock, the largest which commits (0: none does), and where the first message begins.
+        """
         if base + int(columns.ends[-1]) <= self.horizon.bytes:
             return False  # nothing is as far behind as that
-        clocks, flags = columns.clocks[order], columns.flags[order]
-        acks = clocks[flags != CONTINUE_TXN]
-        largest = max(self.largest_ack, int(acks.max()) if len(acks) else 0)
-        floor = largest - self.horizon.clock
-        lowest, first_seen = int(clocks.min()), base + int(columns.begins[order].min())
-        for producer in columns.producers[order[starts]].tolist():
+        floor = max(self.largest_ack, largest_ack) - self.horizon.clock
+        for producer in producers:
             if (known := self._producers.get(producer)) is not None:
                 lowest = min(lowest, known.last_clock)
                 first_seen = min(first_seen, known.last_seen)
         return lowest < floor and first_seen < base + int(columns.ends[-1]) - self.horizon.bytes
 
-    # all producers at once
+    # all messages at once
+
+    def _at_once(self, base: int, columns: Columns) -> Sequenced | None:
+        """None: some producer does as it should not, or may be forgotten. Then nothing has changed."""
+        found = commits_of(columns)
+        if found is None:
+            return None
+        result = Sequenced(found[0], {}, [], [])
+        if not (noted := found[1]):
+            return result  # no message has a UUID
+        lowest, largest_ack = min(each.clock for each in noted), max(each.last_ack for each in noted)
+        first_seen, producers = base + int(columns.begins[0]), [each.id for each in noted]
+        if any(map(self._is_odd, noted)) or self._may_forget(base, columns, lowest, largest_ack, first_seen, producers):
+            return None
+        for each in noted:
+            self._note(base, columns, each, result)
+        return result
+
+    def _is_odd(self, noted: Noted) -> bool:
+        """Does what a producer begins the chunk with not fit what is known of it?"""
+        known = self._producers.get(noted.id)
+        if known is None:
+            return False
+        return noted.clock <= known.last_clock or (noted.is_lone and known.begin != NO_SPAN)
+
+    def _note(self, base: int, columns: Columns, noted: Noted, result: Sequenced) -> None:
+        """Where a producer stands behind the chunk."""
+        producer = self._producers.get(noted.id)
+        if producer is None:
+            producer = self._producers[noted.id] = Producer(noted.clock - 1, noted.clock - 1, NO_SPAN, 0)
+        if producer.begin != NO_SPAN and noted.commit != PENDING:
+            self._commit_span(columns, noted.commit, producer, result)
+        producer.last_seen = base + noted.last_begin
+        producer.last_clock = noted.last_clock
+        if noted.last_ack:
+            producer.last_ack = noted.last_ack
+            producer.begin = NO_SPAN
+            self.largest_ack = max(self.largest_ack, noted.last_ack)
+        if producer.begin == NO_SPAN and noted.begin != PENDING:
+            producer.begin = base + noted.begin
+
+    # producer by producer
+
+    def _in_parts(self, base: int, columns: Columns) -> Sequenced:
+        result = Sequenced(np.full(len(columns), PENDING, np.int64), {}, [], [])
+        tracked = np.flatnonzero(columns.clocks)
+        untracked = np.flatnonzero(columns.clocks == 0)
+        result.commits[untracked] = untracked
+        if not len(tracked):
+            return result
+        order = tracked[np.argsort(columns.producers[tracked], kind="stable")]
+        starts = _starts(columns.producers[order])
+        clocks, flags = columns.clocks[order], columns.flags[order]
+        largest_ack = int(clocks[flags != CONTINUE_TXN].max(initial=0))
+        first_seen = base + int(columns.begins[tracked[0]])
+        producers = columns.producers[order[starts]].tolist()
+        if self._may_forget(base, columns, int(clocks.min()), largest_ack, first_seen, producers):
+            self._one_by_one(base, columns, tracked, result)
+        else:
+            self._by_producer(base, columns, order, starts, result)
+        return result
 
     def _by_producer(self, base: int, columns: Columns, order: I64, starts: I64, result: Sequenced) -> None:
         clocks, flags = columns.clocks[order], columns.flags[order]
@@ -114,18 +164,25 @@ class VectorSequencer:
         is_decided = next_commit < len(order)
         result.commits[order[is_decided]] = order[next_commit[is_decided]]
         last_commit = np.maximum.reduceat(np.where(flags != CONTINUE_TXN, np.arange(len(order)), -1), starts)
-        for number, producer in enumerate(known):
-            start, stop = int(starts[number]), int(stops[number])
+        begins = columns.begins[order]
+        for number, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
             rows = order[start:stop]
             if is_odd[number]:
                 result.commits[rows] = PENDING
                 self._one_by_one(base, columns, rows, result)
                 continue
-            first_commit = int(next_commit[start])
-            if producer.begin != NO_SPAN and first_commit < stop:
-                self._commit_span(columns, int(order[first_commit]), producer, result)
-            self._producers[int(columns.producers[rows[0]])] = producer
-            self._follow(base, columns, producer, rows, max(-1, int(last_commit[number]) - start))
+            last, behind = int(last_commit[number]), max(start, int(last_commit[number]) + 1)
+            noted = Noted(
+                id=int(columns.producers[rows[0]]),
+                clock=int(clocks[start]),
+                flags=int(flags[start]),
+                last_clock=int(clocks[stop - 1]),
+                last_begin=int(begins[stop - 1]),
+                commit=int(result.commits[rows[0]]),
+                last_ack=int(clocks[last]) if last >= 0 else 0,
+                begin=int(begins[behind]) if behind < stop else PENDING,
+            )
+            self._note(base, columns, noted, result)
 
     def _find_odd(self, clocks: U64, flags: U64, starts: I64, known: list[Producer]) -> Any:
         """For each producer: is something to be looked at one by one?"""
@@ -139,17 +196,6 @@ class VectorSequencer:
         is_open[starts] = [producer.begin != NO_SPAN for producer in known]
         is_lone = ~is_pending & (flags != ACK_TXN)
         return np.logical_or.reduceat((clocks <= before) | (is_lone & is_open), starts)
-
-    def _follow(self, base: int, columns: Columns, producer: Producer, rows: I64, last_commit: int) -> None:
-        """Where a producer which did as it should stands behind its rows; the one at `last_commit` committed last."""
-        producer.last_seen = base + int(columns.begins[rows[-1]])
-        producer.last_clock = int(columns.clocks[rows[-1]])
-        if last_commit >= 0:
-            producer.last_ack = int(columns.clocks[rows[last_commit]])
-            producer.begin = NO_SPAN
-            self.largest_ack = max(self.largest_ack, producer.last_ack)
-        if producer.begin == NO_SPAN and last_commit + 1 < len(rows):
-            producer.begin = base + int(columns.begins[rows[last_commit + 1]])
 
     # one by one
 

@@ -14,7 +14,8 @@ import pyarrow as pa
 from pyspark.daemon import manager
 
 from penstock.base.ids import Offset
-from penstock.message.row_decoder import JsonRows, Piece
+from penstock.message.row_decoder import JsonRows
+from penstock.message.rows_reader import RowsReader
 
 __all__ = ["LOADED"]
 
@@ -40,10 +41,9 @@ LOADED: Final = (
 
 def _load_kernels() -> None:
     """Read a line, so that what is compiled is there: from disk in a second, or compiled in some more."""
-    decoder = JsonRows(pa.schema([("n", pa.int64())]))
-    line = b'{"n":1}\n'
-    columns = decoder.columns(line)
-    decoder.decode([Piece(Offset(0), line, columns.begins, columns.ends, columns.clocks)])
+    reader = RowsReader("a line", JsonRows(pa.schema([("n", pa.int64())])))
+    reader.feed(Offset(0), b'{"n":1}\n')
+    reader.next()
 
 
 if __name__ == "__main__":
