@@ -13,7 +13,9 @@ from tests.message.guarded import guarded
 
 from penstock.base.ids import Clock
 from penstock.message.columns import json_columns
+from penstock.message.compiled import address
 from penstock.message.framing.json_lines import JsonLines
+from penstock.message.json_kernels import count_lines
 from penstock.message.json_shapes import Lines, ShapeReader
 from penstock.message.uuid import ProducerId, Uuid
 
@@ -27,6 +29,18 @@ def rows_of(data: Any, schema: Any = SCHEMA) -> dict[int, Any]:
     columns = json_columns(data, JsonLines())
     parts, _ = ShapeReader(schema).read(Lines([(data, columns.begins, columns.ends)]))
     return {row: each for rows, table in parts for row, each in zip(rows.tolist(), table.to_pylist(), strict=True)}
+
+
+@given(st.lists(st.sampled_from([b"\n", b"\n", b"\x0b", b"\x09", b"\x8a", b"\x00", b"\xff", b"x" * 7])).map(b"".join))
+def test_newlines_are_counted(content: bytes) -> None:
+    with guarded(content) as view:
+        assert count_lines(address(view), len(view)) == content.count(b"\n")
+
+
+@pytest.mark.parametrize("size", [254 * 8, 255 * 8, 256 * 8 + 7, 600 * 8])
+def test_as_many_newlines_as_bytes_are_counted(size: int) -> None:
+    content = b"\n" * size
+    assert count_lines(address(content), size) == size
 
 
 @pytest.mark.parametrize("cut", range(len(LINE) - 1))

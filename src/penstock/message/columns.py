@@ -53,7 +53,7 @@ def json_columns(data: Chunk, framing: JsonLines) -> Columns:
     """The complete lines of a chunk."""
     base = address(data)
     count = count_lines(base, len(data))
-    found, is_ours = np.zeros((5, count), np.uint64), np.empty(count, np.bool_)
+    found, is_ours = np.empty((5, count), np.uint64), np.empty(count, np.bool_)
     consumed = scan_lines(base, len(data), address(HEAD), UUID_AT, found, is_ours)
     return _one_by_one(_columns(found, consumed), data, framing, np.flatnonzero(~is_ours))
 
@@ -71,7 +71,7 @@ def fixed_columns(data: Chunk, framing: Fixed) -> Columns:
     count = count_frames(base, len(data), size_max)
     if count < 0:
         return _damaged_columns(data, framing)
-    found, is_ours = np.zeros((5, count), np.uint64), np.empty(count, np.bool_)
+    found, is_ours = np.empty((5, count), np.uint64), np.empty(count, np.bool_)
     consumed = scan_frames(base, size_max, base + len(data), found, is_ours)
     return _one_by_one(_columns(found, consumed), data, framing, np.flatnonzero(~is_ours))
 
