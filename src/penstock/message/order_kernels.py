@@ -1,33 +1,57 @@
-"""The order of a chunk's messages by what commits them, compiled.
+"""Which messages of a chunk are delivered, in the order of what commits them; compiled.
 
 It is stable: what one message commits stays in the journal's order. A sort compares; but what commits a message is a
 row of the same chunk, so it is enough to count. The answer is that of `np.argsort(..., kind="stable")`.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from penstock.message.columns import I64
-from penstock.message.compiled import compiled
+from penstock.message.columns import I64, U64
+from penstock.message.compiled import compiled, inlined
+from penstock.message.sequence_kernels import PENDING
+from penstock.message.uuid import ACK_TXN
 
-__all__ = ["order_by_commit"]
+__all__ = ["delivered_rows"]
+
+_ACK: Final = np.uint64(ACK_TXN)
 
 
-def order_by_commit(commits: I64, size: int) -> I64:
-    """Places in `commits` in the order of what stands there: rows of a chunk of `size`."""
-    order = np.empty(len(commits), np.int64)
-    _count(commits, np.zeros(size + 1, np.int64), order)
-    return order
+def delivered_rows(commits: I64, flags: U64, clocks: U64, *, is_ordered: bool = True) -> I64:
+    """The rows of a chunk which are committed and no ACKs, in the order of their commits, or else in their own."""
+    rows = np.empty(len(commits), np.int64)
+    if is_ordered:
+        return rows[: _order(commits, flags, clocks, np.zeros(len(commits) + 1, np.int64), rows)]
+    return rows[: _pick(commits, flags, clocks, rows)]
+
+
+@inlined
+def _is_delivered(commit: Any, flags: Any, clock: Any) -> Any:
+    """A row without a clock is no ACK, whatever its flags are."""
+    return (commit != PENDING) & ((flags != _ACK) | (clock == np.uint64(0)))
 
 
 @compiled
-def _count(commits: Any, places: Any, order: Any) -> None:
-    """`places` has zeros, one for each row of the chunk and one more."""
-    for number in range(len(commits)):
-        places[commits[number] + 1] += 1
-    for row in range(1, len(places)):
-        places[row] += places[row - 1]
-    for number in range(len(commits)):
-        order[places[commits[number]]] = number
-        places[commits[number]] += 1
+def _pick(commits: Any, flags: Any, clocks: Any, rows: Any) -> Any:
+    count = 0
+    for row in range(len(commits)):
+        rows[count] = row
+        count += _is_delivered(commits[row], flags[row], clocks[row])
+    return count
+
+
+@compiled
+def _order(commits: Any, flags: Any, clocks: Any, places: Any, rows: Any) -> Any:
+    """`places` has zeros, one for each row of the chunk and one more: where what a row commits begins in `rows`."""
+    for row in range(len(commits)):
+        if _is_delivered(commits[row], flags[row], clocks[row]):
+            places[commits[row] + 1] += 1
+    for row in range(len(commits)):
+        places[row + 1] += places[row]
+    count = places[len(commits)]
+    for row in range(len(commits)):
+        if _is_delivered(commits[row], flags[row], clocks[row]):
+            rows[places[commits[row]]] = row
+            places[commits[row]] += 1
+    return count

@@ -4,7 +4,7 @@ What is handed in are `Piece`s: chunks of the journal, and which frames of each.
 in the order of the pieces. A decoder decodes all or raises; which frame is to blame is found by handing in fewer.
 """
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 import numpy as np
@@ -21,9 +21,10 @@ from penstock.message.framing.fixed import BODY_AT, Fixed
 from penstock.message.framing.json_lines import HEAD, JsonLines
 from penstock.message.json_shapes import META_BYTES, Lines, ShapeReader, cut
 
-__all__ = ["ArrowRows", "CsvTable", "JsonRows", "Piece", "RawRows", "RowDecoder"]
+__all__ = ["FRONT_BYTES", "ArrowRows", "CsvTable", "JsonRows", "Piece", "RawRows", "RowDecoder", "front_of"]
 
 
+FRONT_BYTES: Final = 64 << 10  # of a chunk, which are joined with the end of the one before
 _UUID_COLUMN = "_uuid"  # of a record of CSV, which the schema does not name
 
 
@@ -63,6 +64,25 @@ class RowDecoder(Protocol):
     def decode(self, pieces: list[Piece]) -> Any:
         """A table of this schema. InvalidArgument if any frame is none."""
         ...
+
+
+def front_of(
+    decoder: RowDecoder, rest: bytes, data: Chunk, front_bytes: int = FRONT_BYTES
+) -> tuple[bytes, Columns, Chunk] | None:
+    """The frame which began in the chunk before, with some behind it, and their columns; and what is behind these.
+
+    The rest of a large chunk stays where it is: to join all of it with a few bytes of the one before would cost more
+    than to sequence it. None: the chunk is small, or something is bad in front, which is told by all of it.
+    """
+    while front_bytes < len(data) // 2:
+        front = rest + data[:front_bytes]
+        columns = decoder.columns(front)
+        if columns.bad:
+            return None
+        if columns.consumed:
+            return front, columns, memoryview(data)[columns.consumed - len(rest) :]
+        front_bytes *= 4
+    return None
 
 
 class JsonRows:

@@ -18,13 +18,13 @@ import numpy as np
 
 from penstock.base.errors import InvalidArgument, MalformedFrame
 from penstock.base.ids import Clock, Offset
-from penstock.message.columns import I64, Chunk, Columns
+from penstock.message.columns import I64, U64, Chunk, Columns
 from penstock.message.message import Message, Replay
-from penstock.message.order_kernels import order_by_commit
+from penstock.message.order_kernels import delivered_rows
 from penstock.message.read_state import NO_SPAN, Horizon, ReadState
 from penstock.message.reader import Anomalous, OnBad, Skipped
-from penstock.message.row_decoder import Piece, RowDecoder
-from penstock.message.uuid import ACK_TXN, CONTINUE_TXN, ProducerId
+from penstock.message.row_decoder import FRONT_BYTES, Piece, RowDecoder, front_of
+from penstock.message.uuid import CONTINUE_TXN, ProducerId
 from penstock.message.vector_sequencer import PENDING, Sequenced, Span, VectorSequencer
 
 __all__ = ["Rows", "RowsReader"]
@@ -57,7 +57,7 @@ class RowsReader:
         *,
         horizon: Horizon = Horizon(),  # noqa: B008 (frozen)
         ring_bytes: int = 64 << 20,
-        front_bytes: int = 64 << 10,  # of a chunk, which are joined with the end of the one before
+        front_bytes: int = FRONT_BYTES,
         on_bad: OnBad = OnBad.FAIL,
         is_ordered: bool = True,  # else rows may come in any order, which takes less time
     ) -> None:
@@ -100,22 +100,14 @@ class RowsReader:
         self._rest = bytes(chunk[columns.consumed :])
 
     def _complete(self, data: Chunk) -> Chunk:
-        """Take the frame which began in the chunk before, with some behind it. The rest of a large chunk stays where it
-        is: to join all of it with a few bytes of the one before would cost more than to sequence it.
-        """
-        size = self._front_bytes
-        while size < len(data) // 2:
-            front = self._rest + data[:size]
-            columns = self._decoder.columns(front)
-            if columns.bad:
-                break  # what is wrong there is told by all of it
-            if columns.consumed:
-                taken = columns.consumed - len(self._rest)
-                self._take(front, columns)
-                self._rest = b""
-                return memoryview(data)[taken:]
-            size *= 4
-        return data
+        """Take the frame which began in the chunk before, if it need not be joined with all of this one."""
+        found = front_of(self._decoder, self._rest, data, self._front_bytes)
+        if found is None:
+            return data
+        front, columns, behind = found
+        self._take(front, columns)
+        self._rest = b""
+        return behind
 
     def _take(self, chunk: Chunk, columns: Columns) -> None:
         base = self._rest_at
@@ -126,8 +118,7 @@ class RowsReader:
 
     def _make_plan(self, base: Offset, data: Chunk, columns: Columns, result: Sequenced) -> None:
         """What is delivered, in the order of the commits."""
-        commits = result.commits
-        rows = np.flatnonzero((commits != PENDING) & ((columns.flags != ACK_TXN) | (columns.clocks == 0)))
+        rows = delivered_rows(result.commits, columns.flags, columns.clocks, is_ordered=self._is_ordered)
         whole = Piece(base, data, columns.begins, columns.ends, columns.clocks)
         if self._is_ordered:
             self._plan_in_order(whole, rows, result)
@@ -144,10 +135,9 @@ class RowsReader:
             self._plan.append(Skipped(Offset(base + bad.begin), Offset(base + bad.end), bad.why))
 
     def _plan_in_order(self, whole: Piece, rows: I64, result: Sequenced) -> None:
-        commits, done = result.commits, 0
-        rows = rows[order_by_commit(commits[rows], len(whole))]
-        for ack in sorted(result.spans):
-            cut = int(np.searchsorted(commits[rows], ack))
+        done = 0
+        acks = sorted(result.spans)
+        for ack, cut in zip(acks, np.searchsorted(result.commits[rows], acks).tolist() if acks else (), strict=True):
             self._plan.append(whole.pick(rows[done:cut]))
             self._plan.append(self._gather(result.spans[ack], whole.base))
             done = cut
@@ -163,13 +153,14 @@ class RowsReader:
         """Keep what is pending behind this chunk."""
         for producer in result.closed:
             self._held.pop(producer, None)
-        rows = np.flatnonzero((result.commits == PENDING) & (columns.flags == CONTINUE_TXN) & (columns.clocks != 0))
+        rows = np.flatnonzero(result.commits == PENDING)
+        rows = rows[(columns.flags[rows] == CONTINUE_TXN) & (columns.clocks[rows] != 0)]
         whole = Piece(base, data, columns.begins, columns.ends, columns.clocks)
-        for producer in sorted(set(columns.producers[rows].tolist())):
-            begin = self._sequencer.begin_of(ProducerId(producer))
-            mine = rows[(columns.producers[rows] == producer) & (columns.begins[rows] + base >= begin)]
+        for producer, mine in _by_producer(columns.producers, rows):
+            begin = self._sequencer.begin_of(producer)
+            mine = mine[columns.begins[mine] + base >= begin]
             if begin != NO_SPAN and len(mine):
-                self._held.setdefault(ProducerId(producer), []).append(whole.pick(mine))
+                self._held.setdefault(producer, []).append(whole.pick(mine))
         self._chunks.append(whole.pick(slice(0)))
         self._evict()
 
@@ -302,6 +293,16 @@ def _before(columns: Columns, offset: int) -> Columns:
         columns.begins[kept], columns.ends[kept], columns.producers[kept], columns.clocks[kept], columns.flags[kept],
         columns.bad[:1], offset,
     )  # fmt: skip
+
+
+def _by_producer(producers: U64, rows: I64) -> list[tuple[ProducerId, I64]]:
+    """Rows of each producer."""
+    if not len(rows):
+        return []
+    rows = rows[np.argsort(producers[rows], kind="stable")]
+    of_rows = producers[rows]
+    parts = np.split(rows, np.flatnonzero(of_rows[1:] != of_rows[:-1]) + 1)
+    return [(ProducerId(int(producers[part[0]])), part) for part in parts]
 
 
 def _halves(pieces: list[Piece], middle: int) -> tuple[list[Piece], list[Piece]]:

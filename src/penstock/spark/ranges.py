@@ -18,7 +18,7 @@ from penstock.message.columns import Columns
 from penstock.message.message import Replay
 from penstock.message.read_state import ReadState
 from penstock.message.reader import Anomalous, OnBad, Skipped
-from penstock.message.row_decoder import RowDecoder
+from penstock.message.row_decoder import FRONT_BYTES, RowDecoder, front_of
 from penstock.message.rows_reader import Rows, RowsReader
 from penstock.message.vector_sequencer import VectorSequencer
 from penstock.runtime.logs import get_logger
@@ -61,8 +61,9 @@ class Range(InputPartition):
 class Scan:
     """Sequences a journal's bytes without reading what they say: for the states in between."""
 
-    def __init__(self, decoder: RowDecoder, state: ReadState, on_bad: OnBad) -> None:
+    def __init__(self, decoder: RowDecoder, state: ReadState, on_bad: OnBad, *, front_bytes: int = FRONT_BYTES) -> None:
         self._decoder = decoder
+        self._front_bytes = front_bytes
         self._sequencer = VectorSequencer(state, HORIZON)
         self._on_bad = on_bad
         self._rest, self._rest_at = b"", int(state.offset)
@@ -71,12 +72,21 @@ class Scan:
         """The next bytes. Behind a message which cannot be read nothing is sequenced: who reads it will fail there."""
         if offset > self._rest_at + len(self._rest):
             self._rest, self._rest_at = b"", offset
-        data = self._rest + data if self._rest else data
-        columns = self._decoder.columns(data)
+        found = front_of(self._decoder, self._rest, data, self._front_bytes) if self._rest else None
+        if found is not None:
+            _, columns, chunk = found
+            self._take(columns)
+        else:
+            chunk = self._rest + data if self._rest else data
+        columns = self._decoder.columns(chunk)
         if columns.bad and self._on_bad is OnBad.FAIL:
             columns = _upto(columns, columns.bad[0].begin)
+        self._take(columns)
+        self._rest = bytes(chunk[columns.consumed :])
+
+    def _take(self, columns: Columns) -> None:
         self._sequencer.sequence(Offset(self._rest_at), columns)
-        self._rest, self._rest_at = data[columns.consumed :], self._rest_at + columns.consumed
+        self._rest_at += columns.consumed
 
     @property
     def fed_upto(self) -> int:
