@@ -106,7 +106,7 @@ def test_files_which_are_short_or_gone_are_errors(spark: SparkSession, part: Fra
     with pytest.raises(Py4JJavaError, match="has less content than its name says"):
         read(spark, copy)
     path_of(copy, 1).unlink()
-    with pytest.raises(Py4JJavaError, match="does not exist"):
+    with pytest.raises(Py4JJavaError, match="No such file"):
         read(spark, copy)
     path_of(copy, 1).write_bytes(bytes(len(content)))
     with pytest.raises(Py4JJavaError, match=f"{part.journal} at .*: not a record batch"):

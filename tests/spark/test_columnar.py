@@ -162,7 +162,7 @@ def test_what_java_does_not_read_comes_from_workers(
     spark: SparkSession, brokers: Brokers, journals: BlockingJournals
 ) -> None:
     framings: dict[str, tuple[Any, Any, str]] = {
-        "json": (JsonLines(), json_value, DDL),
+        "json": (JsonLines(), json_value, "n long, text string, _offset long"),
         "csv": (CsvRows(), csv_value, "n int, text string"),
         "raw": (Fixed(), raw_value, "value binary, _offset long"),
     }

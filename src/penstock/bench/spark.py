@@ -171,7 +171,7 @@ class _Data:
         is_json = side in (JSON, JSON_ROWS)
         name, framing = ("bench/json", "json") if is_json else ("bench/arrow", "arrow")
         options = {"brokers": self.address, "framing": framing}
-        if side != ARROW:  # as many tasks as cores, since what is before a cut is looked at by the planner
+        if side not in (JSON, ARROW):  # as many tasks as cores: what is before a cut is looked at by the planner
             size = self.json_bytes if is_json else self.arrow_rows * 40
             options["splitBytes"] = str(max(1 << 20, size // 2))
         if side in (JSON, ARROW):

@@ -3,9 +3,10 @@
     {"workers": {"python", "daemon", "has_daemon", "environment"}, "parts": [...]}
 
 A part of the first kind names fragments and which of their frames are read; Java opens the files and makes columns of
-the frames. It is for Arrow frames, whose fragments lie uncompressed in files which this machine sees. A part of the
-second kind is a Range, which a worker reads as it reads it for the format `journal`; it is for everything else: JSON,
-CSV and raw frames, buckets, compressed fragments, bytes which only brokers have, columns about messages.
+the frames. It is for Arrow frames and for lines of JSON whose columns are texts, numbers and booleans, in fragments
+which lie uncompressed in files which this machine sees. A part of the second kind is a Range, which a worker reads as
+it reads it for the format `journal`; it is for everything else: CSV and raw frames, other columns of JSON, buckets,
+compressed fragments, bytes which only brokers have, columns about messages.
 """
 
 import base64
@@ -18,7 +19,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from penstock.base.errors import StorageError
+from penstock.base.errors import MalformedFrame, StorageError
 from penstock.base.ids import Offset
 from penstock.journal.fragment import Fragment
 from penstock.journal.reading import cover
@@ -29,6 +30,7 @@ from penstock.runtime.journal.protocol import JournalInfo
 from penstock.runtime.logs import get_logger
 from penstock.spark.frame_places import PLACES, FramePlaces, MappedContent, file_of, run_around
 from penstock.spark.journal_source import JournalReader
+from penstock.spark.line_places import JAVA_TYPES, LineContent, LinePlaces, LineSpans
 from penstock.spark.ranges import Range, RangeReader
 from penstock.spark.rows import METADATA
 from penstock.spark.schemas import arrow_schema, framing_of
@@ -49,6 +51,8 @@ class FramesPart(msgspec.Struct, frozen=True):
     tos: list[int]
     sums: list[str | None]
     spans: list[int]
+    are_lines: bool = False
+    request: str | None = None  # for the worker which reads on where lines are not plain
 
 
 class WorkerPart(msgspec.Struct, frozen=True):
@@ -74,15 +78,21 @@ def plan_parts(reader: JournalReader, *, are_files_shared: bool) -> list[Part]:
 
 
 def _is_for_java(reader: JournalReader, info: JournalInfo) -> bool:
-    """Java knows Arrow frames, nothing about their messages, and no way to go on behind one which is bad."""
-    names, options = reader.planner.schema.names, reader.planner.options
-    is_plain = not options.skips_bad and not set(names) & set(METADATA.names)
-    return is_plain and framing_of(info, options.framing) == "arrow"
+    """Java knows frames of some kinds, nothing about their messages, and no way to go on behind one which is bad."""
+    schema, options = reader.planner.schema, reader.planner.options
+    if options.skips_bad or set(schema.names) & set(METADATA.names):
+        return False
+    framing = framing_of(info, options.framing)
+    return framing == "arrow" or (framing == "json" and JAVA_TYPES.issuperset(arrow_schema(schema).types))
 
 
 def _worker_part(reader: JournalReader, part: Range) -> WorkerPart:
+    return WorkerPart(part.journal, _request(reader, part))
+
+
+def _request(reader: JournalReader, part: Range | LineSpans) -> str:
     request = pickle.dumps((reader.planner.options, reader.planner.schema.json(), part))
-    return WorkerPart(part.journal, base64.b64encode(request).decode())
+    return base64.b64encode(request).decode()
 
 
 def _frames_parts(reader: JournalReader, info: JournalInfo, begin: int, end: int) -> tuple[list[Part], int]:
@@ -97,20 +107,39 @@ def _frames_parts(reader: JournalReader, info: JournalInfo, begin: int, end: int
     state: ReadState = plain.state_at(begin)
     if state.begin < run[0].begin:  # messages which are pending there lie elsewhere
         return [], begin
-    places = FramePlaces(arrow_schema(planner.schema))
-    content = MappedContent(planner.access, journal, run)
     part = planner.range(info, journal, begin, end, state.encode())
+    are_lines = part.framing == "json"
+    places: LinePlaces | FramePlaces
+    content: MappedContent
+    if are_lines:
+        places = LinePlaces()
+        content = LineContent(planner.access, journal, run, places)
+    else:
+        places = FramePlaces(arrow_schema(planner.schema))
+        content = MappedContent(planner.access, journal, run)
     ranges = RangeReader(
-        planner.access, planner.options, part, PLACES, use_threads=True, decoder=places, content=content
+        planner.access,
+        planner.options,
+        part,
+        PLACES,
+        use_threads=True,
+        decoder=places,
+        content=content,
+        is_ordered=False,
     )
     frames = _frames(ranges, places)
     if frames is None:
         return [], begin
     cuts = _cuts(run, begin, end, planner.options.split_bytes)
-    return list(_cut(journal, run, frames, cuts)), end
+    parts = _cut(journal, run, frames, cuts, are_lines=are_lines)
+    if are_lines:
+        parts = (
+            msgspec.structs.replace(each, request=_request(reader, LineSpans(journal, each.spans))) for each in parts
+        )
+    return list(parts), end
 
 
-def _frames(ranges: RangeReader, places: FramePlaces) -> I64 | None:
+def _frames(ranges: RangeReader, places: FramePlaces | LinePlaces) -> I64 | None:
     """Begins and ends of frames, in the journal's order; None if some are not for Java, or too scattered."""
     found = [np.empty((2, 0), np.int64)]
     try:
@@ -118,7 +147,7 @@ def _frames(ranges: RangeReader, places: FramePlaces) -> I64 | None:
             if not places.is_plain:
                 return None
             found.append(np.stack([batch.column(0).to_numpy(), batch.column(1).to_numpy()]))
-    except StorageError as error:
+    except (MalformedFrame, StorageError) as error:
         log.warning("journal is read by workers instead", reason=str(error))
         return None
     frames = np.concatenate(found, axis=1)
@@ -137,18 +166,18 @@ def _cuts(run: list[Fragment], begin: int, end: int, split_bytes: int) -> list[i
     return [run[0].begin, *sorted({cut for cut in cuts if begin < cut < end}), end]
 
 
-def _cut(journal: str, run: list[Fragment], frames: I64, cuts: list[int]) -> Iterator[FramesPart]:
+def _cut(journal: str, run: list[Fragment], frames: I64, cuts: list[int], *, are_lines: bool) -> Iterator[FramesPart]:
     begins, ends = frames
     for first, last in pairwise(cuts):
         rows = slice(int(np.searchsorted(begins, first)), int(np.searchsorted(begins, last)))
         if len(begins[rows]):
-            spans = _spans(begins[rows], ends[rows])
-            yield _part(journal, run, spans, first, last)
+            spans = _spans(begins[rows], ends[rows], () if are_lines else (BODY_AT,))
+            yield msgspec.structs.replace(_part(journal, run, spans, first, last), are_lines=are_lines)
 
 
-def _spans(begins: I64, ends: I64) -> list[int]:
-    """Frames which follow one another are one span, also across an acknowledgement, which is a frame without body."""
-    breaks = np.flatnonzero(~np.isin(begins[1:] - ends[:-1], (0, BODY_AT)))
+def _spans(begins: I64, ends: I64, empty: tuple[int, ...]) -> list[int]:
+    """Frames which follow one another are one span, also across a frame without body, which has one of these sizes."""
+    breaks = np.flatnonzero(~np.isin(begins[1:] - ends[:-1], (0, *empty)))
     firsts, lasts = np.append(0, breaks + 1), np.append(breaks, len(begins) - 1)
     return [int(each) for each in np.stack([begins[firsts], ends[lasts]], axis=1).ravel()]
 

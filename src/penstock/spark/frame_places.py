@@ -27,7 +27,7 @@ from penstock.message.row_decoder import Piece
 from penstock.spark.content import Access, Content
 from penstock.spark.content import Piece as Bytes
 
-__all__ = ["PLACES", "FramePlaces", "MappedContent", "file_of", "run_around"]
+__all__ = ["PLACES", "FramePlaces", "MappedContent", "file_of", "mapped", "run_around"]
 
 PLACES: Final = pa.schema([("begin", pa.int64()), ("end", pa.int64())])
 HEADS_MAX: Final = 64  # schemas which frames of one range may have
@@ -123,15 +123,17 @@ class MappedContent(Content):
         for fragment in self._run:
             first, last = max(begin, fragment.begin), min(end, fragment.end)
             if first < last:
-                memory = _mapped(fragment)
+                memory, _ = mapped(fragment)
                 yield Offset(first), memory[first - fragment.begin : last - fragment.begin]  # type: ignore[misc]
 
 
-def _mapped(fragment: Fragment) -> memoryview:
+def mapped(fragment: Fragment) -> tuple[memoryview, mmap.mmap]:
+    """The file of a Fragment, as memory."""
     path = file_of(fragment)
     try:
         with path.open("rb") as file:
-            return memoryview(mmap.mmap(file.fileno(), fragment.length, access=mmap.ACCESS_READ))
+            found = mmap.mmap(file.fileno(), fragment.length, access=mmap.ACCESS_READ)
+            return memoryview(found), found
     except (OSError, ValueError) as error:  # it is gone meanwhile, or shorter
         raise StorageError(f"{path} is not what it was: {error}") from None
 

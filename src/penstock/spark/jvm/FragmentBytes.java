@@ -2,16 +2,15 @@ package penstock.spark.jvm;
 
 import java.io.Closeable;
 import java.io.EOFException;
+import java.io.File;
 import java.io.IOException;
+import java.io.RandomAccessFile;
 import java.net.URI;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.security.GeneralSecurityException;
 import java.security.MessageDigest;
 import org.apache.arrow.memory.ArrowBuf;
-import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.FSDataInputStream;
-import org.apache.hadoop.fs.Path;
 
 /**
  * The bytes of a part's files, from the first to the last. A file which is read as a whole must have the sum which its
@@ -26,7 +25,7 @@ final class FragmentBytes implements Closeable {
     private int limit;
     private int file = -1;
     private long readTo; // the journal's offset behind the chunk
-    private FSDataInputStream in;
+    private RandomAccessFile in;
     private MessageDigest digest; // null: only a part of the file is read
 
     FragmentBytes(Part part) {
@@ -52,13 +51,18 @@ final class FragmentBytes implements Closeable {
     /** The next bytes, in an array of their own. */
     ByteBuffer get(int size) throws IOException {
         byte[] found = new byte[size];
+        get(found, 0, size);
+        return ByteBuffer.wrap(found).order(ByteOrder.LITTLE_ENDIAN);
+    }
+
+    /** The next bytes, into an array. */
+    void get(byte[] found, int at, int size) throws IOException {
         for (int done = 0; done < size; ) {
             int count = ready(size - done);
-            System.arraycopy(chunk, next, found, done, count);
+            System.arraycopy(chunk, next, found, at + done, count);
             next += count;
             done += count;
         }
-        return ByteBuffer.wrap(found).order(ByteOrder.LITTLE_ENDIAN);
     }
 
     /** The next bytes, into a buffer of Arrow's. */
@@ -112,8 +116,7 @@ final class FragmentBytes implements Closeable {
             endFile();
         }
         file += 1;
-        Path path = new Path(URI.create(part.files[file]));
-        in = path.getFileSystem(new Configuration()).open(path);
+        in = new RandomAccessFile(new File(URI.create(part.files[file])), "r");
         in.seek(part.froms[file] - part.begins[file]);
         readTo = part.froms[file];
         next = limit = 0;
@@ -147,6 +150,7 @@ final class FragmentBytes implements Closeable {
             if (!MessageDigest.isEqual(digest.digest(), part.sums[file])) {
                 throw new IOException(part.files[file] + " is damaged: its content has another sum than its name");
             }
+            digest = null; // who has reached the end may ask again
         }
         close();
     }

@@ -139,10 +139,13 @@ public final class JournalSource implements TableProvider {
         @Override
         public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition given) {
             Part part = (Part) given;
-            if (part.request == null) {
-                return new FramesReader(part, schema);
+            if (part.files == null) {
+                return new WorkerReader(part, schema.fieldNames(), workers, WorkerReader.ALL);
             }
-            return new WorkerReader(part, schema.fieldNames(), workers);
+            if (part.are_lines) {
+                return new LinesReader(part, schema, workers);
+            }
+            return new FramesReader(part, schema);
         }
 
         @Override

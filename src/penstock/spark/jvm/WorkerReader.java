@@ -27,10 +27,13 @@ import scala.collection.immutable.Map;
 /**
  * What a Python worker reads and decodes, as columns: Spark's own Python sources make rows of them first.
  *
- * To the worker: length and bytes of the request, then of the columns' names, joined by newlines. From it: an Arrow
- * stream, then length and bytes of why it failed, nothing if it did not. See column_worker.py.
+ * To the worker: length and bytes of the request, then of the columns' names, joined by newlines, then of the offset from
+ * which on it reads, in digits. From it: an Arrow stream, then length and bytes of why it failed, nothing if it did not.
+ * See column_worker.py.
  */
 final class WorkerReader implements PartitionReader<ColumnarBatch> {
+    static final long ALL = -1; // from the part's begin on
+
     private static final String MODULE = "pyspark_journal.columns"; // PySpark's daemon runs none but pyspark*
     private static final Class<?>[] KINDS = {String.class, String.class, String.class, Map.class, PythonWorker.class};
 
@@ -45,7 +48,7 @@ final class WorkerReader implements PartitionReader<ColumnarBatch> {
     private ColumnarBatch batch;
     private boolean isOver; // the worker has said everything, and waits for another request
 
-    WorkerReader(Part part, String[] names, Plan.Workers workers) {
+    WorkerReader(Part part, String[] names, Plan.Workers workers, long from) {
         this.names = names;
         this.workers = workers;
         this.environment = scalaMap(workers.environment);
@@ -61,6 +64,7 @@ final class WorkerReader implements PartitionReader<ColumnarBatch> {
             }
             send(part.request);
             send(String.join("\n", names).getBytes(StandardCharsets.UTF_8));
+            send(Long.toString(from).getBytes(StandardCharsets.UTF_8));
         } catch (IOException error) {
             allocator.close();
             giveBack("destroyPythonWorker");
