@@ -17,7 +17,7 @@ import org.apache.arrow.memory.ArrowBuf;
  * name says: it is known behind its last byte, so rows of a damaged file may have been seen before the task fails.
  */
 final class FragmentBytes implements Closeable {
-    private static final int CHUNK_BYTES = 1 << 20;
+    private static final int CHUNK_BYTES = 1 << 18; // which stays in a core's cache until it is handed on
 
     private final Part part;
     private final byte[] chunk = new byte[CHUNK_BYTES];

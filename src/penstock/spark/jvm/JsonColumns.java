@@ -45,7 +45,9 @@ final class JsonColumns {
         }
     }
 
-    private final WritableColumnVector[] columns;
+    private final ColumnVector[] columns;
+    private final WritableColumnVector[] values; // of the columns which are no texts
+    private final TextColumn[] texts; // of those which are
     private final byte[][] names; // of the columns: with quotes and colon, as in a line
     private final int[] kinds;
     private final int[] takenBy; // of each column, the number of the line which filled it last
@@ -61,13 +63,20 @@ final class JsonColumns {
     private boolean isLong; // it has an exponent, or more digits than `digits` holds
 
     JsonColumns(StructType wanted, int rows) {
-        columns = OnHeapColumnVector.allocateColumns(rows, wanted);
+        columns = new ColumnVector[wanted.length()];
+        values = new WritableColumnVector[columns.length];
+        texts = new TextColumn[columns.length];
         names = new byte[columns.length][];
         kinds = new int[columns.length];
         takenBy = new int[columns.length];
         for (int column = 0; column < columns.length; column++) {
             names[column] = ("\"" + wanted.apply(column).name() + "\":").getBytes(StandardCharsets.UTF_8);
             kinds[column] = kindOf(wanted.apply(column).dataType());
+            if (kinds[column] == TEXT) {
+                columns[column] = texts[column] = new TextColumn(rows);
+            } else {
+                columns[column] = values[column] = new OnHeapColumnVector(rows, wanted.apply(column).dataType());
+            }
         }
     }
 
@@ -76,13 +85,18 @@ final class JsonColumns {
     }
 
     ColumnarBatch batch() {
-        return new ColumnarBatch((ColumnVector[]) columns, row);
+        return new ColumnarBatch(columns, row);
     }
 
-    void reset() {
+    /** Begin a batch, of lines which lie in an array, and stay there until the next. */
+    void reset(byte[] lines) {
         row = 0;
         for (int column = 0; column < columns.length; column++) {
-            columns[column].reset();
+            if (kinds[column] == TEXT) {
+                texts[column].reset(lines);
+            } else {
+                values[column].reset();
+            }
         }
     }
 
@@ -106,7 +120,7 @@ final class JsonColumns {
         }
         for (int column = 0; column < columns.length; column++) {
             if (takenBy[column] != line) {
-                columns[column].putNull(row);
+                putNull(column);
             }
         }
         row += 1;
@@ -124,10 +138,10 @@ final class JsonColumns {
             int place = places[field];
             at += keys[field].length;
             if (place < 0) {
-                at = value(bytes, at, stop, SKIP, null);
+                at = value(bytes, at, stop, SKIP, place);
             } else if (takenBy[place] != line) {
                 takenBy[place] = line;
-                at = value(bytes, at, stop, kinds[place], columns[place]);
+                at = value(bytes, at, stop, kinds[place], place);
             } else {
                 return NOT_PLAIN; // a key for the second time
             }
@@ -187,8 +201,16 @@ final class JsonColumns {
         return true;
     }
 
-    /** Behind a value, which was put into its column if one is given. */
-    private int value(byte[] bytes, int at, int stop, int kind, WritableColumnVector column) {
+    private void putNull(int column) {
+        if (kinds[column] == TEXT) {
+            texts[column].putNull(row);
+        } else {
+            values[column].putNull(row);
+        }
+    }
+
+    /** Behind a value, which was put into its column if one wants it. */
+    private int value(byte[] bytes, int at, int stop, int kind, int column) {
         byte first = bytes[at];
         if (first == '"') {
             int end = textEnd(bytes, at + 1, stop);
@@ -196,7 +218,7 @@ final class JsonColumns {
                 return NOT_PLAIN;
             }
             if (kind == TEXT) {
-                column.putByteArray(row, bytes, at + 1, end - at - 1);
+                texts[column].put(row, at + 1, end - at - 1);
             }
             return end + 1;
         }
@@ -207,14 +229,14 @@ final class JsonColumns {
         if (end == NOT_PLAIN || kind == SKIP) {
             return end;
         }
-        return putNumber(bytes, at, end, kind, column) ? end : NOT_PLAIN;
+        return kind != TEXT && putNumber(bytes, at, end, kind, values[column]) ? end : NOT_PLAIN;
     }
 
-    private int word(byte[] bytes, int at, int kind, WritableColumnVector column) {
+    private int word(byte[] bytes, int at, int kind, int column) {
         int letters = Platform.getInt(bytes, BASE + at);
         if (letters == 0x6C6C756E) { // null
             if (kind != SKIP) {
-                column.putNull(row);
+                putNull(column);
             }
             return at + 4;
         }
@@ -224,7 +246,7 @@ final class JsonColumns {
             return NOT_PLAIN;
         }
         if (kind == BOOLEAN) {
-            column.putBoolean(row, isTrue);
+            values[column].putBoolean(row, isTrue);
         }
         return at + (isTrue ? 4 : 5);
     }

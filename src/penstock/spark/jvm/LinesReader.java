@@ -50,11 +50,8 @@ final class LinesReader implements PartitionReader<ColumnarBatch> {
 
     @Override
     public boolean next() throws IOException {
-        columns.reset();
-        while (notPlainAt < 0 && columns.rows() < BATCH_ROWS) {
-            if (next == stop && !fill()) {
-                break;
-            }
+        columns.reset(buffer);
+        while (notPlainAt < 0 && columns.rows() == 0 && (next < stop || fill())) {
             takeLines();
         }
         if (columns.rows() > 0) {
@@ -84,8 +81,10 @@ final class LinesReader implements PartitionReader<ColumnarBatch> {
         }
     }
 
+    /** Lines of the buffer, up to its end or that of a batch. */
     private void takeLines() {
         byte[] lines = buffer;
+        columns.reset(lines);
         int line = next;
         while (line < stop && columns.rows() < BATCH_ROWS) {
             int key = firstKey(lines, line);
