@@ -122,7 +122,7 @@ class ContentEnded(Event, frozen=True):
 
     request: RequestId
     sum: Sum  # of the Fragment, with all of this append's content
-    append_sum: Sum  # of this append's content alone
+    append_sum: Sum  # of this append's content alone, if it has a txn; else the shell may tell it with the answer
     content: Any = b""
 
 

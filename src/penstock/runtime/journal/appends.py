@@ -1,6 +1,8 @@
 """Appends on their way through one broker: what their clients have sent, and what the core was given of it.
 
-Many small appends which came in one message are fed as one (a group): one proposal, one acknowledgement, one fate.
+Many small appends which came in one message are fed as one (a group): one proposal, one acknowledgement, one fate. The
+sum of an append alone is told by its answer, and by the register of a transaction: so it is made when peers have the
+content already, unless there is a transaction.
 
 A client sends without asking whose turn it is, so content waits here until the core asks for it (`ReadContent`). How
 much may wait is bounded by the credit of its stream. A client which is too slow while it is its turn holds up everybody
@@ -29,13 +31,26 @@ GRACE_NS: Final = 2 * SECOND  # how far behind the minimum rate a client may fal
 BURST_S: Final = 0.25  # how much of its maximum rate a journal may take at once
 
 
-Place = tuple[int, int, int, Sum]  # of an append in a group: its number, where it begins there, length, sum
+Place = tuple[int, int, int]  # of an append in a group: its number, where it begins there, length
 
 
 class Content:
     """One append: its content as it came, and how much of it was fed."""
 
-    __slots__ = ("_hash", "chunks", "feed", "is_ended", "members", "number", "request", "session", "waiting_bytes")
+    __slots__ = (
+        "_hash",
+        "_sums",
+        "_taken",
+        "chunks",
+        "feed",
+        "has_txn",
+        "is_ended",
+        "members",
+        "number",
+        "request",
+        "session",
+        "waiting_bytes",
+    )
 
     def __init__(
         self,
@@ -44,16 +59,21 @@ class Content:
         session: "AppendSession",
         number: int,
         members: Sequence[Place] = (),
+        *,
+        has_txn: bool = False,
     ) -> None:
         self.feed = feed
         self.request = request
         self.session: AppendSession | None = session  # None: its client has gone
         self.number = number  # the client's own
-        self.members = members  # if it is a group
+        self.members = members  # if it is a group: then all of it is one chunk
+        self.has_txn = has_txn
         self.chunks: deque[Any] = deque()  # bytes, or views of bytes
         self.waiting_bytes = 0
         self.is_ended = False  # the client said commit
+        self._taken: list[Any] = []  # and not yet summed
         self._hash: Any = None
+        self._sums: list[Sum] = []  # of its members, or its own
 
     def add(self, content: Any) -> None:
         self.chunks.append(content)
@@ -66,19 +86,29 @@ class Content:
         self.waiting_bytes -= length
         if self.session is not None:
             self.session.on_taken(length)
-        if self.members:
-            return content  # each has its own sum
-        if self._hash is None:
-            self._hash = hashlib.sha1(content, usedforsecurity=False)
-        else:
-            self._hash.update(content)
+        if length:
+            self._taken.append(content)
         return content
 
+    def sum_up(self) -> None:
+        """Sum what was taken, now that there is time."""
+        taken, self._taken = self._taken, []
+        for content in taken:
+            if self.members:
+                self._sums = [sum_of(content[at : at + length]) for _, at, length in self.members]
+                continue
+            if self._hash is None:
+                self._hash = hashlib.sha1(content, usedforsecurity=False)
+            else:
+                self._hash.update(content)
+            self._sums = [self._hash.digest()]
+
     @property
-    def sum(self) -> bytes:
+    def sum(self) -> Sum:
         """SHA-1 of all that was taken."""
-        digest: bytes = self._hash.digest() if self._hash is not None else EMPTY_SUM
-        return digest
+        if self._taken:
+            self.sum_up()
+        return self._sums[0] if self._sums else EMPTY_SUM
 
     @property
     def numbers(self) -> list[int]:
@@ -86,14 +116,17 @@ class Content:
         return [each[0] for each in self.members] or [self.number]
 
     def answers(self, response: AppendResponse) -> list[tuple[int, AppendResponse]]:
-        """What each of its clients' appends is told: the same, and where its own bytes are."""
+        """What each of its clients' appends is told: the same, and where its own bytes are, with their sum."""
         commit = response.commit
-        if not self.members:
-            return [(self.number, response)]
-        if commit is None:
+        if commit is None or self.has_txn:
             return [(number, response) for number in self.numbers]
+        if not self.members:
+            own = Fragment(commit.journal, commit.begin, commit.end, self.sum)
+            return [(self.number, msgspec.structs.replace(response, commit=own))]
+        if self._taken:
+            self.sum_up()
         answers: list[tuple[int, AppendResponse]] = []
-        for number, at, length, sum_ in self.members:
+        for (number, at, length), sum_ in zip(self.members, self._sums, strict=True):
             begin = Offset(commit.begin + at)
             own = Fragment(commit.journal, begin, Offset(begin + length), sum_)
             answers.append((number, msgspec.structs.replace(response, commit=own)))

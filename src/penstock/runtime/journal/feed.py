@@ -3,7 +3,8 @@
 The core asks for content (`ReadContent`) and gets it when every event before was handled (`next_content`), peers have
 room for it, and the journal's maximum rate allows it. A client which is too slow when it is its turn is told to go.
 
-What always holds: every append which was begun gets one answer; content is summed in the order the core gets it.
+What always holds: every append which was begun gets one answer; content is summed in the order the core gets it, into
+the Fragment's sum before peers are told of it, and into the append's own when they were.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from penstock.base.effects import Event, Requested
 from penstock.base.ids import MILLISECOND, Instant, Offset, RequestId
 from penstock.journal.api import AppendRequest, AppendResponse, Fate, Status
 from penstock.journal.effects import AppendAborted, ContentEnded, ContentReceived
-from penstock.journal.fragment import Sum
+from penstock.journal.fragment import EMPTY_SUM, Sum
 from penstock.journal.point import Point
 from penstock.runtime.journal.appends import Bucket, Content, FlowPolice, Place
 from penstock.runtime.journal.protocol import AppendWish
@@ -53,6 +54,7 @@ class Feed:
         self._appends: dict[RequestId, Content] = {}
         self.answered: dict[AppendSession, None] = {}  # which have answers to send
         self._reading: Content | None = None  # whose turn it is
+        self.unsummed: list[Content] = []  # of which something was taken since the last `sum_up`
         self._ahead: Any = None  # content which is in the file, and the core has not said so yet
         self._before = Point(Offset(0), Offset(0))  # where the file ended before that
         self._police = FlowPolice(Instant(0))
@@ -81,7 +83,7 @@ class Feed:
 
         What came with the wish is there when the core asks for it, so an append which came whole is done in one go.
         """
-        append = Content(self, self._host.next_request(), session, number, members)
+        append = Content(self, self._host.next_request(), session, number, members, has_txn=wish.txn is not None)
         append.add(content)
         append.is_ended = is_end
         timeout_ms = min(max(1, wish.timeout_ms), TIMEOUT_MS_MAX)
@@ -138,6 +140,7 @@ class Feed:
             self._police.forgive(self._machine.now)
             return None
         content = append.take()
+        self.unsummed.append(append)
         length = len(content)
         if self._bucket.bytes_per_s:
             self._bucket.take(length)
@@ -146,7 +149,8 @@ class Feed:
             self._police.took(length)
             return ContentReceived(append.request, content)
         self._reading = None
-        return ContentEnded(append.request, self.sum_with(content), append.sum, content)
+        own_sum = append.sum if append.has_txn else EMPTY_SUM  # else the answer gets it
+        return ContentEnded(append.request, self.sum_with(content), own_sum, content)
 
     def sum_with(self, content: Any) -> Sum:
         """A commit names the sum of content which is written by an effect that follows from it: so add it before."""
@@ -158,6 +162,12 @@ class Feed:
         self._before = Point(spool.head.begin, files.end, files.sum) if spool.pending else spool.head
         files.add(content)
         return files.sum
+
+    def sum_up(self) -> None:
+        """Sum appends alone: what was sent is on its way."""
+        unsummed, self.unsummed = self.unsummed, []
+        for append in unsummed:
+            append.sum_up()
 
     def write(self, content: Any) -> None:
         """WriteContent."""

@@ -225,6 +225,8 @@ class ReplicaHost:
             files.write_out()
         if self.feed.answered:
             self.feed.send_answers()
+        if self.feed.unsummed:
+            self.feed.sum_up()
 
     def perform(self, effect: Effect) -> None:
         """The effects of every append are found by their type: a `match` looks at each class before the right one."""

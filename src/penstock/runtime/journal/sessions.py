@@ -15,7 +15,7 @@ from penstock.base.errors import MalformedFrame, Overloaded, PenstockError, Unav
 from penstock.base.ids import Revision
 from penstock.journal.api import AppendResponse, Status
 from penstock.keyspace.records import NO_REVISION
-from penstock.runtime.journal.appends import Content, Place, sum_of
+from penstock.runtime.journal.appends import Content, Place
 from penstock.runtime.journal.protocol import (
     APPEND_ANSWERS,
     APPEND_PARTS,
@@ -136,7 +136,7 @@ class AppendSession:
         members: list[Place] = []
         at = 0
         for part in parts:
-            members.append((part.number, at, part.length, sum_of(content[at : at + part.length])))
+            members.append((part.number, at, part.length))
             at += part.length
         host = self._server.host(self.journal)
         if host is None:
