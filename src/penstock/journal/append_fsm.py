@@ -124,18 +124,22 @@ class Append:
 
     def run(self) -> None:
         """Go on until something must be waited for."""
-        while self.state not in TERMINAL:
-            following: AppendState | None = getattr(self, HANDLERS[self.state])()
+        while (handler := HANDLERS.get(self.state)) is not None:
+            following: AppendState | None = getattr(self, handler)()
             if following is None:
                 return
-            self.move_to(following)
+            if following is FINISHED:
+                self.move_to(following)
+            else:
+                assert following in TRANSITIONS[self.state] or following is ERROR, (self.state, following)
+                self.state = following
 
     def move_to(self, state: AppendState) -> None:
         assert state in TRANSITIONS[self.state] or state is ERROR, (self.state, state)
+        self.state = state
         if state is READ_ACKNOWLEDGEMENTS:
             self.replica.turns.release(self)  # with its proposal sent, the send side is the next one's
-        self.state = state
-        if state is FINISHED:
+        elif state is FINISHED:
             assert self.answer is not None
             self._end(self.answer)
 
@@ -181,7 +185,7 @@ class Append:
 
     def state_acquire_pipeline(self) -> AppendState | None:
         replica = self.replica
-        if self._is_invalidated(replica.topology):
+        if replica.topology is not self.resolved and self._is_invalidated(replica.topology):
             replica.turns.leave(self)
             return RESOLVE
         if not replica.turns.acquire(self):
@@ -189,15 +193,14 @@ class Append:
         return START_PIPELINE
 
     def _is_invalidated(self, topology: Topology) -> bool:
-        if topology is self.resolved:
-            return False
+        """Whether another Route, or another life of the journal, was resolved."""
         assert self.resolved is not None
         return topology.route != self.resolved.route or topology.create_revision != self.resolved.create_revision
 
     def state_start_pipeline(self) -> AppendState | None:
         replica = self.replica
         pipeline = replica.pipeline
-        if self._is_invalidated(replica.topology):
+        if replica.topology is not self.resolved and self._is_invalidated(replica.topology):
             return RESOLVE
         if self.kind is RESET and not self.is_reset_done:
             return self._build()
@@ -281,7 +284,9 @@ class Append:
         return SEND_PIPELINE_SYNC
 
     def state_update_assignments(self) -> AppendState | None:
-        replica, pipeline = self.replica, self._pipeline()
+        replica = self.replica
+        pipeline = replica.pipeline
+        assert pipeline is not None
         if pipeline.phase is READY:
             return AWAIT_DESIRED_REPLICAS
         if not pipeline.is_certifying:
@@ -294,12 +299,12 @@ class Append:
         if self.is_reset_done:
             self.answer = AppendResponse(fate=COMMITTED, status=OK, end=self.replica.spool.end)
             return FINISHED
-        if len(topology.route.members) > topology.spec.replication:
+        members, desired = len(topology.route.members), topology.spec.replication
+        if members > desired:
             self.min_revision = Revision(topology.revision + 1)
             return RESOLVE
-        too_few = self._too_few()
-        if too_few is not None:
-            return too_few
+        if members < desired:
+            return self._too_few()
         if topology.route.primary != self.replica.me:
             assert topology.route.primary is not None
             return self._proxy(topology.route.primary)
@@ -320,15 +325,16 @@ class Append:
         return PROXY
 
     def state_validate_preconditions(self) -> AppendState | None:
-        replica, spool = self.replica, self.replica.spool
+        replica = self.replica
         if replica.pipeline is None:
             return RESOLVE
-        if replica.index_end is None:
+        index_end, end = replica.index_end, replica.spool.points[-1].end
+        if index_end is None:
             return self._wait("the first listing of the fragment stores")
         if len(replica.pipeline.in_flight) >= replica.config.in_flight_max:
             return self._wait("room in the pipeline")
-        if replica.index_end > spool.end and replica.may_write:
-            reason = f"the stores hold fragments up to {replica.index_end}, the journal ends at {spool.end}"
+        if index_end > end and replica.may_write:
+            reason = f"the stores hold fragments up to {index_end}, the journal ends at {end}"
             return self.fail(Status.INDEX_HAS_GREATER_OFFSET, reason)
         self.answer = self._refused() if self.kind is APPEND else None
         if self.answer is not None:
@@ -338,7 +344,7 @@ class Append:
     def _refused(self) -> AppendResponse | None:
         """The answer of an append whose conditions do not hold. It quotes: it is told only behind a barrier (J10)."""
         body, spool = self.body, self.replica.spool
-        head = spool.head
+        head = spool.points[-1]
         registers, end = head.registers, head.end
         status: Status | None = None
         if registers.origin is LOST and (body.txn is not None or not body.check.is_empty):
@@ -370,20 +376,22 @@ class Append:
             return RESOLVE
         if self.is_reading:
             return self._wait("the client's content")
+        spool = replica.spool
         if len(pipeline.in_flight) >= replica.config.in_flight_max:
             return self._wait("room in the pipeline")
         rolled = maybe_roll(replica, self.body.unix_ms)
         if rolled is not None:
-            if replica.spool.mark != replica.spool.end:
+            if spool.mark != spool.end:
                 return self._wait("appends in flight, before the Fragment is rolled")
             replica.roll(rolled)
         if self.is_barrier:
             return self._empty()
-        self.begin = replica.spool.end
+        self.begin = spool.points[-1].end
         self.is_reading = True
+        self.waits_for = "the client's content"
         assert self.request is not None
         replica.out.append(ReadContent(self.request))
-        return self._wait("the client's content")
+        return None
 
     def _empty(self) -> AppendState | None:
         spool = self.replica.spool
@@ -413,13 +421,13 @@ class Append:
         """Whether so much more is allowed. If not, the append has ended."""
         if not self.is_reading or self.state is not STREAM_CONTENT:
             return False
-        replica, spool, pipeline = self.replica, self.replica.spool, self._pipeline()
-        end = Offset(spool.head.end + spool.pending + length)
-        replica.maybe_raise_limit(end)
+        replica, spool = self.replica, self.replica.spool
+        end = Offset(spool.points[-1].end + spool.pending + length)
+        limit = replica.limit_for(end)
         if not replica.may_write:
             self.on_abort(Status.NOT_ALLOWED, "the journal is read-only")
-        elif end > pipeline.limit:
-            self.on_abort(Status.LIMIT_REACHED, f"no offset above {pipeline.limit} is allowed yet")
+        elif end > limit:
+            self.on_abort(Status.LIMIT_REACHED, f"no offset above {limit} is allowed yet")
         else:
             return True
         return False
@@ -442,7 +450,8 @@ class Append:
     def _commit(self, event: ContentEnded) -> None:
         """Propose all that was streamed, and hand the send side over."""
         replica, spool, body = self.replica, self.replica.spool, self.body
-        pipeline, head = self._pipeline(), spool.head
+        pipeline, head = replica.pipeline, spool.points[-1]
+        assert pipeline is not None
         end = Offset(head.end + spool.pending)
         registers = head.registers.changed(body.change)
         if body.txn is not None:

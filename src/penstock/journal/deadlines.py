@@ -25,7 +25,8 @@ class Deadlines:
             heap[:] = [entry for entry in heap if entry[1] in alive]
             heapify(heap)
         heappush(heap, (deadline, request))
-        self._arm(deadline, out)
+        if deadline < self._armed_at:
+            self._arm(deadline, out)
 
     def take_due(self, now: Instant, alive: Collection[RequestId], out: list[Effect]) -> list[RequestId]:
         """Who is due by now; the timer is set for the next."""

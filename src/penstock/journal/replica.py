@@ -11,7 +11,7 @@ from penstock.base.errors import InvalidArgument
 from penstock.base.ids import Incarnation, Instant, NodeId, Offset, RequestId, Revision
 from penstock.base.probes import reached
 from penstock.journal.api import AppendRequest, AppendResponse, Fate, ResetHead, Resolution, Resolve, Status
-from penstock.journal.append_fsm import READY, RESOLVE, Append, AppendState, Kind
+from penstock.journal.append_fsm import APPEND, READY, RESOLVE, Append, AppendState, Kind
 from penstock.journal.backoff import Backoff
 from penstock.journal.certify import head_key
 from penstock.journal.config import JournalConfig
@@ -116,7 +116,11 @@ class Replica:
         """Take one event; return what is to be done, in order."""
         self.now = now
         self._take(event)
-        if self.turns.owner is not None or self.turns.queue or self._rerun:
+        owner = self.turns.owner
+        if owner is None:
+            if self.turns.queue or self._rerun:
+                self._go_on()
+        elif self._rerun or not owner.is_reading or self.pipeline is None:  # else all wait for its client's content
             self._go_on()
         if self.saves.own:
             self.saves.end_step()
@@ -200,7 +204,7 @@ class Replica:
     def _on_request(self, request: RequestId, body: Any) -> None:
         if type(body) is AppendRequest:
             self.pulse.note(body.unix_ms)
-            self._start(Kind.APPEND, request, body)
+            self._start(APPEND, request, body)
             return
         match body:
             case ResetHead(deadline=deadline, min_revision=min_revision):
@@ -227,12 +231,16 @@ class Replica:
         """An append has its answer. A sync which lost its driver is started anew by the next."""
         if append.request is not None:
             del self.appends[append.request]
-        self.undecided.pop(append, None)
-        self.resolving.pop(append, None)
-        if self.turns.owner is append and self.pipeline is not None and self.pipeline.phase is not READY:
-            self.drop_pipeline(append)
-        self.turns.release(append)
-        self.turns.leave(append)
+        if self.undecided:
+            self.undecided.pop(append, None)
+        if self.resolving:
+            self.resolving.pop(append, None)
+        if self.turns.owner is append:
+            if self.pipeline is not None and self.pipeline.phase is not READY:
+                self.drop_pipeline(append)
+            self.turns.release(append)
+        if append.is_queued:
+            self.turns.leave(append)
         if append is self.pulse.append:
             self.pulse.ended(answer)
 
@@ -395,7 +403,8 @@ class Replica:
         else:
             self.spool.synchronize(pipeline.epoch, point, pipeline.table, pipeline.head_epoch)
         self.first_append_ms = 0
-        self._save_own(("adopted", pipeline.epoch, 0))
+        if not self.saves.add_own(("adopted", pipeline.epoch, 0)):
+            pipeline.adopted[self.me] = None
 
     def _on_sync_answer(self, sender: NodeId, message: PromiseResponse | AdoptResponse | RefuseResponse) -> None:
         pipeline = self.pipeline
@@ -482,12 +491,13 @@ class Replica:
         assert pipeline.phase is READY
         assert spool.promised == pipeline.epoch, "J6: a primary which promised another epoch proposes nothing"
         assert point.end <= pipeline.limit
-        head = spool.head
+        head = spool.points[-1]
         if head.begin == head.end < point.end:
             self.first_append_ms = append.body.unix_ms
         seq = pipeline.propose(point, spool.mark, append, content)
         spool.adopt(point)
-        self._save_own(("acked", pipeline.epoch, seq))
+        if not self.saves.add_own(("acked", pipeline.epoch, seq)):
+            self._on_acked(self.me, pipeline.epoch, seq)
 
     def roll(self, point: Point) -> None:
         """J11: a Fragment is rolled only when all of it is below the mark."""
@@ -502,10 +512,13 @@ class Replica:
             self.pipeline.tell(self.spool.head, self.spool.mark)
         self.spool.roll_back()
 
-    def maybe_raise_limit(self, end: Offset) -> None:
-        assert self.pipeline is not None
-        if self.keeper.running is None and self.pipeline.needs_raise(end, self.config):
+    def limit_for(self, end: Offset) -> Offset:
+        """The pipeline's limit; ahead of need a higher one is asked for."""
+        pipeline = self.pipeline
+        assert pipeline is not None
+        if self.keeper.running is None and pipeline.needs_raise(end, self.config):
             self.keeper.raise_limit(self.config.limit_step)
+        return pipeline.limit
 
     def _on_acked(self, member: NodeId, epoch: PipelineEpoch, seq: int) -> None:
         pipeline = self.pipeline
@@ -535,11 +548,6 @@ class Replica:
                 self.pipeline.adopted[self.me] = None
             else:
                 self._on_acked(self.me, epoch, seq)
-
-    def _save_own(self, own: Own) -> None:
-        """Our own part of a sync or a proposal."""
-        if not self.saves.add_own(own):
-            self._on_saved((own,))
 
     # time
 

@@ -120,13 +120,14 @@ class Replicate:
         replica, spool = self.replica, self.replica.spool
         if message.content:
             spool.write(message.content)
-        if not spool.adopts(message.point, sum_) or message.mark > spool.head.end:
+        if not spool.adopts(message.point, sum_) or message.mark > spool.points[-1].end:
             self._break(sender, message)
             return
         spool.advance_mark(message.mark)
         spool.adopt(message.point)
         if message.acknowledge:
-            replica.saves.gate()
+            if spool.is_kept:
+                replica.saves.gate()
             replica.out.append(Send(sender, ProposeResponse(message.create_revision, message.epoch, message.seq)))
 
     def on_mark(self, sender: NodeId, message: MarkRequest) -> None:

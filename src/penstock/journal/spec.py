@@ -42,7 +42,10 @@ class Flags(Enum):
 
     @property
     def may_write(self) -> bool:
-        return self is not Flags.READ_ONLY
+        return self is not READ_ONLY
+
+
+READ_ONLY: Final = Flags.READ_ONLY  # every append asks, and to find it in its Enum costs as much as a call
 
 
 class FragmentSpec(msgspec.Struct, frozen=True, kw_only=True):

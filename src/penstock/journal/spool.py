@@ -100,7 +100,7 @@ class Spool:
     # content and proposals
 
     def write(self, content: object) -> None:
-        self.pending += length_of(content)
+        self.pending += content.nbytes if type(content) is memoryview else length_of(content)
         self.out.append(WriteContent(content))
 
     def roll_back(self) -> None:
@@ -154,7 +154,10 @@ class Spool:
     def _forget_below_mark(self) -> None:
         points, mark = self.points, self.mark
         while len(points) > 1 and points[1].end <= mark:
-            self._forget_first()
+            if points[0].begin != points[1].begin:
+                self._forget_first()
+            else:
+                del points[0]  # the Fragment goes on
 
     def _forget_first(self) -> None:
         first = self.points.pop(0)

@@ -19,7 +19,8 @@ class Turns:
     def acquire(self, append: "Append") -> bool:
         """Own the send side now, or stand in the queue."""
         if self.owner is None and not (self.queue and self.queue[0] is not append):
-            self.leave(append)
+            if append.is_queued:
+                self.leave(append)
             self.owner = append
             return True
         if not append.is_queued:
