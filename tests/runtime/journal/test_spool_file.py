@@ -4,6 +4,7 @@ import resource
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from penstock.base.errors import StorageError
 from penstock.base.ids import Offset
 from penstock.journal.fragment import EMPTY_SUM
+from penstock.runtime.journal import spool_file
 from penstock.runtime.journal.spool_file import SpoolFile
 
 
@@ -64,6 +66,40 @@ def test_cuts_restore_the_sum_whether_it_was_asked_for_or_not(
     assert file.sum == sha1(content)
     assert (file.read(0, len(content)) if content else b"") == content
     file.release()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.binary(max_size=40), st.integers(0, 800)), max_size=60), st.integers(1, 100))
+def test_a_cut_reads_no_more_than_is_behind_the_last_copy_of_the_sum(
+    tmp_path_factory: pytest.TempPathFactory, history: list[tuple[bytes, int]], step: int
+) -> None:
+    content = b""
+    longest = 0
+    reads: list[int] = []
+
+    def counted(fd: int, size: int, at: int) -> bytes:
+        reads.append(size)
+        return pread(fd, size, at)
+
+    pread = os.pread
+    with (
+        patch.object(spool_file, "SUM_STEP_BYTES", step),
+        patch.object(spool_file, "SUMS_MAX", 8),
+        patch.object(os, "pread", counted),
+    ):
+        file = SpoolFile(tmp_path_factory.mktemp("spool") / "content", Offset(0))
+        for chunk, cut in history:
+            file.add(memoryview(chunk))
+            content += chunk
+            longest = max(longest, len(content))
+            assert file.sum == sha1(content)
+            if cut < len(content):
+                content = content[:cut]
+                reads.clear()
+                file.cut(cut, sha1(content))
+                gap = max(step + 40, longest // 2)  # a copy is made by the chunk which completes a step
+                assert sum(reads) < gap
+                assert (file.size, file.sum) == (cut, sha1(content))
 
 
 def test_a_cut_to_what_is_not_there_any_more_is_noticed(file: SpoolFile) -> None:

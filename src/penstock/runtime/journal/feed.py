@@ -158,10 +158,10 @@ class Feed:
         if not content:
             return files.sum
         spool = self._host.replica.spool
+        head = spool.points[-1]
         self._ahead = content
-        self._before = Point(spool.head.begin, files.end, files.sum) if spool.pending else spool.head
-        files.add(content)
-        return files.sum
+        self._before = Point(head.begin, files.end, files.sum) if spool.pending else head
+        return files.add_summed(content)
 
     def sum_up(self) -> None:
         """Sum appends alone: what was sent is on its way."""

@@ -1,7 +1,7 @@
 """One Fragment's content in a file, as it comes: written at the end, cut, read from anywhere, sent without a copy.
 
 Design: journals.md J3; gazette.md §2.3. The file is made by the first write, so that a journal nobody appends to has
-none. It has a running SHA-1, and copies of it at the ends which were asked for, so that a cut need not read the file.
+none. It has a running SHA-1, and a copy of it now and then, so that a cut need read only what is behind the last one.
 
 Content is added, which sums it, and then written out, all that was added with one call of the system: so peers can be
 told of it before this disk is. Whatever looks into the file writes out first.
@@ -25,7 +25,8 @@ __all__ = ["CHUNK_BYTES", "Buffer", "SpoolFile", "view_of"]
 Buffer = bytes | bytearray | memoryview
 
 CHUNK_BYTES: Final = 1 << 20  # read at a time when a file is summed
-_SUMS_MAX: Final = 1_024  # copies of the running sum: more appends than that are never in flight
+SUM_STEP_BYTES: Final = 256 << 10  # between copies of the running sum: a cut reads so much, and cuts are rare
+SUMS_MAX: Final = 1_024  # copies; for a file which is longer than those reach, the steps are
 _BUFFERS_MAX: Final = 1_024  # IOV_MAX
 
 
@@ -40,6 +41,8 @@ class SpoolFile:
         self._holders = 1  # its owner
         self._hash = hashlib.sha1(usedforsecurity=False)
         self._hashes: dict[int, Any] = {}  # size → the sum's state there
+        self._hashed = 0  # the last of those sizes
+        self._step = SUM_STEP_BYTES
         self._unwritten: list[memoryview] = []  # added, and not yet written: the last bytes of `size`
         self._unsynced = False
 
@@ -51,7 +54,7 @@ class SpoolFile:
             file._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             if os.fstat(file._fd).st_size >= size:
                 file.size = size
-                file._rehash(size)
+                file._restore(size)
                 if file.sum == sum_:
                     os.ftruncate(file._fd, size)
                     return file
@@ -68,24 +71,30 @@ class SpoolFile:
 
     @property
     def sum(self) -> Sum:
-        """SHA-1 of all that is in it. Asking marks a place to which a cut is cheap."""
-        if not self.size:
-            return EMPTY_SUM
-        if self.size not in self._hashes:
-            if len(self._hashes) >= _SUMS_MAX:
-                del self._hashes[next(iter(self._hashes))]
-            self._hashes[self.size] = self._hash.copy()
-        digest: Sum = self._hash.digest()
+        """SHA-1 of all that is in it."""
+        digest: Sum = self._hash.digest() if self.size else EMPTY_SUM
         return digest
 
     # Writing
 
     def add(self, content: Buffer) -> None:
         """More at the end. It must not change before it is written out."""
-        view = view_of(content)
+        if type(content) is memoryview and content.format == "B" and content.ndim == 1:
+            view = content  # as nearly always
+        else:
+            view = view_of(content)
         self._hash.update(view)
         self._unwritten.append(view)
         self.size += len(view)
+        if self.size - self._hashed >= self._step:
+            self._keep_sum()
+
+    def _keep_sum(self) -> None:
+        if len(self._hashes) >= SUMS_MAX:
+            self._hashes = dict(list(self._hashes.items())[1::2])
+            self._step *= 2
+        self._hashes[self.size] = self._hash.copy()
+        self._hashed = self.size
 
     def write(self, *contents: Buffer) -> None:
         """Add bytes at the end, and write them out."""
@@ -148,16 +157,12 @@ class SpoolFile:
             raise storage_error(error, f"cutting {self.path}", written=Written.UNKNOWN) from error
 
     def _restore(self, size: int) -> None:
+        """The sum as it was at this size: from the last copy below, and what the file has behind that."""
         self._hashes = {at: state for at, state in self._hashes.items() if at <= size}
-        known = self._hashes.get(size)
-        if known is None:
-            self._rehash(size)
-        else:
-            self._hash = known.copy()
-
-    def _rehash(self, size: int) -> None:
-        self._hash = hashlib.sha1(usedforsecurity=False)
-        for at in range(0, size, CHUNK_BYTES):
+        self._hashed = max(self._hashes, default=0)
+        known = self._hashes.get(self._hashed)
+        self._hash = hashlib.sha1(usedforsecurity=False) if known is None else known.copy()
+        for at in range(self._hashed, size, CHUNK_BYTES):
             self._hash.update(self.read(at, min(CHUNK_BYTES, size - at)))
 
     @property

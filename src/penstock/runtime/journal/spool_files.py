@@ -95,6 +95,7 @@ class SpoolFiles:
     def __init__(self, root: Path, journal: str, keeps: Keeps, boot: bytes) -> None:
         self.journal = journal
         self.keeps = keeps
+        self._is_always_kept = keeps is Keeps.ALWAYS
         self._root = root
         self._folder = root / journal / _SPOOL
         self._aside = root / journal / _ASIDE
@@ -127,6 +128,13 @@ class SpoolFiles:
         self._open[-1].add(content)
         self.is_behind = True
 
+    def add_summed(self, content: Buffer) -> Sum:
+        """The same, and the current Fragment's sum with it."""
+        self.is_behind = True
+        current = self._open[-1]
+        current.add(content)
+        return current.sum
+
     def write(self, *contents: Buffer) -> None:
         """The same, at once."""
         for content in contents:
@@ -137,7 +145,7 @@ class SpoolFiles:
         """Before anybody reads, or is told that it is here."""
         self.is_behind = False
         current = self._open[-1]
-        is_new = self.keeps is Keeps.ALWAYS and current.fd is None
+        is_new = self._is_always_kept and current.fd is None
         current.write_out()
         if is_new and current.fd is not None:
             above = [self._folder, *self._folder.parents]
