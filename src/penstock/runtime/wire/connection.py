@@ -98,18 +98,13 @@ class Connection(asyncio.BufferedProtocol):
             return
         frames = self._parser.received(nbytes)
         count = len(frames)
-        self._heard_at = self._loop.time()
-        self._frames += count
-        statistics = self._statistics
-        statistics.reads += 1
-        statistics.bytes_received += nbytes
-        statistics.frames_received += count
         # What these frames lead to is sent together: first what is answered here, then what the tasks they wake send.
         # Those run in the order in which they were made ready, so the flush which the first of them asks for comes
         # behind all of them.
         was_flush_due, self._is_flush_due = self._is_flush_due, True
         stream = self._streams.get(frames[0][2]) if count == 1 and frames[0][0] == _MESSAGE else None
         if stream is None or stream.is_stopped or self._is_held or self._parser.failure is not None:
+            self._heard_at = self._loop.time()  # from which deadlines count
             self._take(frames)
         else:
             _, _, _, argument, body, bulk = frames[0]
@@ -120,6 +115,13 @@ class Connection(asyncio.BufferedProtocol):
         self._is_flush_due = was_flush_due
         if self._out:
             self._flush_now()
+        # What nobody waits for is counted behind all that somebody may wait for.
+        self._heard_at = self._loop.time()
+        self._frames += count
+        statistics = self._statistics
+        statistics.reads += 1
+        statistics.bytes_received += nbytes
+        statistics.frames_received += count
 
     def pause_writing(self) -> None:
         self.is_writable = False
@@ -265,15 +267,16 @@ class Connection(asyncio.BufferedProtocol):
         if self.is_closing or self._transport is None:
             return
         self._sent_id = self._last_id
+        if pieces is None:
+            size = len(data)
+            self._transport.write(data)
+        else:
+            size = sum(map(len, pieces))
+            self._transport.writelines(pieces)
         self._sent_at = self._loop.time()
         statistics = self._statistics
         statistics.writes += 1
-        if pieces is None:
-            statistics.bytes_sent += len(data)
-            self._transport.write(data)
-        else:
-            statistics.bytes_sent += sum(map(len, pieces))
-            self._transport.writelines(pieces)
+        statistics.bytes_sent += size
 
     # The end.
 
