@@ -3,6 +3,7 @@
 A record type declares `tag=True` (or a short tag of its own): one `Codec(A | B)` encodes, decodes and validates.
 """
 
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -24,14 +25,12 @@ class Codec(Generic[R]):
     Put(key='a')
     """
 
-    __slots__ = ("_decoder", "_encoder")
+    __slots__ = ("_decoder", "_encoder", "encode")
 
     def __init__(self, union: Any) -> None:
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[R] = msgspec.msgpack.Decoder(union)
-
-    def encode(self, record: R) -> bytes:
-        return self._encoder.encode(record)
+        self.encode: Callable[[R], bytes] = self._encoder.encode
 
     def encode_into(self, record: R, buffer: bytearray, offset: int = 0) -> None:
         """Write the record at `offset` of a buffer, which is cut or grown to end behind it."""

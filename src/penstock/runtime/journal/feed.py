@@ -54,7 +54,8 @@ class Feed:
         self._appends: dict[RequestId, Content] = {}
         self.answered: dict[AppendSession, None] = {}  # which have answers to send
         self._reading: Content | None = None  # whose turn it is
-        self.unsummed: list[Content] = []  # of which something was taken since the last `sum_up`
+        self.unsummed: list[Content] = []  # of which something was taken since the last `sum_up`,
+        self._fed_bytes = 0  # and how much
         self._ahead: Any = None  # content which is in the file, and the core has not said so yet
         self._before = Point(Offset(0), Offset(0))  # where the file ended before that
         self._police = FlowPolice(Instant(0))
@@ -88,7 +89,7 @@ class Feed:
         append.is_ended = is_end
         timeout_ms = min(max(1, wish.timeout_ms), TIMEOUT_MS_MAX)
         request = AppendRequest(
-            deadline=Instant(self._machine.now + timeout_ms * MILLISECOND),
+            deadline=Instant(self._machine.clock() + timeout_ms * MILLISECOND),
             offset=wish.offset,
             check=wish.check,
             change=wish.change,
@@ -144,7 +145,7 @@ class Feed:
         length = len(content)
         if self._bucket.bytes_per_s:
             self._bucket.take(length)
-        self._note(self._host.journal, length)
+        self._fed_bytes += length
         if append.chunks or not append.is_ended:
             self._police.took(length)
             return ContentReceived(append.request, content)
@@ -164,8 +165,10 @@ class Feed:
         return files.add_summed(content)
 
     def sum_up(self) -> None:
-        """Sum appends alone: what was sent is on its way."""
+        """Sum appends alone, and count what was fed: what was sent is on its way."""
         unsummed, self.unsummed = self.unsummed, []
+        fed_bytes, self._fed_bytes = self._fed_bytes, 0
+        self._note(self._host.journal, fed_bytes)
         for append in unsummed:
             append.sum_up()
 
@@ -219,7 +222,8 @@ class Feed:
             return False
         if append is self._reading:
             self._reading = None
-        append.drop()
+        if append.chunks:
+            append.drop()
         if append.session is not None:
             append.session.answer(append, response)
             self.answered[append.session] = None

@@ -60,7 +60,7 @@ class ReplicaLoop:
     def __init__(self, replica: Replica, shell: Shell, *, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._replica = replica
         self._shell = shell
-        self._clock = clock
+        self.clock = clock
         self._events: deque[Event] = deque()
         self._timers = Timers(clock, lambda name: self.post(TimerFired(name)))
         self._is_running = False
@@ -69,7 +69,7 @@ class ReplicaLoop:
 
     @property
     def now(self) -> Instant:
-        return Instant(self._clock())
+        return Instant(self.clock())
 
     def post(self, event: Event) -> None:
         """Let the replica handle an event, after those which came before it. One which has stopped hears nothing."""
@@ -91,7 +91,7 @@ class ReplicaLoop:
         if self._is_running:
             return
         self._is_running = True
-        events, replica, shell, clock = self._events, self._replica, self._shell, self._clock
+        events, replica, shell, clock = self._events, self._replica, self._shell, self.clock
         try:
             while self.stop_reason is None:
                 event = events.popleft() if events else shell.next_content()
