@@ -82,6 +82,28 @@ def test_an_import_takes_what_is_in_the_store(lake: Lake, server: LakeProcess) -
     assert lake("repo", "create", "imports")[0] == 0
     assert lake("import", "local://elsewhere/", "lake://imports@main/taken/")[1].endswith(" 1 objects\n")
     assert "taken/one" in lake("ls", "-r", "lake://imports@main")[1]
+    assert lake("import", "local://elsewhere/one", "lake://imports@main/alone/")[0] == 0  # as a file which is put
+    assert lake("import", "local://elsewhere/one", "lake://imports@main")[0] == 0
+    listed = json.loads(lake("ls", "-r", "lake://imports@main", "--output", "json")[1])
+    assert [each["path"] for each in listed] == ["alone/one", "one", "taken/one"]
+
+
+def test_an_import_which_takes_nothing_is_refused(lake: Lake, server: LakeProcess) -> None:
+    folder = server.folder / "objects" / "somewhere"
+    folder.mkdir(parents=True)
+    (folder / "one").write_bytes(b"1")
+    assert lake("repo", "create", "refused-imports")[0] == 0
+    assert lake("import", "local://somewhere/", "lake://refused-imports@main/a/")[0] == 0
+    before = lake("log", "lake://refused-imports@main")
+    for source, why in {
+        "local://misspelled/": "no object lies below 'local://misspelled/'",
+        "local://somewhere/": "no changes",
+        "local://somewhere/two": "no object 'somewhere/two'",
+    }.items():
+        status, out, err = lake("import", source, "lake://refused-imports@main/a/")
+        assert (status, out, err.splitlines()[:2]) == (1, "", [f"refused: {why}", "Nothing was written."])
+    assert lake("import", "local://refused-imports/", "lake://refused-imports@main/a/")[0] == 2
+    assert lake("log", "lake://refused-imports@main") == before
 
 
 def test_refusals_come_in_words(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

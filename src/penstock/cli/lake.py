@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from cyclopts import Parameter
 
-from penstock.base.errors import InvalidArgument, Refused
+from penstock.base.errors import InvalidArgument
 from penstock.cli.lake_names import branch, repo, tag
 from penstock.cli.lake_retention import retention
 from penstock.cli.lake_targets import AtLake, LakeTarget, lake_of
@@ -266,7 +266,9 @@ def revert(
 
 @app.command(name="import", help_epilogue=examples("penstock lake import local://outside/ lake://shop@main/taken/"))
 def import_objects(
-    source: Annotated[str, Parameter(help="A folder of the lake's store, with / at its end.", metavar="ADDRESS")],
+    source: Annotated[
+        str, Parameter(help="A folder of the lake's store, with / at its end; or one object.", metavar="ADDRESS")
+    ],
     url: LakeTarget,
     /,
     *,
@@ -274,21 +276,24 @@ def import_objects(
     lake: AtLake = None,
     session: InSession,
 ) -> None:
-    """Make objects of the store part of a branch, without copying them. They replace what is below the path."""
+    """Make objects of the store part of a branch, without copying them. A folder replaces what is below the path."""
     target = parse_lake_url(url)
-    kind = "common_prefix" if source.endswith("/") else "object"
+    kind, path = "common_prefix" if source.endswith("/") else "object", target.path
+    if kind == "object" and (not path or path.endswith("/")):
+        path += source.rpartition("/")[2]
     body = {
-        "paths": [{"path": source, "destination": target.path, "type": kind}],
+        "paths": [{"path": source, "destination": path, "type": kind}],
         "commit": {"message": message, "metadata": {}},
+        "allow_empty": False,
     }
     with lake_of(session, lake) as client:
         id_ = client.call("POST", f"{target.branch_api}/import", body)["id"]
         status = client.call("GET", f"{target.branch_api}/import", id=id_)
-        while not status["completed"]:
+        while not status["completed"] and "error" not in status:
             time.sleep(POLL_S)
             status = client.call("GET", f"{target.branch_api}/import", id=id_)
     if "error" in status:
-        raise Refused(status["error"]["message"])
+        raise error_of(409, msgspec.json.encode(status["error"]))
     session.emit(status, f"{status['commit']['id']} {status['ingested_objects']} objects")
 
 

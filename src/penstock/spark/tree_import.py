@@ -18,6 +18,7 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from penstock.base.errors import InvalidArgument
 from penstock.client.lake import LakeUrl, parse_lake_url
 from penstock.lake.committed.build import to_range
 from penstock.lake.committed.entry import ENTRY_SCHEMA
@@ -34,6 +35,7 @@ from penstock.lake.committed.metarange import (
 )
 from penstock.lake.committed.parts import Part, join_parts, pieces, split_part
 from penstock.lake.committed.range import NARROW_ENTRIES, EncodedRange, frame_of, read_parquet, table_of, write_parquet
+from penstock.runtime.lake.shelves import namespace_prefix
 from penstock.runtime.lake.sink_batch import BatchOutcome, SinkPlace, TreeBody
 from penstock.runtime.objectstore import open_store
 from penstock.spark.lake_access import LakeAccess, access_from
@@ -105,6 +107,10 @@ def _build(
     entries = imported_entries(batches, prefix)
     if not entries.height:
         return
+    own = namespace_prefix(place.store) + place.folder
+    inside = entries.filter(pl.col("address").str.starts_with(own))
+    if inside.height:  # the collector may have condemned it; a name for it would outlive it (lake.md L15)
+        raise InvalidArgument(f"{inside['address'][0]!r} lies in the repository's own folder {own}")
     head, made, tail, is_closed = split_part(entries)
     ranges = _write(made, place, location)
     part = _Part(_parquet(head), tuple(ranges), _parquet(tail), is_closed)

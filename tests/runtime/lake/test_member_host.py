@@ -113,6 +113,20 @@ async def test_who_gives_up_has_it_cancelled(tmp_path: Path) -> None:
     await host.close()
 
 
+async def test_who_waits_to_the_end_is_told_what_came_of_giving_up(tmp_path: Path) -> None:
+    queue = LocalQueue()
+    host = await started(queue, tmp_path)
+    queue.flows.clear()
+    waiting = asyncio.create_task(host.request(Write(repository()), to_the_end=True))
+    await asyncio.sleep(0)
+    waiting.cancel()  # its record is on the queue before the CANCEL
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    queue.flows.set()
+    assert (await waiting).status is Status.OK
+    await host.close()
+
+
 async def test_a_queue_which_has_forgotten_ends_the_member(tmp_path: Path) -> None:
     queue = LocalQueue()
     host = await started(queue, tmp_path)

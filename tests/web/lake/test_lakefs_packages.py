@@ -11,6 +11,7 @@ from lakefs.client import Client
 from lakefs.exceptions import (
     BadRequestException,
     ConflictException,
+    ImportManagerException,
     NotAuthorizedException,
     NotFoundException,
     ObjectExistsException,
@@ -150,6 +151,20 @@ def test_objects_of_the_store_are_imported_without_copying(server: LakeProcess) 
     assert [each.path for each in main.objects()] == ["taken/deep/two", "taken/one"]
     with main.object("taken/deep/two").reader(mode="rb") as reader:
         assert reader.read() == b"22"
+
+
+def test_an_import_of_nothing_is_a_commit_and_a_refused_one_is_an_exception(server: LakeProcess) -> None:
+    main = repository_of(server, "import-ends").branch("main")
+    done = main.import_data("nothing at all", metadata={"who": "me"}).run()
+    assert (done.completed, done.error, done.ingested_objects) == (True, None, 0)
+    assert done.commit is not None
+    assert done.commit.id == main.get_commit().id
+    assert (done.commit.message, done.commit.metadata) == ("nothing at all", {"who": "me"})
+    main.object("staged").upload(data=b"s")
+    refused = main.import_data("onto what is staged")
+    with pytest.raises(ImportManagerException, match="uncommitted changes"):
+        refused.run()
+    assert (refused.status().completed, refused.status().commit) == (False, None)
 
 
 def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:

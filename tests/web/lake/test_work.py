@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.base.errors import NoChanges, NotFound, Overloaded
+from penstock.base.errors import InternalError, NoChanges, NotFound, Overloaded
 from penstock.runtime.lake.service import Commit, Progress
 from penstock.web.lake.work import RUNNING_MAX, Work, Works
 
@@ -38,6 +38,16 @@ async def test_progress_and_both_ends() -> None:
     assert (other.result, str(other.error)) == (None, "no changes")
     with pytest.raises(NotFound):
         works.get("nothing")
+
+
+async def test_a_defect_ends_it_too() -> None:
+    async def broken(watch: Callable[[Progress], None]) -> Commit:
+        raise ZeroDivisionError("by a defect")
+
+    work = Works().start(broken)
+    await ended(work)
+    assert isinstance(work.error, InternalError)
+    assert work.error.message == "a defect of ours, ZeroDivisionError: by a defect"
 
 
 async def test_only_so_much_runs_at_once() -> None:

@@ -24,7 +24,7 @@ from penstock.runtime.lake.shelves import Shelf
 from penstock.runtime.lake.view import as_entry
 from penstock.runtime.lake.wishes import CherryPickWish, CommitWish, Draft, HeadMove, MergeWish, RevertWish
 
-__all__ = ["Commits"]
+__all__ = ["Commits", "shown"]
 
 TTL_NS: Final = 60 * SECOND  # of a commit's attempt; its owner extends it while it builds
 DEFAULT_COMMITTER: Final = "penstock"

@@ -1,7 +1,7 @@
 """Imports of the lake's service: objects which are in the store already become entries, without being copied.
 
 An import lists the store, then moves the branch's head by one record (lake.md L13). Until then nothing shows; it may be
-cancelled. It belongs to the member it was started on.
+cancelled, and whether that was in time the queue decides. It belongs to the member it was started on.
 """
 
 import asyncio
@@ -14,14 +14,19 @@ from typing import Final
 
 import pyarrow as pa
 
-from penstock.base.errors import InvalidArgument, NotFound, Overloaded, PenstockError, Refused
+from penstock.base.errors import InternalError, InvalidArgument, NotFound, Overloaded, PenstockError, Refused
 from penstock.lake.staging import port
 from penstock.lake.staging.records import Instance
-from penstock.runtime.lake.commits_service import Commits
+from penstock.lake.staging.results import Status
+from penstock.runtime.lake.commits_service import Commits, shown
 from penstock.runtime.lake.service import Commit, ImportPath, ImportStatus
+from penstock.runtime.lake.shelves import Shelf
 from penstock.runtime.lake.wishes import Draft, ImportWish
+from penstock.runtime.logs import get_logger
 
 __all__ = ["Imports"]
+
+log = get_logger()
 
 RUNNING_MAX: Final = 16
 REMEMBERED_MAX: Final = 1000
@@ -36,11 +41,12 @@ class _Import:
     task: "asyncio.Task[None] | None" = None
     objects: int = 0
     commit: Commit | None = None
-    error: str = ""
+    error: PenstockError | None = None
+    is_cancelled: bool = False
 
     @property
-    def is_completed(self) -> bool:
-        return self.commit is not None or self.error != ""
+    def has_ended(self) -> bool:
+        return self.commit is not None or self.error is not None
 
 
 class Imports(Commits):
@@ -57,14 +63,13 @@ class Imports(Commits):
         *,
         metadata: Mapping[str, str] | None = None,
         committer: str = "",
+        allow_empty: bool = False,
     ) -> str:
+        """Start one; its id. It is refused if it finds or changes nothing, unless it may."""
         found, known = await self.engine.branch(repository, branch)
         for each in paths:
-            if not self.engine.shelves.key_of(each.source):
-                raise InvalidArgument(
-                    f"{each.source[:200]!r} is not in this lake's store, {self.engine.shelves.prefix}…"
-                )
-        if sum(not each.is_completed for each in self._imports.values()) >= RUNNING_MAX:
+            self._check_source(each, self.engine.shelves.of(found))
+        if sum(not each.has_ended for each in self._imports.values()) >= RUNNING_MAX:
             raise Overloaded(f"{RUNNING_MAX} imports are under way already")
         draft = self._draft(self.engine.shelves.of(found), message or "Import objects", committer, metadata)
         made = _Import(secrets.token_hex(10), repository, branch, time.time())
@@ -72,20 +77,50 @@ class Imports(Commits):
         while len(self._imports) > REMEMBERED_MAX:
             self._imports.popitem(last=False)
         made.task = asyncio.get_running_loop().create_task(
-            self._import(made, draft, known.instance, list(paths)), name=f"lake import {made.id}"
+            self._import(made, draft, known.instance, list(paths), allow_empty=allow_empty),
+            name=f"lake import {made.id}",
         )
         return made.id
 
-    async def _import(self, made: _Import, draft: Draft, instance: str, paths: list[ImportPath]) -> None:
+    def _check_source(self, path: ImportPath, shelf: Shelf) -> None:
+        store, own = self.engine.shelves.prefix, shelf.storage + "/"
+        if not self.engine.shelves.key_of(path.source):
+            raise InvalidArgument(
+                f"{path.source[:200]!r} is not in this lake's store, {store}…",
+                next_step=f"name a folder of the store, like {store}outside/",
+            )
+        # The collector may have condemned what lies there; a name for it would outlive it (L15).
+        if path.source.startswith(own) or (path.is_prefix and own.startswith(path.source)):
+            raise InvalidArgument(
+                f"{path.source[:200]!r} is, or holds, the repository's own folder {own}",
+                next_step="import from another folder; what a ref shows is copied or merged instead",
+            )
+
+    async def _import(
+        self, made: _Import, draft: Draft, instance: str, paths: list[ImportPath], *, allow_empty: bool
+    ) -> None:
         try:
             listings = [(_whole_folder(each), await self._listing(made, each)) for each in paths]
-            move = port.Move(self.engine.request(), Instance(instance), ImportWish(draft, listings), is_clean=True)
-            made.commit = await self._performed(move, draft.shelf, made.branch)
+            for path, listing in listings:
+                if not listing and not allow_empty:
+                    raise NotFound(
+                        f"no object lies below {path.source!r}", kind="source", next_step="compare the address"
+                    )
+            wish = ImportWish(draft, listings)
+            move = port.Move(self.engine.request(), Instance(instance), wish, allow_empty, is_clean=True)
+            result = await self.engine.host.request(move, to_the_end=True)
+            if result.status is Status.CANCELLED and made.is_cancelled:
+                raise _canceled()
+            self.engine.judge(result, made.branch)
+            made.commit = shown(result.commit, await draft.shelf.history.get(result.commit))
         except PenstockError as error:
-            made.error = error.message
+            made.error = error
         except asyncio.CancelledError:
-            made.error = "Canceled"
+            made.error = _canceled()
             raise
+        except Exception as error:
+            log.exception("import failed by a defect", id=made.id)
+            made.error = InternalError(f"a defect of ours, {type(error).__name__}: {error}")
         finally:
             made.updated_at = time.time()
 
@@ -115,16 +150,21 @@ class Imports(Commits):
         made = self._imports.get(id)
         if made is None or (made.repository, made.branch) != (repository, branch):
             raise NotFound(f"no import of {branch} has the id {id[:64]!r} on this member", kind="import")
-        return ImportStatus(made.id, made.is_completed, made.updated_at, made.objects, made.commit, made.error)
+        error = made.error.to_record() if made.error is not None else None
+        return ImportStatus(made.id, made.updated_at, made.objects, made.commit, error)
 
     async def cancel_import(self, repository: str, branch: str, id: str) -> None:
-        if (await self.import_status(repository, branch, id)).is_completed:
-            raise Refused(f"import {id} is completed already")
-        task = self._imports[id].task
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            self._imports[id].error = self._imports[id].error or "Canceled"
+        await self.import_status(repository, branch, id)
+        made = self._imports[id]
+        if made.has_ended:
+            raise Refused(f"import {id} has ended already")
+        assert made.task is not None
+        if not made.is_cancelled:  # a second cancellation would end the wait for what came of the first
+            made.is_cancelled = True
+            made.task.cancel()
+        await asyncio.wait([made.task])
+        if made.commit is not None:
+            raise Refused(f"import {id} was committed before it could be cancelled")
 
     async def end_imports(self) -> None:
         """Cancel what still runs."""
@@ -132,6 +172,10 @@ class Imports(Commits):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _canceled() -> PenstockError:
+    return Refused("Canceled")  # lakeFS's word, which its clients look for
 
 
 def _whole_folder(path: ImportPath) -> ImportPath:

@@ -120,19 +120,24 @@ class MemberHost:
 
     # asking
 
-    async def request(self, body: Any) -> Any:
-        """Have the core do something; its reply. A caller who gives up has it cancelled if it still can be."""
+    async def request(self, body: Any, *, to_the_end: bool = False) -> Any:
+        """Have the core do something; its reply. A caller who gives up has it cancelled if it still can be.
+
+        Whether it could be, only the reply says: with `to_the_end` a caller who is cancelled waits for that as well.
+        """
         if self.failed:
             raise Unavailable(f"this member of the lake has stopped: {self.failed}", next_step="restart it")
         number = RequestId(next(self._numbers))
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
         self._loop.post(Requested(number, body))
         try:
-            result = await future
+            result = await (asyncio.shield(future) if to_the_end else future)
         except asyncio.CancelledError:
             if number in self._waiting:
                 self._loop.post(Requested(RequestId(next(self._numbers)), GiveUp(number)))
-            raise
+            if not to_the_end:
+                raise
+            result = await future
         finally:
             self._waiting.pop(number, None)
             error = self._errors.pop(number, None)

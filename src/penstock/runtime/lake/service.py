@@ -24,6 +24,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
+from penstock.base.errors import ErrorRecord
 from penstock.lake.refs.retention import RetentionRules
 from penstock.lake.staging.entry import Entry
 from penstock.lake.staging.records import Precondition
@@ -184,14 +185,13 @@ class ImportPath(msgspec.Struct, frozen=True):
 
 
 class ImportStatus(msgspec.Struct, frozen=True):
-    """How an import goes."""
+    """How an import goes: under way until it has a commit, or an error which says why it has none."""
 
     id: str
-    is_completed: bool
     updated_at: float
     objects: int = 0
     commit: Commit | None = None
-    error: str = ""
+    error: ErrorRecord | None = None
 
 
 class Garbage(msgspec.Struct, frozen=True):
@@ -377,7 +377,7 @@ class Lake(Protocol):
 
     async def start_import(
         self, repository: str, branch: str, paths: Sequence[ImportPath], message: str, *,
-        metadata: Mapping[str, str] | None = None, committer: str = "",
+        metadata: Mapping[str, str] | None = None, committer: str = "", allow_empty: bool = False,
     ) -> str: ...  # fmt: skip
 
     async def import_status(self, repository: str, branch: str, id: str) -> ImportStatus: ...

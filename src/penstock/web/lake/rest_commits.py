@@ -223,6 +223,7 @@ class CommitHandlers:
             paths,
             body.commit.message,
             metadata=body.commit.metadata,
+            allow_empty=body.allow_empty,
         )
         return json_response({"id": id_}, 202)
 

@@ -178,6 +178,7 @@ class ImportBody(msgspec.Struct):
 
     paths: list[ImportLocation]
     commit: ImportCommit
+    allow_empty: bool = True  # ours: lakeFS commits also where nothing was found, or nothing changes
 
 
 class LoginBody(msgspec.Struct):
@@ -269,14 +270,15 @@ def change_json(change: Change, *, with_right: bool = False) -> Json:
 
 
 def import_json(status: ImportStatus) -> Json:
+    # To lakeFS's clients completed means that it worked: they look for an error only where it is not.
     shown: Json = {
-        "completed": status.is_completed,
+        "completed": status.commit is not None,
         "update_time": datetime.fromtimestamp(status.updated_at, UTC).isoformat(),
         "ingested_objects": status.objects,
     }
     if status.commit is not None:
         shown["commit"] = commit_json(status.commit)
         shown["metarange_id"] = status.commit.metarange
-    if status.error:
-        shown["error"] = {"message": status.error}
+    if status.error is not None:
+        shown["error"] = {"message": status.error.message, "penstock": status.error}
     return shown

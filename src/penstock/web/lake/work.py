@@ -12,10 +12,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from penstock.base.errors import NotFound, Overloaded, PenstockError
+from penstock.base.errors import InternalError, NotFound, Overloaded, PenstockError
 from penstock.runtime.lake.service import Commit, Garbage, Progress
+from penstock.runtime.logs import get_logger
 
 __all__ = ["Work", "Works"]
+
+log = get_logger()
 
 RUNNING_MAX: Final = 100
 REMEMBERED_MAX: Final = 1000
@@ -64,6 +67,9 @@ class Works:
             work.result = await call(work.watch)
         except PenstockError as error:
             work.error = error
+        except Exception as error:  # whoever waits would wait for ever
+            log.exception("work failed by a defect", id=work.id)
+            work.error = InternalError(f"a defect of ours, {type(error).__name__}: {error}")
         work.updated_at = time.time()
 
     def get(self, id_: str) -> Work:
