@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.cli.terminal import Golden
 from tests.web.lake.servers import KEY, SECRET, LakeProcess
 
 from penstock.cli.main import run
@@ -61,7 +62,7 @@ def test_from_a_file_to_a_merged_commit(lake: Lake, tmp_path: Path, monkeypatch:
     assert lake("rm", "lake://shop@main/2026/prices.csv")[0] == 0
     assert lake("branch", "reset", "lake://shop@main")[0] == 0
     assert "could go" in lake("gc", "lake://shop")[1]
-    assert "0 objects with 0 bytes are deleted" in lake("gc", "lake://shop", "--sweep", "--grace", "0")[1]
+    assert lake("gc", "lake://shop", "--sweep", "--grace", "0")[1].startswith("deleted 0 objects with 0 bytes; ")
     assert "all history is kept" in lake("retention", "show", "lake://shop")[1]
     assert lake("retention", "set", "lake://shop", "--days", "90", "--branch", "work=7")[0] == 0
     shown = lake("retention", "show", "lake://shop")
@@ -80,7 +81,7 @@ def test_an_import_takes_what_is_in_the_store(lake: Lake, server: LakeProcess) -
     folder.mkdir(parents=True)
     (folder / "one").write_bytes(b"1")
     assert lake("repo", "create", "imports")[0] == 0
-    assert lake("import", "local://elsewhere/", "lake://imports@main/taken/")[1].endswith(" 1 objects\n")
+    assert lake("import", "local://elsewhere/", "lake://imports@main/taken/")[1].endswith(" 1 object\n")
     assert "taken/one" in lake("ls", "-r", "lake://imports@main")[1]
     assert lake("import", "local://elsewhere/one", "lake://imports@main/alone/")[0] == 0  # as a file which is put
     assert lake("import", "local://elsewhere/one", "lake://imports@main")[0] == 0
@@ -106,14 +107,91 @@ def test_an_import_which_takes_nothing_is_refused(lake: Lake, server: LakeProces
     assert lake("log", "lake://refused-imports@main") == before
 
 
+REFUSED = [
+    "repo create golden",
+    "repo create Golden",
+    "repo delete lake://golden",
+    "repo delete nothing",
+    "put nothing.csv lake://golden@main/",
+    "put . lake://golden@main/folder",
+    "put file lake://golden/file",
+    "put file lake://golden@nothing/file",
+    "put file lake://golden@main~1/file",
+    "put file lake://nothing@main/file",
+    "cat lake://golden@main",
+    "cat lake://golden@main/a/nothing",
+    "cat lake://golden@nothing/a",
+    "ls golden",
+    "ls lake://golden@main --limit 0",
+    "rm lake://golden@main/nothing",
+    "rm lake://golden@main/a/",
+    "diff lake://golden@main lake://other@main",
+    "log lake://golden@main --limit -3",
+    "log lake://golden@nothing",
+    "commit lake://golden@main -m nothing",
+    "commit lake://golden@v1 -m tag",
+    "branch create lake://golden@work",
+    "branch create lake://golden@other --source nothing",
+    "branch delete lake://golden@main",
+    "tag create lake://golden@v1",
+    "tag delete lake://golden@nothing",
+    "merge lake://golden@work main",
+    "merge lake://golden@main work",
+    "merge lake://golden@nothing main",
+    "merge lake://golden@work lake://golden@main",
+    "merge lake://golden@work main --strategy mine",
+    "revert lake://golden@main nothing",
+    "import local://misspelled/ lake://golden@main/taken/",
+    "import local://golden/ lake://golden@main/taken/",
+    "import s3://elsewhere/ lake://golden@main/taken/",
+    "gc lake://nothing",
+    "gc lake://golden --sweep --grace -1",
+    "retention set lake://golden --days 0",
+]
+
+
+def test_every_refusal_has_three_parts(lake: Lake, golden: Golden, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("content")
+    for done in (
+        "repo create golden",
+        "put file lake://golden@main/a/file",
+        "commit lake://golden@main -m first",
+        "branch create lake://golden@work",
+        "tag create lake://golden@v1",
+    ):
+        assert lake(*done.split())[0] == 0
+    assert lake("put", "file", "lake://golden@work/staged")[0] == 0
+    text = ""
+    for command in REFUSED:
+        status, out, err = lake(*command.split())
+        refused, written, following = err.removeprefix("waiting\n").splitlines()
+        assert (out, written) == ("", "Nothing was written."), command
+        assert refused.startswith("refused: "), err
+        assert following.startswith("Next: "), err
+        text += f"$ penstock lake {command}\n{refused}\n{written}\n{following}\n[{status}]\n\n"
+    golden("lake-refusals", text)
+    assert lake("log", "lake://golden@main", "--output", "json")[1].count('"first"') == 1
+
+
+def test_a_first_commit_has_none_before_it(lake: Lake) -> None:
+    assert lake("repo", "create", "first")[0] == 0
+    first = json.loads(lake("log", "lake://first@main", "--output", "json")[1])[0]["id"]
+    for expression in ("main~", "main~7", "main^1"):
+        assert lake("log", f"lake://first@{expression}")[2] == (
+            f"refused: commit {first} is the first of all: nothing came before it\nNothing was written.\n"
+            "Next: penstock lake log, with the ref alone: how far back it goes\n"
+        )
+    assert lake("commit", "lake://first@main", "-m", "second", "--allow-empty")[0] == 0
+    second = json.loads(lake("log", "lake://first@main", "--output", "json")[1])[0]["id"]
+    assert f"refused: commit {second} has 1 parent, and no number 2\n" in lake("log", "lake://first@main^2")[2]
+
+
 def test_refusals_come_in_words(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     assert lake("repo", "create", "words")[0] == 0
     status, _, err = lake("repo", "create", "words")
     assert (status, "already exists" in err) == (1, True)
     status, _, err = lake("commit", "lake://words@main", "-m", "nothing")
     assert (status, "no changes" in err) == (1, True)
-    assert lake("cat", "lake://words@main")[0] == 2
-    assert lake("ls", "words")[0] == 2
     monkeypatch.setenv("PENSTOCK_LAKE_SECRET_ACCESS_KEY", "wrong")
     status, _, err = lake("repo", "list")
     assert (status, "error authenticating request" in err) == (1, True)

@@ -5,6 +5,7 @@ from tests.cli.terminal import Penstock
 
 from penstock.base.errors import ConnectionLost, InvalidArgument, NotFound
 from penstock.cli import main
+from penstock.cli.error_guide import guide
 from penstock.cli.noun import InSession, examples, noun
 
 app = noun("valve", "Opens and closes.", try_this=("penstock valve open",))
@@ -29,6 +30,9 @@ def fail(how: str, /, *, session: InSession) -> None:
     }[how]
 
 
+NO_VALVE = f"refused: no such valve\nNothing was written.\nNext: {guide('not-found').next_step}\n"
+
+
 @pytest.fixture(autouse=True)
 def _valve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(main.NOUNS, "valve", (f"{__name__}:app", "Opens and closes."))
@@ -48,10 +52,14 @@ def test_a_verb_may_return_its_exit_status(penstock: Penstock) -> None:
 @pytest.mark.parametrize(
     ("how", "status", "said"),
     [
-        ("refused", 1, "refused: no such valve\nNothing was written.\n"),
-        ("misused", 2, "refused: not a valve\nNothing was written.\n"),
-        ("unknown", 1, "unknown: it may be open\nIt may have been written.\n"),
-        ("grouped", 1, "refused: no such valve\nNothing was written.\n"),
+        ("refused", 1, NO_VALVE),
+        ("misused", 2, "refused: not a valve\nNothing was written.\nNext: penstock valve fail --help\n"),
+        (
+            "unknown",
+            1,
+            f"unknown: it may be open\nIt may have been written.\nNext: {guide('connection-lost').next_step}\n",
+        ),
+        ("grouped", 1, NO_VALVE),
     ],
 )
 def test_an_error_decides_the_status(penstock: Penstock, how: str, status: int, said: str) -> None:

@@ -4,7 +4,8 @@ import json
 import pytest
 from rich.text import Text
 
-from penstock.base.errors import NotFound
+from penstock.base.errors import InvalidArgument, NotFound, PenstockError
+from penstock.cli.error_guide import error_kinds, guide
 from penstock.cli.output import make_console, make_table, print_error, to_error, write_json, write_text
 
 
@@ -64,6 +65,18 @@ def test_an_error_of_ours_stays_itself_and_another_becomes_a_defect() -> None:
     assert to_error(ExceptionGroup("one", [ExceptionGroup("inner", [ours])])) is ours
     assert to_error(ExceptionGroup("two", [ours, ours])).code == "internal"
     assert to_error(KeyError("x")).message == "a defect of ours, KeyError: 'x'"
+
+
+def test_an_error_which_knows_no_next_step_has_one_by_its_kind() -> None:
+    def told(error: PenstockError) -> str:
+        stream = io.StringIO()
+        print_error(error, as_json=False, debug=False, stream=stream, command="penstock lake put")
+        return stream.getvalue()
+
+    assert told(InvalidArgument("x")) == "refused: x\nNothing was written.\nNext: penstock lake put --help\n"
+    for kind in error_kinds():
+        if not issubclass(kind, InvalidArgument):
+            assert told(kind("x")).endswith(f"\nNext: {kind.next_step or guide(kind.code).next_step}\n")
 
 
 def test_an_error_is_not_folded_where_it_is_copied_from() -> None:

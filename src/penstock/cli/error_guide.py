@@ -114,7 +114,7 @@ _GUIDE: Final = {
     ),
     "dirty-branch": Guide(
         "The branch has changes which are staged and not committed; a merge into it would mix them up with its own.",
-        "Commit them or drop them (reset), then ask again.",
+        "Commit them (penstock lake commit) or drop them (penstock lake branch reset), then ask again.",
     ),
     "fenced": Guide(
         "Another process has taken the shard over while this one still worked on it: it was slow, or cut off.",
@@ -130,11 +130,11 @@ _GUIDE: Final = {
     ),
     "merge-conflict": Guide(
         "Since the two sides parted, both changed the same paths, each in its own way.",
-        "Look at the paths, then merge with a strategy, source-wins or dest-wins, or mend one side first.",
+        "Look at the paths (penstock lake diff), then merge with a --strategy, source-wins or dest-wins; or mend it.",
     ),
     "no-changes": Guide(
         "Nothing is staged, or what is staged is what is committed already; or the source of a merge has nothing new.",
-        "Nothing needs to be done; where an empty commit is wanted, allow it.",
+        "Nothing needs to be done; where an empty commit is wanted, allow it (--allow-empty).",
     ),
     "unavailable": Guide(
         "The service cannot serve this now, but will be able to later.",

@@ -1,20 +1,19 @@
 """`penstock lake`: the versioned data lake: its server, and what people do with it."""
 
-import sys
 import time
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from penstock.base.errors import InvalidArgument
 from penstock.cli.lake_names import branch, repo, tag
+from penstock.cli.lake_objects import cat, import_objects, ls, put, rm
 from penstock.cli.lake_retention import retention
-from penstock.cli.lake_targets import AtLake, LakeTarget, lake_of
+from penstock.cli.lake_targets import AtLake, LakeTarget, Message, lake_of, when
 from penstock.cli.noun import InSession, examples, noun
-from penstock.cli.output import make_table
+from penstock.cli.output import counted, make_table
 from penstock.cli.targets import CLUSTER_FOLDER, AtFolder, AtNodes, Shard
 from penstock.client.lake import LakeUrl, error_of, parse_lake_url
 
@@ -35,8 +34,23 @@ app.command(repo)
 app.command(branch)
 app.command(tag)
 app.command(retention)
+app.command(ls, help_epilogue=examples("penstock lake ls lake://shop@main", "penstock lake ls lake://shop@main/a/ -r"))
+app.command(
+    cat, help_epilogue=examples("penstock lake cat lake://shop@main/prices.csv", "penstock lake cat URL > file")
+)
+app.command(
+    put,
+    help_epilogue=examples(
+        "penstock lake put prices.csv lake://shop@main/prices.csv", "date | penstock lake put - URL"
+    ),
+)
+app.command(rm, help_epilogue=examples("penstock lake rm lake://shop@main/prices.csv"))
+app.command(
+    import_objects,
+    name="import",
+    help_epilogue=examples("penstock lake import local://outside/ lake://shop@main/taken/"),
+)
 
-Message = Annotated[str, Parameter(name=("--message", "-m"), help="Why.", metavar="TEXT")]
 SIGNS: Final = {"added": "+", "removed": "-", "changed": "~", "conflict": "!", "prefix_changed": "*"}
 COLOURS: Final = {"added": "green", "removed": "red", "changed": "yellow", "conflict": "bold red"}
 POLL_S: Final = 0.1
@@ -77,76 +91,6 @@ async def serve(
     )
 
 
-# objects
-
-
-@app.command(help_epilogue=examples("penstock lake ls lake://shop@main", "penstock lake ls lake://shop@main/a/ -r"))
-def ls(
-    url: LakeTarget,
-    /,
-    *,
-    recursive: Annotated[bool, Parameter(name=("--recursive", "-r"), help="Also what is in folders.")] = False,
-    limit: Annotated[int, Parameter(help="How many lines at most.", metavar="N")] = 1000,
-    lake: AtLake = None,
-    session: InSession,
-) -> None:
-    """List objects and folders below a path, as of now."""
-    target = parse_lake_url(url)
-    with lake_of(session, lake) as client:
-        found = list(
-            client.pages(
-                f"{target.ref_api}/objects/ls", limit=limit, prefix=target.path, delimiter="" if recursive else "/"
-            )
-        )
-    rows = [[str(each.get("size_bytes", "")), _when(each["mtime"]), each["path"]] for each in found]
-    session.emit(found, make_table(["bytes", "modified", "path"], rows))
-
-
-@app.command(help_epilogue=examples("penstock lake cat lake://shop@main/prices.csv", "penstock lake cat URL > file"))
-def cat(url: LakeTarget, /, *, lake: AtLake = None, session: InSession) -> None:
-    """Write an object's bytes to stdout."""
-    with lake_of(session, lake) as client:
-        for chunk in client.download(_with_path(url)):
-            sys.stdout.buffer.write(chunk)
-    sys.stdout.buffer.flush()
-
-
-@app.command(
-    help_epilogue=examples("penstock lake put prices.csv lake://shop@main/prices.csv", "date | penstock lake put - URL")
-)
-def put(
-    file: Annotated[str, Parameter(help="The file; - is stdin.", metavar="FILE", allow_leading_hyphen=True)],
-    url: LakeTarget,
-    /,
-    *,
-    content_type: Annotated[str, Parameter(help="What it is, like text/csv.", metavar="TYPE")] = "",
-    lake: AtLake = None,
-    session: InSession,
-) -> None:
-    """Put a file on a branch. A path which ends in / takes the file's name."""
-    target = parse_lake_url(url)
-    if not target.path or target.path.endswith("/"):
-        if file == "-":
-            raise InvalidArgument(f"{url}: say under which path to put what is on stdin")
-        target = LakeUrl(target.repository, target.ref, target.path + Path(file).name)
-    with lake_of(session, lake) as client:
-        if file == "-":
-            made = client.upload(target, sys.stdin.buffer, content_type)
-        else:
-            with Path(file).open("rb") as content:
-                made = client.upload(target, content, content_type)
-    session.emit(made, f"put {made['path']}: {made['size_bytes']} bytes, staged on {target.ref}")
-
-
-@app.command(help_epilogue=examples("penstock lake rm lake://shop@main/prices.csv"))
-def rm(url: LakeTarget, /, *, lake: AtLake = None, session: InSession) -> None:
-    """Delete an object from a branch. What was committed before still has it."""
-    target = _with_path(url)
-    with lake_of(session, lake) as client:
-        client.call("DELETE", f"{target.branch_api}/objects", path=target.path)
-    session.say(f"deleted {target.path}; staged on {target.ref}")
-
-
 # commits
 
 
@@ -161,7 +105,7 @@ def diff(
     right: Annotated[str | None, Parameter(help="The other side; without it, what is staged.", metavar="URL")] = None,
     /,
     *,
-    limit: Annotated[int, Parameter(help="How many lines at most.", metavar="N")] = 1000,
+    limit: Annotated[int, Parameter(help="How many lines at most.", metavar="N", validator=Number(gte=1))] = 1000,
     lake: AtLake = None,
     session: InSession,
 ) -> None:
@@ -181,7 +125,7 @@ def diff(
         return
     for each in found:
         session.stdout.print(f"{SIGNS[each['type']]} {each['path']}", style=COLOURS.get(each["type"]), markup=False)
-    session.say(f"{len(found)} paths differ")
+    session.say(f"{counted(len(found), 'path')} {'differs' if len(found) == 1 else 'differ'}")
 
 
 @app.command(help_epilogue=examples("penstock lake commit lake://shop@main --message 'new prices'"))
@@ -208,7 +152,7 @@ def log(
     url: LakeTarget,
     /,
     *,
-    limit: Annotated[int, Parameter(help="How many commits at most.", metavar="N")] = 20,
+    limit: Annotated[int, Parameter(help="How many commits at most.", metavar="N", validator=Number(gte=1))] = 20,
     lake: AtLake = None,
     session: InSession,
 ) -> None:
@@ -218,7 +162,7 @@ def log(
     query = {kind: target.path} if target.path else {}
     with lake_of(session, lake) as client:
         found = list(client.pages(f"{target.ref_api}/commits", limit=limit, **query))
-    rows = [[each["id"][:12], _when(each["creation_date"]), each["committer"], each["message"]] for each in found]
+    rows = [[each["id"][:12], when(each["creation_date"]), each["committer"], each["message"]] for each in found]
     session.emit(found, make_table(["commit", "made", "by", "why"], rows))
 
 
@@ -238,6 +182,8 @@ def merge(
 ) -> None:
     """Merge a ref into a branch: what it did since both parted. Conflicts are refused, and named."""
     target = parse_lake_url(source)
+    if "://" in into:
+        raise InvalidArgument(f"{into}: expected the name of a branch of {target.repository}, like main")
     body = {"message": message, "strategy": strategy, "squash_merge": squash}
     with lake_of(session, lake) as client:
         path = f"{target.ref_api}/merge/{LakeUrl(target.repository, into).ref_api.rpartition('/')[2]}"
@@ -264,39 +210,6 @@ def revert(
     session.emit(head, f"{head['id']} {head['message']}")
 
 
-@app.command(name="import", help_epilogue=examples("penstock lake import local://outside/ lake://shop@main/taken/"))
-def import_objects(
-    source: Annotated[
-        str, Parameter(help="A folder of the lake's store, with / at its end; or one object.", metavar="ADDRESS")
-    ],
-    url: LakeTarget,
-    /,
-    *,
-    message: Message = "Import objects",
-    lake: AtLake = None,
-    session: InSession,
-) -> None:
-    """Make objects of the store part of a branch, without copying them. A folder replaces what is below the path."""
-    target = parse_lake_url(url)
-    kind, path = "common_prefix" if source.endswith("/") else "object", target.path
-    if kind == "object" and (not path or path.endswith("/")):
-        path += source.rpartition("/")[2]
-    body = {
-        "paths": [{"path": source, "destination": path, "type": kind}],
-        "commit": {"message": message, "metadata": {}},
-        "allow_empty": False,
-    }
-    with lake_of(session, lake) as client:
-        id_ = client.call("POST", f"{target.branch_api}/import", body)["id"]
-        status = client.call("GET", f"{target.branch_api}/import", id=id_)
-        while not status["completed"] and "error" not in status:
-            time.sleep(POLL_S)
-            status = client.call("GET", f"{target.branch_api}/import", id=id_)
-    if "error" in status:
-        raise error_of(409, msgspec.json.encode(status["error"]))
-    session.emit(status, f"{status['commit']['id']} {status['ingested_objects']} objects")
-
-
 @app.command(help_epilogue=examples("penstock lake gc lake://shop", "penstock lake gc lake://shop --sweep"))
 def gc(
     url: Annotated[str, Parameter(help="lake://REPOSITORY", metavar="URL")],
@@ -304,7 +217,10 @@ def gc(
     *,
     sweep: Annotated[bool, Parameter(help="Delete what an earlier run with --sweep found, too.")] = False,
     grace: Annotated[
-        float, Parameter(help="How long ago that earlier run must have been, at least.", metavar="SECONDS")
+        float,
+        Parameter(
+            help="How long ago that earlier run must have been, at least.", metavar="SECONDS", validator=Number(gte=0)
+        ),
     ] = 3600.0,
     lake: AtLake = None,
     session: InSession,
@@ -321,16 +237,10 @@ def gc(
             found = _wait_for(session, client, f"{target.api}/gc/{work}")
         else:
             found = client.call("GET", f"{target.api}/gc/dry_run")
-    done = f"{found['objects']} objects with {found['bytes']} bytes {'are deleted' if sweep else 'could go'}"
-    wait = "wait for another run" if sweep else "are too young"
+    what = f"{counted(found['objects'], 'object')} with {counted(found['bytes'], 'byte')}"
+    done = f"deleted {what}" if sweep else f"{what} could go"
+    wait = "to be found by another run" if sweep else "too young"
     session.emit(found, f"{done}; {found['too_young']} more {wait}", *found["examples"])
-
-
-def _with_path(url: str) -> LakeUrl:
-    target = parse_lake_url(url)
-    if not target.path:
-        raise InvalidArgument(f"{url}: name an object, like lake://shop@main/prices.csv")
-    return target
 
 
 def _wait_for(session: Any, client: Any, path: str) -> Any:
@@ -349,7 +259,3 @@ def _wait_for(session: Any, client: Any, path: str) -> Any:
     if "error" in status:
         raise error_of(status["status_code"], msgspec.json.encode(status["error"]))
     return status["result"]
-
-
-def _when(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S") if seconds else ""

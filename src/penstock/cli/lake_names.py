@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from penstock.base.errors import InvalidArgument
 from penstock.cli.lake_targets import AtLake, LakeTarget, lake_of
 from penstock.cli.noun import InSession, examples, noun
 from penstock.cli.output import make_table
@@ -60,6 +61,8 @@ def list_repositories(*, lake: AtLake = None, session: InSession) -> None:
 @repo.command(help_epilogue=examples("penstock lake repo delete shop"))
 def delete(name: RepositoryName, /, *, lake: AtLake = None, session: InSession) -> None:
     """Delete a repository with all its branches and tags. Its objects stay in the store."""
+    if "://" in name:
+        raise InvalidArgument(f"{name}: expected the name alone, like shop")
     with lake_of(session, lake) as client:
         client.call("DELETE", parse_lake_url(f"lake://{name}", needs_ref=False).api)
     session.say(f"deleted {name}")

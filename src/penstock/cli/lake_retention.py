@@ -3,6 +3,7 @@
 from typing import Annotated, Any
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from penstock.base.errors import InvalidArgument, NotFound
 from penstock.cli.lake_targets import AtLake, lake_of
@@ -43,7 +44,9 @@ def set_rules(
     url: RepositoryUrl,
     /,
     *,
-    days: Annotated[int, Parameter(help="How long a branch keeps what it no longer shows.", metavar="N")],
+    days: Annotated[
+        int, Parameter(help="How long a branch keeps what it no longer shows.", metavar="N", validator=Number(gte=1))
+    ],
     branch: Annotated[
         tuple[str, ...], Parameter(help="Another number of days for one branch; may be repeated.", metavar="NAME=N")
     ] = (),

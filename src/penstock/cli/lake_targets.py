@@ -1,7 +1,8 @@
-"""Which lake a command talks to: by flag, or the local one."""
+"""Which lake a command talks to, by flag or the local one; and what its commands share."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -10,7 +11,7 @@ from penstock.cli.session import Session
 from penstock.client.lake import LakeClient
 from penstock.client.lake_place import CREDENTIALS_FILE, find_lake
 
-__all__ = ["CREDENTIALS_FILE", "AtLake", "LakeTarget", "lake_of"]
+__all__ = ["CREDENTIALS_FILE", "AtLake", "LakeTarget", "Message", "lake_of", "when"]
 
 AtLake = Annotated[
     str | None,
@@ -18,6 +19,7 @@ AtLake = Annotated[
         name="--lake", help="The lake's server. Default: the one which runs here, or lake.listen.", metavar="URL"
     ),
 ]
+Message = Annotated[str, Parameter(name=("--message", "-m"), help="Why.", metavar="TEXT")]
 LakeTarget = Annotated[str, Parameter(help="lake://REPOSITORY@REF/PATH", metavar="URL")]
 
 
@@ -27,3 +29,8 @@ def lake_of(session: Session, url: str | None) -> Iterator[LakeClient]:
     place = find_lake(url, effective=session.effective)
     with LakeClient(place.url, place.access_key_id, place.secret_access_key) as lake:
         yield lake
+
+
+def when(seconds: int) -> str:
+    """A time as it is shown; nothing for folders, which have none."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S") if seconds else ""

@@ -114,6 +114,7 @@ class _Launcher:
     def __init__(self, app: App) -> None:
         self.app = app
         self.session = Session(debug=_debug_wanted())
+        self._tokens: tuple[str, ...] = ()
         app.meta.group_parameters = GLOBAL_FLAGS
         app.meta.default(self._launch)
 
@@ -124,7 +125,9 @@ class _Launcher:
     def fail(self, error: BaseException, status: int) -> int:
         from penstock.cli.output import print_error
 
-        print_error(error, as_json=self.session.wants_json, debug=self.session.debug)
+        chain = self.app.parse_commands(self._tokens)[0]
+        command = " ".join(["penstock", *chain])
+        print_error(error, as_json=self.session.wants_json, debug=self.session.debug, command=command)
         return status
 
     def _launch(
@@ -147,6 +150,7 @@ class _Launcher:
         self.session = Session(
             output, config_file=config, settings=settings, log_level=log_level, debug=debug or _debug_wanted()
         )
+        self._tokens = tokens
         command, bound, injected = self.app.parse_args(tokens)
         return _call(command, *bound.args, **bound.kwargs, **dict.fromkeys(injected, self.session))
 

@@ -12,9 +12,10 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.base.errors import InternalError, PenstockError
+from penstock.base.errors import InternalError, InvalidArgument, PenstockError
+from penstock.cli.error_guide import guide
 
-__all__ = ["make_console", "make_table", "print_error", "to_error", "write_json", "write_text"]
+__all__ = ["counted", "make_console", "make_table", "print_error", "to_error", "write_json", "write_text"]
 
 # A pipe has no width. Tables there keep their natural one: what greps and cuts lines must not meet folded cells.
 PIPE_COLUMNS: Final = 10_000
@@ -35,6 +36,14 @@ def make_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, 
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def counted(number: int, what: str) -> str:
+    """
+    >>> counted(1, "path"), counted(0, "path")
+    ('1 path', '0 paths')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def write_text(console: Console, *renderables: RenderableType) -> None:
@@ -71,10 +80,18 @@ def to_error(error: BaseException) -> PenstockError:
     )
 
 
-def print_error(error: BaseException, *, as_json: bool, debug: bool, stream: TextIO | None = None) -> None:
-    """A failure on stderr: what happened, whether anything was written, the next step; as a record for programs."""
+def print_error(
+    error: BaseException, *, as_json: bool, debug: bool, stream: TextIO | None = None, command: str = "penstock"
+) -> None:
+    """A failure on stderr: what happened, whether anything was written, the next step; as a record for programs.
+
+    Where the error itself knows no next step, it is the command's help page, or what the guide says of its kind.
+    """
     stream = sys.stderr if stream is None else stream
     ours = to_error(error)
+    if not ours.next_step:
+        is_misuse = isinstance(ours, InvalidArgument)
+        ours.next_step = f"{command} --help" if is_misuse else guide(ours.code).next_step
     if debug:
         stream.write("".join(traceback.format_exception(error)))
     if as_json:

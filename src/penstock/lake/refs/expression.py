@@ -24,6 +24,7 @@ __all__ = ["BaseKind", "Ref", "Step", "StepKind", "follow", "lookup_order", "par
 
 PREFIX_DIGITS_MIN: Final = 4  # of a commit id's beginning
 STEPS_MAX: Final = 1000  # ancestors to go back, in all
+LOOK: Final = "penstock lake log, with the ref alone: how far back it goes"
 _REF: Final = re.compile(r"([^~^@$:\s]+)((?:[~^]\d{0,6})*)(@?)")
 _STEP: Final = re.compile(r"([~^])(\d*)")
 _DIGITS: Final = re.compile(r"[0-9a-f]+")
@@ -84,6 +85,12 @@ def lookup_order(base: str) -> list[BaseKind]:
     return [BaseKind.COMMIT, *names] if len(base) == 64 else [*names, BaseKind.COMMIT_PREFIX]
 
 
+def _no_parent(commit: CommitId, parents: int, wanted: int) -> str:
+    if not parents:
+        return f"commit {commit} is the first of all: nothing came before it"
+    return f"commit {commit} has {parents} {'parent' if parents == 1 else 'parents'}, and no number {wanted}"
+
+
 def follow(start: CommitId, steps: tuple[Step, ...]) -> Search[CommitId]:
     """The commit which the steps lead to, or `NotFound` where there is none."""
     at = start
@@ -92,6 +99,6 @@ def follow(start: CommitId, steps: tuple[Step, ...]) -> Search[CommitId]:
         for _ in range(times):
             commit = yield at
             if len(commit.parents) < parent:
-                raise NotFound(f"commit {at} has {len(commit.parents)} parents, not {parent}", kind="commit")
+                raise NotFound(_no_parent(at, len(commit.parents), parent), kind="commit", next_step=LOOK)
             at = commit.parents[parent - 1]
     return at

@@ -108,7 +108,11 @@ class Engine:
     def known_repository(self, name: str) -> Repository:
         found = self.machine.repository_named(name)
         if found is None:
-            raise NotFound(f"there is no repository {name!r}", kind="repository", next_step="create it first")
+            raise NotFound(
+                f"there is no repository {name!r}",
+                kind="repository",
+                next_step=f"penstock lake repo list, or penstock lake repo create {name}",
+            )
         return found
 
     async def branch(self, repository: str, name: str) -> tuple[Repository, Branch]:
@@ -120,7 +124,8 @@ class Engine:
         branch = repository.branches.get(name)
         if branch is None:
             check_branch(name)
-            raise NotFound(f"there is no branch {name!r} in {repository.name}", kind="branch")
+            list_them = f"penstock lake branch list lake://{repository.name}"
+            raise NotFound(f"there is no branch {name!r} in {repository.name}", kind="branch", next_step=list_them)
         return branch
 
     async def branch_to_write(self, repository: str, name: str) -> tuple[Repository, Branch]:
@@ -165,7 +170,12 @@ class Engine:
     async def _resolve(self, repository: Repository, shelf: Shelf, wanted: Ref, text: str) -> str:
         base = await self._base(repository, shelf, wanted.base)
         if base is None:
-            raise NotFound(f"there is no ref {text!r} in {repository.name}", kind="ref")
+            named = f"lake://{repository.name}"
+            raise NotFound(
+                f"there is no ref {text!r} in {repository.name}",
+                kind="ref",
+                next_step=f"penstock lake branch list {named}, or penstock lake tag list {named}",
+            )
         commit = await shelf.history.search(follow(base, wanted.steps)) if wanted.steps else base
         if commit in repository.expired:
             raise Gone(f"commit {commit} was given up by the garbage collector")

@@ -150,7 +150,7 @@ class Names:
     async def tag(self, repository: str, name: str) -> Tag:
         found = (await self.engine.repository(repository)).tags.get(name)
         if found is None:
-            raise NotFound(f"there is no tag {name!r} in {repository}", kind="tag")
+            raise _no_tag(repository, name)
         return Tag(found.name, found.commit)
 
     async def tags(self, repository: str, *, prefix: str = "", after: str = "", limit: int = AMOUNT_MAX) -> Page[Tag]:
@@ -161,9 +161,14 @@ class Names:
         found = await self.engine.repository(repository)
         tag = found.tags.get(name)
         if tag is None:
-            raise NotFound(f"there is no tag {name!r} in {repository}", kind="tag")
+            raise _no_tag(repository, name)
         result = await self.engine.write(DeleteTag(self.engine.request(), found.instance, tag.instance))
         self.engine.judge(result, f"tag {name}")
+
+
+def _no_tag(repository: str, name: str) -> NotFound:
+    list_them = f"penstock lake tag list lake://{repository}"
+    return NotFound(f"there is no tag {name!r} in {repository}", kind="tag", next_step=list_them)
 
 
 def _page(names: Iterable[str], prefix: str, after: str, limit: int, show: Callable[[str], T]) -> Page[T]:

@@ -45,7 +45,7 @@ class Objects:
 
     async def head(self, repository: str, ref: str, path: str, *, stale_ok: bool = False) -> Object:
         view = await self.engine.view(repository, ref, stale_ok=stale_ok)
-        return await _object(view, ref, path)
+        return await _object(view, repository, ref, path)
 
     @asynccontextmanager
     async def open(
@@ -57,7 +57,7 @@ class Objects:
 
     async def read(self, repository: str, ref: str, path: str, start: int = 0, end: int | None = None) -> Reading:
         view = await self.engine.view(repository, ref)
-        found = await _object(view, ref, path)
+        found = await _object(view, repository, ref, path)
         assert found.entry is not None
         size = found.entry.size
         start = max(0, size + start) if start < 0 else start
@@ -180,7 +180,7 @@ class Objects:
         failure: PenstockError | None = None
         for _ in range(AGAIN_MAX):
             view = await self.engine.view(repository, source_ref)
-            source = (await _object(view, source_ref, source_path)).entry
+            source = (await _object(view, repository, source_ref, source_path)).entry
             assert source is not None
             entry = Entry(
                 source.address,
@@ -232,10 +232,12 @@ def _source_of(view: View, path: str) -> FromStaged | FromCommit:
     return FromCommit(CommitId(view.commit))
 
 
-async def _object(view: View, ref: str, path: str) -> Object:
+async def _object(view: View, repository: str, ref: str, path: str) -> Object:
     entry = await view.entry(path)
     if entry is None:
-        raise NotFound(f"there is no object {path!r} on {ref}", kind="object")
+        folder = path.rpartition("/")[0]
+        look = f"penstock lake ls lake://{repository}@{ref}/{folder + '/' if folder else ''}"
+        raise NotFound(f"there is no object {path!r} on {ref}", kind="object", next_step=look)
     return view.object(path, entry)
 
 

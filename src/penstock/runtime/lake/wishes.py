@@ -79,7 +79,10 @@ class MergeWish:
         source = await history.get(self.source)
         base_id = await history.merge_base(head, self.source)
         if base_id == self.source and not self.may_be_empty:
-            raise NoChanges("no changes: the source has nothing the branch does not have")
+            raise NoChanges(
+                "no changes: the source has nothing the branch does not have",
+                next_step="what is staged on the source is not merged: if it was meant, penstock lake commit it first",
+            )
         base = (await history.get(base_id)).tree if base_id is not None else EMPTY_TREE
         merged = await trees.merge(base, parent.tree, source.tree, location, self.strategy)
         tree = _conflict_free(merged.tree, merged.conflicts)
@@ -144,7 +147,9 @@ def chosen_parent(id_: str, commit: Commit, number: int) -> str:
     if number == 0:
         if len(commit.parents) > 1:
             raise InvalidArgument(
-                f"commit {id_} has {len(commit.parents)} parents: say which one (parent_number), from 1", status=409
+                f"commit {id_} has {len(commit.parents)} parents: say which one (parent_number), from 1",
+                status=409,
+                next_step="the same with --parent 1: against the branch which it was merged into",
             )
         return commit.parents[0] if commit.parents else ""
     if not 0 < number <= len(commit.parents):
