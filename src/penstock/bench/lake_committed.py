@@ -133,7 +133,8 @@ class Bench:
             async def commit(trees: Trees, shape: str = shape, changes: pl.DataFrame = changes) -> None:
                 made[shape] = await trees.build(self._trees[size], changes, self._location())
 
-            seconds = self._figures("commit of many", commit, changes=count, objects=size, shape=shape)
+            repeats = self._repeats if shape == "scattered" else 1
+            seconds = self._figures("commit of many", commit, repeats, changes=count, objects=size, shape=shape)
             if shape == "scattered":
                 self._recorder.bar("commit_500k_seconds", seconds, at_most=COMMIT_500K_SECONDS_MAX)
         self._compare_many(size, count, made)
@@ -151,15 +152,17 @@ class Bench:
 
         for what, work in {"diff of many": diff, "merge of many": merge}.items():
             self._recorder.progress(f"{what}: {count:,} scattered differences of two trees of {size:,} objects")
-            self._figures(what, work, changes=count, objects=size)
+            self._figures(what, work, 1, changes=count, objects=size)
 
-    def _figures(self, what: str, work: Callable[[Trees], Awaitable[object]], **params: int | str) -> float:
-        """Seconds of some work, recorded with the processor time and the memory it took."""
+    def _figures(
+        self, what: str, work: Callable[[Trees], Awaitable[object]], repeats: int, **params: int | str
+    ) -> float:
+        """Seconds of some work, the median of its runs, recorded with the processor time and the memory it took."""
         began = time.process_time()
         with Peak() as peak:
-            seconds = self._timed(work)
+            seconds = statistics.median(self._timed(work) for _ in range(repeats))
         self._recorder.row(what, "penstock", seconds, "s", **params)
-        self._recorder.row(f"{what}, processor", "penstock", time.process_time() - began, "s", **params)
+        self._recorder.row(f"{what}, processor", "penstock", (time.process_time() - began) / repeats, "s", **params)
         self._recorder.row(f"{what}, peak memory", "penstock", peak.megabytes, "MB", **params)
         return seconds
 

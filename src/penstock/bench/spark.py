@@ -53,7 +53,7 @@ DDL: Final = "account string, amount double, kind string, number long"
 APPEND_BYTES: Final = 4 << 20
 FRAGMENT_BYTES: Final = 16 << 20
 READY_S: Final = 60.0
-WARM_RUNS: Final = 6  # until Java has compiled what it compiles: a first run takes five times as long
+WARM_RUNS: Final = 8  # until Java has compiled what it compiles: a first run takes five times as long
 
 
 def run(recorder: Recorder, options: Options) -> None:
@@ -118,8 +118,8 @@ class _Data:
         self.folder = folder
         self.address = ",".join(brokers)
         self._brokers = brokers
-        self.json_rows = 4_000 if options.quick else 2_400_000
-        self.arrow_rows = 20_000 if options.quick else 6_000_000
+        self.json_rows = 4_000 if options.quick else 4_800_000
+        self.arrow_rows = 20_000 if options.quick else 12_000_000
         self.json_bytes = 0
 
     def write(self) -> None:
