@@ -6,6 +6,7 @@ escapes, nested values) is read by a worker, which is given the same spans: see 
 """
 
 import mmap
+import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,7 +34,7 @@ __all__ = ["JAVA_TYPES", "LineContent", "LinePlaces", "LineSpans", "SpansReader"
 JAVA_TYPES: Final = frozenset(
     (pa.string(), pa.int64(), pa.int32(), pa.int16(), pa.int8(), pa.float64(), pa.float32(), pa.bool_())
 )
-THREADS: Final = 2
+THREADS: Final = min(8, os.cpu_count() or 1)  # who sequences what they find takes as long as so many
 CHUNK_BYTES: Final = 8 << 20
 GRAIN_BYTES: Final = 1 << 20  # of a span: parts are cut between spans
 _ACK_BYTES: Final = len(HEAD) + TEXT_BYTES + len(b'"}}\n')
