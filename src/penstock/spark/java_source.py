@@ -75,7 +75,7 @@ def _compiled(gateway: Any, sources: dict[str, str]) -> dict[str, bytes]:
         given[number] = util.StringResource(name, text)
     classes = jvm.java.util.HashMap()
     compiler = janino.Compiler()
-    loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
+    loader = jvm.org.apache.spark.util.Utils.getSparkClassLoader()  # which knows no jar that was added, not even ours
     compiler.setIClassLoader(janino.ClassLoaderIClassLoader(loader))
     compiler.setClassFileCreator(util.MapResourceCreator(classes))
     compiler.setSourceVersion(JAVA_VERSION)
