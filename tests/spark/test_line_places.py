@@ -251,3 +251,18 @@ def test_spans_hold_the_rows_and_acknowledgements_between_them(kinds: list[str],
     for begin, end in others:
         assert not any(first < 1000 + end and 1000 + begin < last for first, last in spans)
     assert spans == sorted(spans)
+
+
+def test_what_was_found_ahead_is_for_that_chunk_alone() -> None:
+    """A chunk which nobody asks for makes room in memory for another one, at the same place."""
+    places = LinePlaces()
+    for number in range(50):
+        places.look_ahead(bytes(line(f'"n":{number}', number)))
+        other = bytes(line(f'"n":{number},"text":"longer"', number))
+        assert places.columns(other).ends.tolist() == [len(other)]
+        kept = bytes(line('"n":1', number))
+        places.look_ahead(kept)
+        assert places.columns(kept).ends.tolist() == [len(kept)]
+        places.look_ahead(kept)
+        places.forget(kept)
+        assert places.columns(kept).ends.tolist() == [len(kept)]

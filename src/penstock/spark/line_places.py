@@ -55,15 +55,21 @@ class LinePlaces:
     def __init__(self) -> None:
         self._framing = JsonLines()
         self._threads = ThreadPoolExecutor(THREADS, "penstock finds lines")
-        self._found: dict[int, Future[Columns]] = {}  # by the chunk's id
+        self._found: dict[
+            int, tuple[Chunk, Future[Columns]]
+        ] = {}  # by the chunk's id, which is its own while it is here
 
     def look_ahead(self, data: Chunk) -> None:
-        """Lines of this very chunk will be asked for; it stays alive until then."""
-        self._found[id(data)] = self._threads.submit(json_columns, data, self._framing)
+        """Lines of this very chunk will be asked for."""
+        self._found[id(data)] = data, self._threads.submit(json_columns, data, self._framing)
+
+    def forget(self, data: Chunk) -> None:
+        """Nobody will ask any more."""
+        self._found.pop(id(data), None)
 
     def columns(self, data: Chunk) -> Columns:
         found = self._found.pop(id(data), None)
-        return json_columns(data, self._framing) if found is None else found.result()
+        return json_columns(data, self._framing) if found is None else found[1].result()
 
     def decode(self, pieces: list[Piece]) -> Any:
         found = np.concatenate([np.empty((2, 0), np.int64), *map(_spans_of, pieces)], axis=1)
@@ -112,8 +118,13 @@ class LineContent(MappedContent):
             self._places.look_ahead(data)
             ahead.append((offset, data))
             if len(ahead) > THREADS:
-                yield ahead.popleft()
-        yield from ahead
+                yield from self._given(ahead.popleft())
+        while ahead:
+            yield from self._given(ahead.popleft())
+
+    def _given(self, piece: Bytes) -> Iterator[Bytes]:
+        yield piece
+        self._places.forget(piece[1])  # who reads it again joins it with what was before, and asks for that
 
     def _chunks(self, begin: int, end: int) -> Iterator[Bytes]:
         rest, rest_at = b"", begin  # a line which goes on in the next file
