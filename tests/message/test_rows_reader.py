@@ -19,7 +19,7 @@ from penstock.message.message import Replay
 from penstock.message.publisher import Publisher
 from penstock.message.read_state import Horizon, ReadState
 from penstock.message.reader import Anomalous, Committed, CommittedReader, OnBad, Skipped
-from penstock.message.row_decoder import ArrowRows, JsonRows, RawRows, RowDecoder
+from penstock.message.row_decoder import ArrowRows, JsonRows, Piece, RawRows, RowDecoder
 from penstock.message.rows_reader import Rows, RowsReader
 from penstock.message.uuid import ProducerId, Uuid, producer_id
 from penstock.message.vector_sequencer import VectorSequencer
@@ -219,3 +219,18 @@ def test_a_gap_within_a_frame_is_bad_and_a_chunk_from_before_is_refused() -> Non
     assert numbers(reader.next()) == [3]
     with pytest.raises(InvalidArgument, match="read before"):
         reader.feed(Offset(2000), line(3))
+
+
+@pytest.mark.parametrize("on_bad", list(OnBad))
+def test_messages_which_are_refused_together_and_not_alone_are_an_error_which_names_them(on_bad: OnBad) -> None:
+    class Moody(JsonRows):
+        def decode(self, pieces: list[Piece]) -> Any:
+            if sum(map(len, pieces)) > 1:
+                raise InvalidArgument("not together")
+            return super().decode(pieces)
+
+    reader = RowsReader("a/journal", Moody(pa.schema([("n", pa.int64())])), on_bad=on_bad)
+    reader.feed(Offset(0), b'{"n":1}\n{"n":2}\n')
+    for _ in range(2):
+        with pytest.raises(MalformedFrame, match="a/journal at 0: not together"):
+            reader.next()

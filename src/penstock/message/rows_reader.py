@@ -244,8 +244,8 @@ class RowsReader:
             return Rows(self._decoder.decode(pieces), count)
         except InvalidArgument as error:
             good, bad = self._sift(pieces, error.message)
-            if self._on_bad is OnBad.FAIL:
-                self._failed = self._error(bad[0])
+            if self._on_bad is OnBad.FAIL or not bad:  # none alone is to blame: a decoder which contradicts itself
+                self._failed = self._error(bad[0] if bad else _skipped(pieces, error.message))
                 raise self._failed from None
             self._plan.extendleft(reversed(bad))
             return Rows(self._decoder.decode(good), count - len(bad))
@@ -293,6 +293,12 @@ def _before(columns: Columns, offset: int) -> Columns:
         columns.begins[kept], columns.ends[kept], columns.producers[kept], columns.clocks[kept], columns.flags[kept],
         columns.bad[:1], offset,
     )  # fmt: skip
+
+
+def _skipped(pieces: list[Piece], why: str) -> Skipped:
+    """All messages of some pieces."""
+    begin = min(piece.base + int(piece.begins.min()) for piece in pieces)
+    return Skipped(Offset(begin), Offset(max(piece.base + int(piece.ends.max()) for piece in pieces)), why)
 
 
 def _by_producer(producers: U64, rows: I64) -> list[tuple[ProducerId, I64]]:
