@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from penstock.journal.fragment import CompressionCodec
 from penstock.journal.fragment_index import Gap
 from penstock.journal.messages import MarkRequest
 from penstock.journal.spec import JournalSpec
-from penstock.runtime.journal import fragments, reads
+from penstock.runtime.journal import fragments, replica_host
 from penstock.runtime.journal.fragment_store import FragmentStores
 from penstock.runtime.objectstore import ObjectStore
 
@@ -104,6 +105,10 @@ async def lagging(cluster: Cluster, journals: Journals) -> tuple[str, list[tuple
     return next(name for name in cluster.hosts("shop/orders") if name != primary), held
 
 
+async def _answer(address: str, journal: str) -> str:
+    return address
+
+
 async def test_a_client_reads_its_own_writes_from_a_replica_which_lags(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, 2) as cluster, cluster.client() as journals, cluster.client() as stranger:
         await cluster.create(ORDERS)
@@ -112,10 +117,12 @@ async def test_a_client_reads_its_own_writes_from_a_replica_which_lags(tmp_path:
         assert await read_all(stranger, "shop/orders", address=address) == b""  # it knows of nothing, and is not kept
         reading = asyncio.create_task(read_all(journals, "shop/orders", address=address))
         head = asyncio.create_task(journals.stat("shop/orders", address=address))
+        journals._reads._serving = partial(_answer, address)
+        known = asyncio.create_task(journals.fragments("shop/orders"))
         host = cluster.hosts("shop/orders")[replica]
         async with asyncio.timeout(WAIT_S):
             while True:
-                if len(host._readers) == 2:  # both wait
+                if len(host._readers) == 3:  # all wait
                     break
                 await asyncio.sleep(0.001)
         links = cluster.hosts("shop/orders")[cluster.primary("shop/orders")].links
@@ -124,15 +131,33 @@ async def test_a_client_reads_its_own_writes_from_a_replica_which_lags(tmp_path:
         links.flush_marks()
         assert await reading == b"mine"
         assert (await head).offset == 4
+        assert [(each.begin, each.end) for each in (await known).fragments] == [(0, 4)]
 
 
 async def test_a_replica_which_stays_behind_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reads, "CATCH_UP_S", 0.01)
+    monkeypatch.setattr(replica_host, "CATCH_UP_S", 0.01)
     async with running_cluster(tmp_path, 2) as cluster, cluster.client() as journals:
         await cluster.create(ORDERS)
         replica, _ = await lagging(cluster, journals)
         with pytest.raises(Unavailable, match="has come to 0, not to 4: ask another one"):
             await read_all(journals, "shop/orders", address=cluster.brokers[replica].address)
+
+
+async def test_fragments_are_asked_of_another_replica_if_one_stays_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_host, "CATCH_UP_S", 0.01)
+    async with running_cluster(tmp_path, 2) as cluster, cluster.client() as journals:
+        await cluster.create(ORDERS)
+        replica, _ = await lagging(cluster, journals)
+        asked = [cluster.brokers[name].address for name in (replica, cluster.primary("shop/orders"))]
+
+        async def in_turn(journal: str) -> str:
+            return asked.pop(0)
+
+        journals._reads._serving = in_turn
+        assert [(each.begin, each.end) for each in (await journals.fragments("shop/orders")).fragments] == [(0, 4)]
+        assert asked == []
 
 
 async def test_a_gap_is_reported_and_a_reader_who_comes_to_it_is_told(tmp_path: Path) -> None:

@@ -42,7 +42,6 @@ from penstock.keyspace.records import NO_REVISION
 from penstock.runtime.journal.protocol import (
     APPLY,
     EXPLAIN,
-    FRAGMENTS,
     LIST,
     PRUNE,
     RESET_HEAD,
@@ -367,9 +366,9 @@ class Journals:
         return await self.apply([Change(upsert=spec, expect_mod_revision=0) for spec in specs])
 
     async def fragments(self, journal: str, *, timeout: float = 10.0) -> Fragments:
-        """The fragments of a journal, as one of its brokers knows them."""
-        address = await self._serving(journal)
-        return _FRAGMENTS.decode(await self._call(FRAGMENTS, self._query(journal, timeout), timeout, address))
+        """The fragments of a journal, as one of its brokers knows them. What this client has appended is among them."""
+        check_journal_name(journal)
+        return await self._reads.fragments(journal, timeout)
 
     async def prune(self, journal: str, *, timeout: float = 60.0) -> Fragments:
         """Remove now what retention allows, and what larger fragments cover; return what was removed."""

@@ -20,7 +20,7 @@ from penstock.base.ids import Offset, Revision
 from penstock.client.journal_content import Buffer
 from penstock.journal.fragment import OFFSET_MAX, Fragment
 from penstock.journal.names import check_journal_name
-from penstock.runtime.journal.protocol import READ, ReadHeader, ReadQuery
+from penstock.runtime.journal.protocol import FRAGMENTS, READ, Fragments, JournalQuery, ReadHeader, ReadQuery
 from penstock.runtime.logs import get_logger
 from penstock.runtime.wire.client import Channel
 
@@ -32,6 +32,7 @@ __all__ = ["Chunk", "JournalReads", "checked_query"]
 ATTEMPTS_MAX: Final = 20  # which bring nothing; a reader who follows has no such limit
 _encode = msgspec.msgpack.Encoder().encode
 _HEADER = Codec[ReadHeader](ReadHeader)
+_FRAGMENTS = Codec[Fragments](Fragments)
 log = get_logger()
 
 
@@ -164,6 +165,25 @@ class JournalReads:
             async for message in stream:
                 return _HEADER.decode(message.body)
         raise Unavailable(f"{address} said nothing about {journal}")
+
+    async def fragments(self, journal: str, timeout: float) -> Fragments:
+        """The fragments of a journal, from whichever of its brokers has come as far as this client knows it to be."""
+        loop = asyncio.get_running_loop()
+        deadline, attempt = loop.time() + timeout, 0
+        while True:
+            address = await self._serving(journal)
+            left_s = max(0.1, deadline - loop.time())
+            known_end = self._ends.get(journal, Offset(0))
+            query = JournalQuery(journal, int(left_s * 1_000), self._revision(), known_end)
+            try:
+                answer = await self._channel(address).call(FRAGMENTS, _encode(query), deadline_s=left_s)
+                return _FRAGMENTS.decode(answer.body)
+            except (Unavailable, Indeterminate):
+                attempt += 1
+                pause_s = self._pause_s(attempt)
+                if loop.time() + pause_s >= deadline:
+                    raise
+                await asyncio.sleep(pause_s)
 
 
 def _open_stores() -> "FragmentStores":

@@ -91,8 +91,10 @@ class BrokerService:
 
     async def _fragments(self, call: Call) -> bytes:
         query = await self._query(call)
-        fragments = self._server.served(query.journal).fragments
+        host = self._server.served(query.journal)
+        fragments = host.fragments
         await fragments.refreshed()
+        await host.come_to(query.min_head)
         if any(not gap.is_jumped for gap in fragments.gaps()):
             await fragments.refresh_soon()  # a broker which has left the journal may have stored it meanwhile
         known, gaps = tuple(fragments.known()), tuple(fragments.gaps())
@@ -125,5 +127,7 @@ class BrokerService:
         check_journal_name(query.journal)
         if not 0 < query.timeout_ms <= TIMEOUT_MS_MAX:
             raise MalformedFrame(f"timeout_ms {query.timeout_ms}: expected 1 to {TIMEOUT_MS_MAX}")
+        if query.min_head < 0:
+            raise MalformedFrame(f"min_head {query.min_head}: expected an offset")
         await self._server.caught_up(query.min_revision)
         return query

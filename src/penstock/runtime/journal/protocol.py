@@ -218,6 +218,7 @@ class JournalQuery(msgspec.Struct, frozen=True, omit_defaults=True):
     journal: str
     timeout_ms: int = 10_000
     min_revision: Revision = Revision(0)
+    min_head: Offset = Offset(0)  # whoever asks knows that the journal has come so far: do not answer before
 
 
 class Fragments(msgspec.Struct, frozen=True):

@@ -6,7 +6,6 @@ What always holds: nothing above the mark is sent; content is in order and witho
 goes on further behind; whoever waits for more costs no timer and no task beside its own.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -26,7 +25,6 @@ from penstock.runtime.wire.server_stream import ServerStream
 __all__ = ["serve_read"]
 
 PIECE_BYTES: Final = 512 << 10
-CATCH_UP_S: Final = 5.0  # a replica hears of the mark with the next message, or at once: far less than this
 _QUERY = Codec[ReadQuery](ReadQuery)
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -74,7 +72,7 @@ class _Read:
             elif HEAD < found.offset < self._host.mark:
                 await self._look_again(found.offset)
             elif (not query.blocks or self._offset == HEAD) and self._is_behind():
-                await self._catch_up()
+                await self._host.come_to(query.min_head)
             elif fragments.is_refreshed and not query.blocks:
                 if self._told is None:
                     await self._stream.send(_encode(ReadHeader(found.offset, fragments.write_head)))
@@ -86,17 +84,6 @@ class _Read:
     def _is_behind(self) -> bool:
         """The reader knows of content which this replica does not show yet: it has not heard that all have it."""
         return self._host.fragments.write_head < self._query.min_head
-
-    async def _catch_up(self) -> None:
-        try:
-            async with asyncio.timeout(CATCH_UP_S):
-                while self._is_behind():
-                    await self._host.wait_for_change()
-        except TimeoutError:
-            raise Unavailable(
-                f"this replica of {self._query.journal} has come to {self._host.fragments.write_head}, "
-                f"not to {self._query.min_head}: ask another one"
-            ) from None
 
     async def _look_again(self, offset: Offset) -> None:
         """There is content, but not here: this broker has come later, and whoever has it may just have stored it."""

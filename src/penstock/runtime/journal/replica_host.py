@@ -10,7 +10,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from penstock.base.effects import Effect, Reply, Requested
 from penstock.base.errors import (
@@ -65,6 +65,7 @@ from penstock.runtime.wire.client import Channel
 
 __all__ = ["Broker", "ReplicaHost"]
 
+CATCH_UP_S: Final = 5.0  # a replica hears of the mark with the next message, or at once: far less than this
 log = get_logger()
 
 
@@ -186,6 +187,18 @@ class ReplicaHost:
         """Until readers may see something at or behind `beyond`."""
         while self.mark <= beyond:
             await self.wait_for_change()
+
+    async def come_to(self, head: Offset) -> None:
+        """Until this replica shows what whoever asks knows to be there; or let another one be asked."""
+        try:
+            async with asyncio.timeout(CATCH_UP_S):
+                while self.fragments.write_head < head:
+                    await self.wait_for_change()
+        except TimeoutError:
+            raise Unavailable(
+                f"this replica of {self.journal} has come to {self.fragments.write_head}, not to {head}: "
+                "ask another one"
+            ) from None
 
     async def wait_for_change(self) -> None:
         """Until the mark has moved, or the fragments of the stores were listed, or something was uploaded."""
