@@ -15,6 +15,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.base.errors import InvalidArgument
+from penstock.spark.columnar import read_journal
 from penstock.spark.lake_access import table_url
 from penstock.spark.table import read_table
 
@@ -42,13 +43,10 @@ class Journal(msgspec.Struct, frozen=True):
         return reader.load(self.name)
 
     def read(self, spark: SparkSession, **offsets: str) -> DataFrame:
-        """A part of it as a batch; without offsets, all there is."""
+        """A part of it as a batch, read as columns; without offsets, all there is."""
         streams_only = {"maxBytesPerTrigger"}
         given = {name: text for name, text in self.options.items() if name not in streams_only}
-        reader = spark.read.format("journal").options(**{**given, **offsets})
-        if self.schema:
-            reader = reader.schema(self.schema)
-        return reader.load(self.name)
+        return read_journal(spark, self.name, schema=self.schema or None, **{**given, **offsets})
 
 
 class LakeTable(msgspec.Struct, frozen=True):
