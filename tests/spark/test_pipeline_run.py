@@ -141,3 +141,21 @@ def test_history_as_a_batch_and_the_stream_from_there(
     assert shop.amounts("orders") == ["1.00", "2.00", "3.00"]
     with pytest.raises(PreconditionFailed, match="has begun"):
         backfill(spark, shop.pipeline, flow)
+
+
+def test_a_backfill_into_a_journal_keeps_the_order_of_commits(
+    spark: SparkSession, brokers: Brokers, journals: BlockingJournals, lake_server: LakeProcess, tmp_path: Path
+) -> None:
+    shop = Shop("ordered", spark, brokers, journals, lake_server, tmp_path)
+    journals.create(JournalSpec(name="ordered/copy", replication=1))
+    shop.pipeline.flow(source=shop.orders, sink=journal("ordered/copy"), name="copy")(lambda raw: raw)
+    first = Publisher(producer_id(8), 1_700_000_000_000_000_000)
+    late = {"id": 100, "sku": "cup", "amount": "1.00"}
+    journals.append("ordered/orders", first.uncommitted("ordered/orders", JsonLines(), [late]), timeout=60.0)
+    shop.publish("2.00", "3.00")
+    journals.append("ordered/orders", first.ack_intents()["ordered/orders"], timeout=60.0)
+    shop.pipeline.connect({"brokers": brokers.address}, options_of(lake_server))
+    (flow,) = shop.pipeline.chosen()
+    backfill(spark, shop.pipeline, flow)
+    copy = spark.read.format("journal").schema(SCHEMA).option("brokers", brokers.address).load("ordered/copy")
+    assert [row["id"] for row in copy.collect()] == [0, 1, 100]  # committed last, though it was written first

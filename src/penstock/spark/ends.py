@@ -42,11 +42,16 @@ class Journal(msgspec.Struct, frozen=True):
             reader = reader.option("startingOffsets", starting)
         return reader.load(self.name)
 
-    def read(self, spark: SparkSession, **offsets: str) -> DataFrame:
-        """A part of it as a batch, read as columns; without offsets, all there is."""
+    def read(self, spark: SparkSession, *, is_ordered: bool = False, **offsets: str) -> DataFrame:
+        """A part of it as a batch; without offsets, all there is. As columns, unless rows are to be in order."""
         streams_only = {"maxBytesPerTrigger"}
-        given = {name: text for name, text in self.options.items() if name not in streams_only}
-        return read_journal(spark, self.name, schema=self.schema or None, **{**given, **offsets})
+        given = {name: text for name, text in self.options.items() if name not in streams_only} | offsets
+        if not is_ordered:
+            return read_journal(spark, self.name, schema=self.schema or None, **given)
+        reader = spark.read.format("journal").options(**given)
+        if self.schema:
+            reader = reader.schema(self.schema)
+        return reader.load(self.name)
 
 
 class LakeTable(msgspec.Struct, frozen=True):

@@ -33,7 +33,8 @@ def backfill(spark: SparkSession, pipeline: Pipeline, flow: Flow) -> dict[str, i
             next_step=f"penstock pipeline status, or remove {checkpoint} and adopt the sink",
         )
     ends = _decided(checkpoint, source)
-    frame = source.read(spark, endingOffsets=msgspec.json.encode(ends).decode())
+    is_ordered = isinstance(sink, Journal)  # whose readers get rows in the order in which they were written
+    frame = source.read(spark, is_ordered=is_ordered, endingOffsets=msgspec.json.encode(ends).decode())
     tables = {name: each.read(spark) for name, each in flow.sources.items() if isinstance(each, LakeTable)}
     name = next(name for name, each in flow.sources.items() if each is source)
     (result,) = flow.apply({name: frame, **tables}).values()
