@@ -14,9 +14,7 @@ from tests.web.lake.servers import KEY, SECRET, LakeProcess
 from penstock.cli.main import run
 
 Lake = Callable[..., tuple[int, str, str]]
-PHASE = re.compile(
-    r"waiting|gathering|building( \d+ of \d+)?"
-)  # of an import: a fast machine is asked too late for some
+PHASE = re.compile(r"waiting|gathering|performing|building( \d+ of \d+)?|\d+ objects? so far")  # if it takes its time
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +41,7 @@ def lake(
 
 
 def behind_progress(err: str) -> list[str]:
-    """What a command said at its end; before that, how far an import was."""
+    """What a command said at its end; before that, how far it was."""
     lines = err.splitlines()
     while lines and PHASE.fullmatch(lines[0]):
         lines.pop(0)
@@ -99,6 +97,28 @@ def test_an_import_takes_what_is_in_the_store(lake: Lake, server: LakeProcess) -
     assert lake("import", "local://elsewhere/one", "lake://imports@main")[0] == 0
     listed = json.loads(lake("ls", "-r", "lake://imports@main", "--output", "json")[1])
     assert [each["path"] for each in listed] == ["alone/one", "one", "taken/one"]
+
+
+def test_an_import_which_is_interrupted_is_cancelled(
+    lake: Lake, server: LakeProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = server.folder / "objects" / "many"
+    folder.mkdir(parents=True)
+    for number in range(3_000):
+        (folder / str(number)).write_bytes(b"1")
+    assert lake("repo", "create", "interrupted")[0] == 0
+    before = lake("log", "lake://interrupted@main")
+
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("penstock.cli.lake_wait.time.sleep", interrupt)
+    assert lake("import", "local://many/", "lake://interrupted@main/a/") == (
+        130,
+        "",
+        "the import was cancelled; nothing of it is on the branch\n",
+    )
+    assert lake("log", "lake://interrupted@main") == before
 
 
 def test_an_import_which_takes_nothing_is_refused(lake: Lake, server: LakeProcess) -> None:
@@ -176,7 +196,7 @@ def test_every_refusal_has_three_parts(lake: Lake, golden: Golden, tmp_path: Pat
     text = ""
     for command in REFUSED:
         status, out, err = lake(*command.split())
-        refused, written, following = behind_progress(err) if command.startswith("import") else err.splitlines()
+        refused, written, following = behind_progress(err)
         assert (out, written) == ("", "Nothing was written."), command
         assert refused.startswith("refused: "), err
         assert following.startswith("Next: "), err

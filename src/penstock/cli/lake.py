@@ -1,9 +1,7 @@
 """`penstock lake`: the versioned data lake: its server, and what people do with it."""
 
-import time
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-import msgspec
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
@@ -12,10 +10,11 @@ from penstock.cli.lake_names import branch, repo, tag
 from penstock.cli.lake_objects import cat, import_objects, ls, put, rm
 from penstock.cli.lake_retention import retention
 from penstock.cli.lake_targets import AtLake, LakeTarget, Message, lake_of, when
+from penstock.cli.lake_wait import wait_for
 from penstock.cli.noun import InSession, examples, noun
 from penstock.cli.output import counted, make_table
 from penstock.cli.targets import CLUSTER_FOLDER, AtFolder, AtNodes, Shard
-from penstock.client.lake import LakeUrl, error_of, parse_lake_url
+from penstock.client.lake import LakeUrl, parse_lake_url
 
 __all__ = ["app"]
 
@@ -53,7 +52,6 @@ app.command(
 
 SIGNS: Final = {"added": "+", "removed": "-", "changed": "~", "conflict": "!", "prefix_changed": "*"}
 COLOURS: Final = {"added": "green", "removed": "red", "changed": "yellow", "conflict": "bold red"}
-POLL_S: Final = 0.1
 
 
 @app.command(
@@ -143,7 +141,7 @@ def commit(
     with lake_of(session, lake) as client:
         body = {"message": message, "allow_empty": allow_empty}
         work = client.call("POST", f"{target.branch_api}/commits/async", body)["id"]
-        made = _wait_for(session, client, f"{target.branch_api}/commits/async/{work}")
+        made = wait_for(session, client, f"{target.branch_api}/commits/async/{work}")
     session.emit(made, f"{made['id']} {made['message']}")
 
 
@@ -188,7 +186,7 @@ def merge(
     with lake_of(session, lake) as client:
         path = f"{target.ref_api}/merge/{LakeUrl(target.repository, into).ref_api.rpartition('/')[2]}"
         work = client.call("POST", f"{path}/async", body)["id"]
-        made = _wait_for(session, client, f"{path}/async/{work}")
+        made = wait_for(session, client, f"{path}/async/{work}")
     session.emit(made, f"{made['id']} {made['message']}")
 
 
@@ -234,28 +232,10 @@ def gc(
     with lake_of(session, lake) as client:
         if sweep:
             work = client.call("POST", f"{target.api}/gc", {"grace_seconds": grace})["id"]
-            found = _wait_for(session, client, f"{target.api}/gc/{work}")
+            found = wait_for(session, client, f"{target.api}/gc/{work}")
         else:
             found = client.call("GET", f"{target.api}/gc/dry_run")
     what = f"{counted(found['objects'], 'object')} with {counted(found['bytes'], 'byte')}"
     done = f"deleted {what}" if sweep else f"{what} could go"
     wait = "to be found by another run" if sweep else "too young"
     session.emit(found, f"{done}; {found['too_young']} more {wait}", *found["examples"])
-
-
-def _wait_for(session: Any, client: Any, path: str) -> Any:
-    """The result of work in the background; meanwhile, how far it is."""
-    shown = ""
-    while True:
-        status = client.call("GET", path)
-        if status["completed"]:
-            break
-        progress = status["progress"]
-        text = progress["phase"] + (f" {progress['done']} of {progress['total']}" if progress["total"] else "")
-        if text != shown:
-            session.say(text)
-            shown = text
-        time.sleep(POLL_S)
-    if "error" in status:
-        raise error_of(status["status_code"], msgspec.json.encode(status["error"]))
-    return status["result"]

@@ -1,11 +1,10 @@
 """`penstock lake ls|cat|put|rm|import`: objects on branches."""
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final
+from typing import Annotated, BinaryIO
 
 import msgspec
 from cyclopts import Parameter
@@ -13,13 +12,12 @@ from cyclopts.validators import Number
 
 from penstock.base.errors import InvalidArgument
 from penstock.cli.lake_targets import AtLake, LakeTarget, Message, lake_of, when
+from penstock.cli.lake_wait import until_completed
 from penstock.cli.noun import InSession
 from penstock.cli.output import counted, make_table
 from penstock.client.lake import LakeUrl, error_of, parse_lake_url
 
 __all__ = ["cat", "import_objects", "ls", "put", "rm"]
-
-POLL_S: Final = 0.1
 
 
 def ls(
@@ -103,10 +101,16 @@ def import_objects(
     }
     with lake_of(session, lake) as client:
         id_ = client.call("POST", f"{target.branch_api}/import", body)["id"]
-        status = client.call("GET", f"{target.branch_api}/import", id=id_)
-        while not status["completed"] and "error" not in status:
-            time.sleep(POLL_S)
-            status = client.call("GET", f"{target.branch_api}/import", id=id_)
+        try:
+            status = until_completed(
+                session,
+                lambda: client.call("GET", f"{target.branch_api}/import", id=id_),
+                lambda status: f"{counted(status['ingested_objects'], 'object')} so far",
+            )
+        except KeyboardInterrupt:
+            client.call("DELETE", f"{target.branch_api}/import", id=id_)
+            session.say("the import was cancelled; nothing of it is on the branch")
+            raise
     if "error" in status:
         raise error_of(409, msgspec.json.encode(status["error"]))
     session.emit(status, f"{status['commit']['id']} {counted(status['ingested_objects'], 'object')}")

@@ -116,6 +116,7 @@ class _Launcher:
         self.session = Session(debug=_debug_wanted())
         self._tokens: tuple[str, ...] = ()
         app.meta.group_parameters = GLOBAL_FLAGS
+        app.meta.suppress_keyboard_interrupt = False  # `run` says what its status is
         app.meta.default(self._launch)
 
     def __call__(self, arguments: Sequence[str]) -> int:
