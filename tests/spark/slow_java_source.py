@@ -6,11 +6,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from tests.spark.columns import frames_of, parts_of, wait_stored
 from tests.spark.conftest import Brokers
 from tests.spark.histories import History, json_value, make
 
 from penstock.client.journal_blocking import BlockingJournals
 from penstock.message.framing.json_lines import JsonLines
+from penstock.message.publisher import Publisher
+from penstock.message.uuid import producer_id
+from penstock.spark import read_journal
 
 pytestmark = pytest.mark.timeout(600)
 MAKES_JAR = """
@@ -67,3 +73,18 @@ def test_a_session_without_our_settings_reads_too(
     counts = said.split("rows ")[-1].split()
     assert counts[0] == counts[1]
     assert int(counts[0]) > 10
+
+
+def test_a_line_longer_than_any_is_read_by_a_worker(
+    spark: SparkSession, brokers: Brokers, journals: BlockingJournals
+) -> None:
+    name = make(journals, "java/long", fragment_bytes=1 << 20)
+    rows = [{"n": 1, "text": "short"}, {"n": 2, "text": "x" * (70 << 20)}, {"n": 3, "text": "y" * (2 << 20)}]
+    frames = Publisher(producer_id(5), 1_700_000_000_000_000_000).committed(name, JsonLines(), rows)
+    journals.append(name, frames, timeout=60.0)
+    journals.append(name, Publisher(producer_id(6), 1_700_000_000_000_000_000).committed(name, JsonLines(), rows[:1]))
+    wait_stored(journals, name, 1 << 20)
+    found = read_journal(spark, name, schema="n long, text string", brokers=brokers.address)
+    assert {each.are_lines for each in frames_of(parts_of(brokers, name, "n long, text string"))} == {True}
+    lengths = sorted(tuple(row) for row in found.select("n", F.length("text")).collect())
+    assert lengths == [(1, 5), (1, 5), (2, 70 << 20), (3, 2 << 20)]

@@ -14,6 +14,7 @@ import org.apache.spark.unsafe.Platform;
 final class LinesReader implements PartitionReader<ColumnarBatch> {
     private static final int BATCH_ROWS = 1 << 13;
     private static final int BUFFER_BYTES = 1 << 18;
+    private static final int LINE_BYTES_MAX = 1 << 26; // a longer one is for a worker, which has a word for it
 
     // {"_meta":{"uuid":"01234567-89ab-cdef-0123-456789abcdef"},
     private static final byte[] HEAD = {
@@ -141,6 +142,10 @@ final class LinesReader implements PartitionReader<ColumnarBatch> {
         while (stop == 0) {
             if (at == end) {
                 throw new IOException(part.journal + " at " + (at - filled) + ": a line is cut off");
+            }
+            if (filled >= LINE_BYTES_MAX) {
+                notPlainAt = at - filled;
+                return false;
             }
             if (filled == buffer.length - JsonColumns.PADDING) {
                 buffer = Arrays.copyOf(buffer, 2 * buffer.length);
