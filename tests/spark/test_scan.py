@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from tests.message.histories import WILD, Line, Reading, journal_of, orderly, tame
 
 from penstock.base.ids import Offset
+from penstock.message.columns import Chunk, Columns
 from penstock.message.read_state import ReadState
 from penstock.message.reader import OnBad
 from penstock.message.row_decoder import RawRows
@@ -53,3 +54,19 @@ def test_a_frame_which_a_gap_cuts_off_is_forgotten() -> None:
     scan.feed(1000, Line(1, 7, 1).frame(0))
     assert [(each.producer, each.begin) for each in scan.state().producers] == [(1, 0), (2, 1000)]
     assert scan.state().offset == Offset(1000 + len(frame))
+
+
+def test_what_is_behind_a_bad_message_is_not_looked_at() -> None:
+    class Counting(RawRows):
+        looked_at = 0
+
+        def columns(self, data: Chunk) -> Columns:
+            self.looked_at += len(data)
+            return super().columns(data)
+
+    decoder = Counting()
+    scan = Scan(decoder, ReadState(), OnBad.FAIL)
+    for number in range(100):
+        scan.feed(25 * number, b"rubbish which is no frame")
+    assert decoder.looked_at <= 100
+    assert (scan.fed_upto, scan.state().offset) == (2500, 0)

@@ -67,11 +67,16 @@ class Scan:
         self._sequencer = VectorSequencer(state, HORIZON)
         self._on_bad = on_bad
         self._rest, self._rest_at = b"", int(state.offset)
+        self.fed_upto = self._rest_at
+        self._is_at_bad = False
 
     def feed(self, offset: int, data: bytes) -> None:
         """The next bytes. Behind a message which cannot be read nothing is sequenced: who reads it will fail there."""
-        if offset > self._rest_at + len(self._rest):
-            self._rest, self._rest_at = b"", offset
+        if offset > self.fed_upto:
+            self._rest, self._rest_at, self._is_at_bad = b"", offset, False
+        self.fed_upto = offset + len(data)
+        if self._is_at_bad:
+            return
         found = front_of(self._decoder, self._rest, data, self._front_bytes) if self._rest else None
         if found is not None:
             _, columns, chunk = found
@@ -80,17 +85,13 @@ class Scan:
             chunk = self._rest + data if self._rest else data
         columns = self._decoder.columns(chunk)
         if columns.bad and self._on_bad is OnBad.FAIL:
-            columns = _upto(columns, columns.bad[0].begin)
+            columns, self._is_at_bad = _upto(columns, columns.bad[0].begin), True
         self._take(columns)
-        self._rest = bytes(chunk[columns.consumed :])
+        self._rest = b"" if self._is_at_bad else bytes(chunk[columns.consumed :])
 
     def _take(self, columns: Columns) -> None:
         self._sequencer.sequence(Offset(self._rest_at), columns)
         self._rest_at += columns.consumed
-
-    @property
-    def fed_upto(self) -> int:
-        return self._rest_at + len(self._rest)
 
     def state(self) -> ReadState:
         return self._sequencer.state()
