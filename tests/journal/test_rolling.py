@@ -43,10 +43,10 @@ def test_an_empty_fragment_takes_another_codec_at_once_and_a_full_one_later() ->
 
 def test_by_flush_interval() -> None:
     made = replica(1, flush_interval_ms=10 * MINUTE)
-    made.first_append_ms = 19 * MINUTE
+    made.lead.first_append_ms = 19 * MINUTE
     assert maybe_roll(made, 19 * MINUTE + 59_000) is None
     assert maybe_roll(made, 20 * MINUTE) is not None
-    made.first_append_ms = 0
+    made.lead.first_append_ms = 0
     assert maybe_roll(made, 20 * MINUTE) is None, "nobody knows when its first append came"
 
 

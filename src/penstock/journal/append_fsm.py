@@ -218,7 +218,7 @@ class Append:
             return too_few  # an epoch of fewer members would be lost with fewer faults (decision 303)
         is_eager = self.kind is RESET and not self.has_built
         if not is_eager and replica.backoff.is_waiting(replica.now):
-            if self.kind is APPEND and replica.is_head_lost():
+            if self.kind is APPEND and replica.lead.is_head_lost():
                 return self._head_lost()  # the same members would say the same
             return self._wait("a while, before the pipeline is built again")
         if not replica.keeper.is_sure(replica.topology):
@@ -229,7 +229,7 @@ class Append:
             self.min_revision = promised.revision  # somebody knows a later Route
             return RESOLVE
         self.has_built = True
-        replica.start_pipeline()
+        replica.lead.start_pipeline()
         return SEND_PIPELINE_SYNC
 
     def _head_lost(self) -> AppendState:
@@ -241,7 +241,7 @@ class Append:
             pipeline.send_promises()
         else:
             pipeline.send_adopts()
-            self.replica.adopt_own()
+            self.replica.lead.adopt_own()
         return RECV_PIPELINE_SYNC
 
     def state_recv_pipeline_sync(self) -> AppendState | None:
@@ -252,7 +252,7 @@ class Append:
                 self.min_revision = max(self.min_revision, refusal.revision)
             elif refusal.refusal is Refusal.PROMISED:
                 self.min_revision = max(self.min_revision, refusal.promised.revision)
-                replica.outbid(refusal.promised)
+                replica.lead.outbid(refusal.promised)
             replica.drop_pipeline(self)
             replica.backoff.extend(replica.now)
             return RESOLVE
@@ -269,16 +269,16 @@ class Append:
 
     def _decide(self, pipeline: Pipeline) -> AppendState:
         replica = self.replica
-        decision = replica.decide(pipeline)
+        decision = replica.lead.decide(pipeline)
         if self.kind is RESET:
             is_ahead = decision is not None and (replica.index_end or 0) > decision.point.end
             if pipeline.head is None or (decision is not None and not is_ahead):
                 replica.drop_pipeline(self)
                 return self.fail(Status.NOT_ALLOWED, "the journal's head is not lost: there is nothing to reset")
-            decision = replica.decide_reset(pipeline.head)
+            decision = replica.lead.decide_reset(pipeline.head)
         if decision is None:
             replica.drop_pipeline(self)
-            replica.lost_head()
+            replica.lead.lost_head()
             return self._head_lost()
         pipeline.decision, pipeline.phase = decision, Phase.ADOPTING
         return SEND_PIPELINE_SYNC
@@ -290,7 +290,7 @@ class Append:
         if pipeline.phase is READY:
             return AWAIT_DESIRED_REPLICAS
         if not pipeline.is_certifying:
-            replica.certify()
+            replica.lead.certify()
         return self._wait("the KeySpace to certify the sync")
 
     def state_await_desired_replicas(self) -> AppendState | None:
@@ -366,7 +366,7 @@ class Append:
     def _barrier(self) -> AppendState | None:
         """Let every member acknowledge where the Spool stands now; nothing is changed."""
         self.move_to(READ_ACKNOWLEDGEMENTS)
-        self.replica.propose(self.replica.spool.head, self)
+        self.replica.lead.propose(self.replica.spool.head, self)
         return None
 
     def state_stream_content(self) -> AppendState | None:
@@ -383,7 +383,7 @@ class Append:
         if rolled is not None:
             if spool.mark != spool.end:
                 return self._wait("appends in flight, before the Fragment is rolled")
-            replica.roll(rolled)
+            replica.lead.roll(rolled)
         if self.is_barrier:
             return self._empty()
         self.begin = spool.points[-1].end
@@ -423,7 +423,7 @@ class Append:
             return False
         replica, spool = self.replica, self.replica.spool
         end = Offset(spool.points[-1].end + spool.pending + length)
-        limit = replica.limit_for(end)
+        limit = replica.lead.limit_for(end)
         if not replica.may_write:
             self.on_abort(Status.NOT_ALLOWED, "the journal is read-only")
         elif end > limit:
@@ -466,14 +466,14 @@ class Append:
         )
         self.has_proposed = True
         self.move_to(READ_ACKNOWLEDGEMENTS)
-        replica.propose(head.extended(end, event.sum, registers), self, event.content)
+        replica.lead.propose(head.extended(end, event.sum, registers), self, event.content)
 
     def on_abort(self, status: Status, reason: str) -> None:
         """Nothing was proposed: roll back, and say so."""
         if self.state is READ_ACKNOWLEDGEMENTS or self.state in TERMINAL:
             return
         if self.state is STREAM_CONTENT:
-            self.replica.roll_back()
+            self.replica.lead.roll_back()
         self.move_to(self.fail(status, reason))
 
     def on_pipeline_broken(self) -> None:
@@ -495,7 +495,7 @@ class Append:
             self.unknown(Status.DEADLINE)
             return
         if self.state is STREAM_CONTENT:
-            self.replica.roll_back()
+            self.replica.lead.roll_back()
         self.move_to(self.fail(Status.DEADLINE, f"it waited for {self.waits_for}"))
 
     def on_acknowledged(self) -> None:

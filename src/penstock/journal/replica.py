@@ -1,7 +1,8 @@
 """A replica: everything one broker does for one journal. Design: transactional-appends.rst, journals.md J1 to J15.
 
-`Replica.step` takes one event and returns effects; `journal/__init__.py` lists both. It holds the Spool, the pipeline
-if this broker is the primary, the appends on their way, and the peer's side (`replicate.py`).
+`Replica.step` takes one event and returns effects; `journal/__init__.py` lists both. It holds the Spool, the
+appends on their way, the pipeline if this broker is the primary, and what it does as one (`lead.py`) and as a peer
+(`replicate.py`).
 """
 
 from typing import Any
@@ -26,12 +27,12 @@ from penstock.journal.effects import (
     StreamClosed,
     TopologyChanged,
     Transacted,
-    TransactionEnd,
 )
 from penstock.journal.epoch import NO_EPOCH, PipelineEpoch
 from penstock.journal.fragment import CompressionCodec
 from penstock.journal.head import HeadRecord, HeadTable
-from penstock.journal.head_keeper import HeadKeeper, Purpose
+from penstock.journal.head_keeper import HeadKeeper
+from penstock.journal.lead import Lead
 from penstock.journal.messages import (
     AdoptRequest,
     AdoptResponse,
@@ -42,15 +43,13 @@ from penstock.journal.messages import (
     ProposeResponse,
     RefuseResponse,
 )
-from penstock.journal.pipeline import InFlight, Pipeline
-from penstock.journal.point import Point
+from penstock.journal.pipeline import Pipeline
 from penstock.journal.pulse import Pulse
 from penstock.journal.replicate import Replicate, report_of
 from penstock.journal.resolve import resolve
 from penstock.journal.route import Topology
-from penstock.journal.saves import Own, Saves
+from penstock.journal.saves import Saves
 from penstock.journal.spool import Spool, SpoolState
-from penstock.journal.sync import Decision, decide, decide_reset
 from penstock.journal.turns import Turns
 from penstock.keyspace.records import NO_REVISION
 
@@ -64,6 +63,7 @@ class Replica:
 
     spool_class = Spool
     pipeline_class = Pipeline
+    lead_class = Lead
     replicate_class = Replicate
     keeper_class = HeadKeeper
     append_class = Append
@@ -91,17 +91,14 @@ class Replica:
             if state is not None
             else self.spool_class(journal, incarnation, self.out, is_kept=is_kept)
         )
-        self.led = PipelineEpoch(Revision(-1), 0)  # the last epoch this process led, in this run
         self.pipeline: Pipeline | None = None
+        self.lead = self.lead_class(self)
         self.replicate = self.replicate_class(self)
         self.turns = Turns()
         self.resolving: dict[Append, None] = {}  # wait for the KeySpace
         self.undecided: dict[Append, None] = {}  # their pipeline broke behind their proposal
         self.appends: dict[RequestId, Append] = {}
         self.pulse = Pulse(self)
-        self.first_append_ms = 0  # of the current Fragment
-        self._built = NO_EPOCH  # the last epoch of our own
-        self._lost_at: tuple[object, ...] = ()  # assignments and head record of the last sync without participants
         self._rerun: list[Append] = []  # barriers whose pipeline broke
         self._deadlines = Deadlines()
         self.backoff = Backoff(self.config.retry_ns, self.config.retry_ns_max, self.out)
@@ -148,14 +145,14 @@ class Replica:
     def _take_rare(self, event: Event) -> None:
         match event:
             case StateSaved():
-                self._on_saved(self.saves.take_saved())
+                self.lead.on_saved(self.saves.take_saved())
             case AppendAborted(request, reason):
                 if (append := self.appends.get(request)) is not None:  # else its client will learn of its answer
                     append.on_abort(Status.CLIENT_ABORT, reason)
             case TopologyChanged(topology):
                 self._on_topology(topology)
             case Transacted():
-                self._on_transacted(event)
+                self.lead.on_transacted(event)
             case StreamClosed(peer, epoch):
                 self._on_closed(peer, epoch)
             case IndexRefreshed(end):
@@ -183,7 +180,7 @@ class Replica:
 
     def _on_message(self, sender: NodeId, message: Any) -> None:
         if type(message) is ProposeResponse:
-            self._on_acked(sender, message.epoch, message.seq)
+            self.lead.on_acked(sender, message.epoch, message.seq)
             return
         match message:
             case ContentRequest():
@@ -195,7 +192,7 @@ class Replica:
             case AdoptRequest():
                 self.replicate.on_adopt(sender, message)
             case PromiseResponse() | AdoptResponse() | RefuseResponse():
-                self._on_sync_answer(sender, message)
+                self.lead.on_answer(sender, message)
             case _:
                 raise InvalidArgument(f"a replica does not know {type(message).__name__}")
 
@@ -257,7 +254,7 @@ class Replica:
         if topology.create_revision != self.spool.create_revision:
             self._on_another_life(topology)
         if self.keeper.see(topology.head, topology.head_revision, topology.revision):
-            self._on_head()
+            self.on_head()
         pipeline = self.pipeline
         if pipeline is not None and topology.route.primary != self.me:
             reached("journal.demoted")
@@ -291,7 +288,7 @@ class Replica:
         self.index_end = None if topology.spec is None else self.index_end
         self.saves.gate()
 
-    def _on_head(self) -> None:
+    def on_head(self) -> None:
         """A new head record: it may decide about appends whose pipeline broke, and about our own pipeline's limit."""
         if self.head is None:
             return
@@ -351,25 +348,6 @@ class Replica:
 
     # the pipeline
 
-    def start_pipeline(self) -> None:
-        """A new epoch; the primary is the first to promise it."""
-        assert self.topology.route.primary == self.me
-        revision = self.topology.revision
-        last = max(self._built, self.spool.promised)
-        n = last.n + 1 if last.revision == revision else 1
-        epoch = self._built = PipelineEpoch(revision, n)
-        self.replicate.end()
-        report = self.promise(epoch)
-        self.pipeline = self.pipeline_class(
-            self.me, epoch, self.topology, self.keeper.head, self.keeper.head_revision, self.out
-        )
-        self.pipeline.promises[self.me] = report
-        self.saves.gate()
-
-    def outbid(self, promised: PipelineEpoch) -> None:
-        """A peer has promised this: our next epoch must be higher."""
-        self._built = max(self._built, promised)
-
     def promise(self, epoch: PipelineEpoch) -> PromiseResponse:
         """J4, step one, for others and for ourselves: the mark is frozen, and nothing older counts."""
         assert epoch > self.spool.promised
@@ -377,81 +355,6 @@ class Replica:
         self.spool.roll_back()
         self.spool.promised = epoch
         return report_of(self, epoch)
-
-    def lost_head(self) -> None:
-        """A sync found nobody who could know where the journal ends: so it is, until members or the head change."""
-        self._lost_at = (self.topology.lives, self.keeper.head_revision)
-
-    def is_head_lost(self) -> bool:
-        return self._lost_at == (self.topology.lives, self.keeper.head_revision)
-
-    def decide(self, pipeline: Pipeline) -> Decision | None:
-        return decide(pipeline.head, self.topology.create_revision, pipeline.promises, self.codec)
-
-    def decide_reset(self, head: HeadRecord) -> Decision:
-        return decide_reset(head, self.codec)
-
-    def adopt_own(self) -> None:
-        """The primary's own part of step two."""
-        pipeline = self.pipeline
-        assert pipeline is not None
-        assert pipeline.decision is not None
-        self.led = pipeline.epoch
-        point = pipeline.decision.point
-        if pipeline.decision.is_reset:
-            self.spool.reset(pipeline.epoch, point, pipeline.table)
-        else:
-            self.spool.synchronize(pipeline.epoch, point, pipeline.table, pipeline.head_epoch)
-        self.first_append_ms = 0
-        if not self.saves.add_own(("adopted", pipeline.epoch, 0)):
-            pipeline.adopted[self.me] = None
-
-    def _on_sync_answer(self, sender: NodeId, message: PromiseResponse | AdoptResponse | RefuseResponse) -> None:
-        pipeline = self.pipeline
-        if pipeline is None or message.epoch != pipeline.epoch or sender not in pipeline.peers:
-            return
-        if isinstance(message, RefuseResponse):
-            if pipeline.phase is READY:
-                self._break()
-            else:
-                pipeline.refusal = message
-        elif isinstance(message, PromiseResponse):
-            pipeline.promises[sender] = message
-        else:
-            pipeline.adopted[sender] = None
-
-    def certify(self) -> None:
-        pipeline = self.pipeline
-        assert pipeline is not None
-        pipeline.is_certifying = True
-        self.keeper.certify(pipeline.topology, pipeline.next_head(self.config), pipeline.head_revision)
-
-    def _on_transacted(self, event: Transacted) -> None:
-        running, pipeline = self.keeper.ended(event), self.pipeline
-        if running is None:
-            return
-        if pipeline is not None and pipeline.is_certifying and pipeline.epoch == running.epoch:
-            if event.end is TransactionEnd.DONE:
-                self._on_certified(pipeline, event.revision)
-            elif running.purpose is Purpose.CERTIFY:
-                reached("journal.lost_certification")
-                self._break()
-        if event.end is TransactionEnd.DONE:
-            self._on_head()
-        elif running.purpose is Purpose.FENCE:
-            self.backoff.extend(self.now)
-
-    def _on_certified(self, pipeline: Pipeline, revision: Revision) -> None:
-        assert self.head is not None
-        pipeline.certified(self.head)
-        pipeline.is_certifying = False
-        self.backoff.reset(self.now)
-        self.spool.advance_mark(self.head.start)
-        owner = self.turns.owner
-        assert owner is not None
-        owner.is_reset_done = owner.kind is Kind.RESET
-        owner.min_revision = max(owner.min_revision, revision)
-        owner.move_to(RESOLVE)
 
     def drop_pipeline(self, by: Append | None) -> None:
         """Nothing of it counts any more. Proposals on their way are decided by the next certified epoch (J12)."""
@@ -470,7 +373,7 @@ class Replica:
         if self.turns.owner is not None and self.turns.owner is not by:
             self.turns.owner.on_pipeline_broken()
 
-    def _break(self) -> None:
+    def break_pipeline(self) -> None:
         """The pipeline failed while it was in use: build another after a while, whether anyone appends or not."""
         self.drop_pipeline(None)
         self.backoff.extend(self.now)
@@ -480,74 +383,7 @@ class Replica:
         self.replicate.on_closed(peer, epoch)
         if self.pipeline is not None and self.pipeline.epoch == epoch and peer in self.pipeline.peers:
             reached("journal.pipeline_broken")
-            self._break()
-
-    # proposals and acknowledgements
-
-    def propose(self, point: Point, append: Append, content: Any = b"") -> None:
-        """Send a proposal with the last content it covers, adopt it ourselves, and wait for everybody."""
-        pipeline, spool = self.pipeline, self.spool
-        assert pipeline is not None
-        assert pipeline.phase is READY
-        assert spool.promised == pipeline.epoch, "J6: a primary which promised another epoch proposes nothing"
-        assert point.end <= pipeline.limit
-        head = spool.points[-1]
-        if head.begin == head.end < point.end:
-            self.first_append_ms = append.body.unix_ms
-        seq = pipeline.propose(point, spool.mark, append, content)
-        spool.adopt(point)
-        if not self.saves.add_own(("acked", pipeline.epoch, seq)):
-            self._on_acked(self.me, pipeline.epoch, seq)
-
-    def roll(self, point: Point) -> None:
-        """J11: a Fragment is rolled only when all of it is below the mark."""
-        assert self.pipeline is not None
-        assert self.spool.mark == self.spool.end
-        self.pipeline.tell(point, self.spool.mark)
-        self.spool.adopt(point)
-
-    def roll_back(self) -> None:
-        """The client gave up: peers drop what they were sent, and so do we."""
-        if self.spool.pending and self.pipeline is not None:
-            self.pipeline.tell(self.spool.head, self.spool.mark)
-        self.spool.roll_back()
-
-    def limit_for(self, end: Offset) -> Offset:
-        """The pipeline's limit; ahead of need a higher one is asked for."""
-        pipeline = self.pipeline
-        assert pipeline is not None
-        if self.keeper.running is None and pipeline.needs_raise(end, self.config):
-            self.keeper.raise_limit(self.config.limit_step)
-        return pipeline.limit
-
-    def _on_acked(self, member: NodeId, epoch: PipelineEpoch, seq: int) -> None:
-        pipeline = self.pipeline
-        if pipeline is None or pipeline.epoch != epoch or member not in pipeline.acked:
-            reached("journal.late_ack")
-            return
-        done = pipeline.acknowledge(member, seq)
-        if done:
-            self._on_done(pipeline, done)
-
-    def _on_done(self, pipeline: Pipeline, done: list[InFlight]) -> None:
-        """J7, J8: every member has adopted these. Whoever waits is told; the mark follows."""
-        self.spool.advance_mark(done[-1].end)
-        if not pipeline.in_flight:
-            pipeline.send_mark(self.spool.mark)
-        for entry in done:
-            if entry.append is not None:
-                entry.append.on_acknowledged()
-
-    # what is durable
-
-    def _on_saved(self, saved: tuple[Own, ...]) -> None:
-        for kind, epoch, seq in saved:
-            if self.pipeline is None or epoch != self.pipeline.epoch:
-                continue
-            if kind == "adopted":
-                self.pipeline.adopted[self.me] = None
-            else:
-                self._on_acked(self.me, epoch, seq)
+            self.break_pipeline()
 
     # time
 

@@ -188,7 +188,7 @@ def report_of(replica: "Replica", epoch: PipelineEpoch) -> PromiseResponse:
     """
     spool = replica.spool
     counted_epoch, points = spool.counted()
-    if replica.led == counted_epoch:
+    if replica.lead.led == counted_epoch:
         counted = max(spool.mark, spool.start)
         points = tuple(point for point in points if point.end <= counted)
     return PromiseResponse(

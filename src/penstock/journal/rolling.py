@@ -20,7 +20,7 @@ def maybe_roll(replica: "Replica", unix_ms: int) -> Point | None:
     assert spec is not None
     fragment = spec.fragment
     if 0 < head.end - head.begin < fragment.length:
-        flush_ms, first_ms = fragment.flush_interval_ms, replica.first_append_ms
+        flush_ms, first_ms = fragment.flush_interval_ms, replica.lead.first_append_ms
         if not (flush_ms and unix_ms and first_ms and unix_ms // flush_ms != first_ms // flush_ms):
             return None
     rolled = head.rolled(fragment.compression_codec, postfix_at(fragment.path_postfix_template, unix_ms))

@@ -377,7 +377,9 @@ class JournalWorkload:
     def _says_lost(self) -> bool:
         """Does the primary say that the head is lost? It does, also where no client is left who asks for anything."""
         primary = self.primary()
-        return primary is not None and self.world.nodes[primary].is_up and self.programs[primary].replica.is_head_lost()
+        if primary is None or not self.world.nodes[primary].is_up:
+            return False
+        return self.programs[primary].replica.lead.is_head_lost()
 
     def is_settled(self) -> bool:
         """I15: a certified pipeline on R members, every client answered, everything handed over is stored."""

@@ -12,6 +12,7 @@ from penstock.journal.epoch import PipelineEpoch
 from penstock.journal.fragment import EMPTY_SUM
 from penstock.journal.head import HeadRecord, HeadTable
 from penstock.journal.head_keeper import HeadKeeper, Purpose
+from penstock.journal.lead import Lead
 from penstock.journal.messages import Message, PromiseRequest, PromiseResponse
 from penstock.journal.pipeline import Pipeline
 from penstock.journal.point import Point
@@ -106,10 +107,10 @@ class AppliesOldEpochs(Replicate):
         super()._promise(sender, message)
 
 
-# replicas
+# primaries
 
 
-class LargestEnd(Replica):
+class LargestEnd(Lead):
     """J4: the largest end of the participants."""
 
     def decide(self, pipeline: Pipeline) -> Decision | None:
@@ -121,7 +122,7 @@ class LargestEnd(Replica):
         return decision if most.end == decision.point.end else Decision(most.rolled())
 
 
-class LargestEndOfAnybody(Replica):
+class LargestEndOfAnybody(Lead):
     """J4: the largest end of all members, whichever epoch they are from."""
 
     def decide(self, pipeline: Pipeline) -> Decision | None:
@@ -132,7 +133,7 @@ class LargestEndOfAnybody(Replica):
         return decision if most.end <= decision.point.end else Decision(most.rolled())
 
 
-class OwnRegisters(Replica):
+class OwnRegisters(Lead):
     """J4: the new primary's own registers instead of those at the point."""
 
     def decide(self, pipeline: Pipeline) -> Decision | None:
@@ -140,23 +141,37 @@ class OwnRegisters(Replica):
         if decision is None:
             return None
         point = decision.point
-        changed = Point(point.end, point.end, EMPTY_SUM, self.spool.registers, point.codec, point.path_postfix)
+        changed = Point(point.end, point.end, EMPTY_SUM, self.replica.spool.registers, point.codec, point.path_postfix)
         return decision if changed.registers == point.registers else Decision(changed)
 
 
-class NoHeadRecord(Replica):
+class NoHeadRecord(Lead):
     """J2, J5: whoever is there may decide, as if the journal were virgin."""
 
     def decide(self, pipeline: Pipeline) -> Decision | None:
-        return decide(None, self.topology.create_revision, pipeline.promises, self.codec)
+        return decide(None, self.replica.topology.create_revision, pipeline.promises, self.replica.codec)
 
 
-class ResetsAtIndexEnd(Replica):
+class ResetsAtIndexEnd(Lead):
     """J13: reset-head goes on where the index ends."""
 
     def decide_reset(self, head: HeadRecord) -> Decision:
-        end = Offset(max(self.index_end or 0, head.start))
+        end = Offset(max(self.replica.index_end or 0, head.start))
         return Decision(Point(end, end, EMPTY_SUM, LOST_REGISTERS), is_reset=True)
+
+
+class QuotesUnmarked(Lead):
+    """J10: a mismatch is answered at once, from what the primary alone may hold."""
+
+    def propose(self, point: Point, append: Append, content: Any = b"") -> None:
+        is_quote = append.answer is not None and append.answer.fate is Fate.ABORTED
+        if is_quote and append.state is AppendState.READ_ACKNOWLEDGEMENTS:
+            append.on_acknowledged()
+        else:
+            super().propose(point, append, content)
+
+
+# replicas
 
 
 class ReportsErrors(Replica):
@@ -175,45 +190,41 @@ class ResolvesByLast(Replica):
         return resolve(self.spool, HeadTable(self.table.entries[-1:]), epoch, end)
 
 
-class QuotesUnmarked(Replica):
-    """J10: a mismatch is answered at once, from what the primary alone may hold."""
-
-    def propose(self, point: Point, append: Append, content: Any = b"") -> None:
-        is_quote = append.answer is not None and append.answer.fate is Fate.ABORTED
-        if is_quote and append.state is AppendState.READ_ACKNOWLEDGEMENTS:
-            append.on_acknowledged()
-        else:
-            super().propose(point, append, content)
-
-
 class TrustsOldMark(Replica):
     """J4: a primary which was restarted counts with the mark it saved."""
 
     def promise(self, epoch: PipelineEpoch) -> PromiseResponse:
-        if self.spool.is_kept and self.led.revision < 0:
-            self.led = self.spool.epoch
+        if self.spool.is_kept and self.lead.led.revision < 0:
+            self.lead.led = self.spool.epoch
             self.spool.start = self.spool.mark
         return super().promise(epoch)
+
+
+class LateAcks(Lead):
+    """Acknowledgements of a pipeline which was dropped are counted."""
+
+    late: Pipeline | None = None
+
+    def on_acked(self, member: NodeId, epoch: PipelineEpoch, seq: int) -> None:
+        late = self.late
+        if late is not None and late.epoch == epoch:
+            for entry in late.acknowledge(member, seq):
+                if entry.append in self.replica.undecided:
+                    entry.append.decided(Fate.COMMITTED)
+        else:
+            super().on_acked(member, epoch, seq)
 
 
 class CountsLateAcks(Replica):
     """J4, J7: a primary which was superseded, and has promised a newer epoch, still counts acknowledgements."""
 
-    late: Pipeline | None = None
+    lead: LateAcks
+    lead_class = LateAcks
 
     def drop_pipeline(self, by: Append | None) -> None:
         if self.pipeline is not None and self.pipeline.in_flight:
-            self.late = self.pipeline
+            self.lead.late = self.pipeline
         super().drop_pipeline(by)
-
-    def _on_acked(self, member: NodeId, epoch: PipelineEpoch, seq: int) -> None:
-        late = self.late
-        if late is not None and late.epoch == epoch:
-            for entry in late.acknowledge(member, seq):
-                if entry.append in self.undecided:
-                    entry.append.decided(Fate.COMMITTED)
-        else:
-            super()._on_acked(member, epoch, seq)
 
 
 class CountsBelowStart(Replica):

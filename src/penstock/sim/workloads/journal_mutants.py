@@ -21,7 +21,7 @@ class Mutant:
 
 
 def replica_with(**parts: type) -> type[Replica]:
-    """A replica made of other parts: spool_class, pipeline_class, replicate_class, keeper_class, append_class."""
+    """A replica made of other parts, named as it names them: `spool_class`, `lead_class` and so on."""
     return type("MutantReplica", (Replica,), parts)
 
 
@@ -33,18 +33,20 @@ MUTANTS: dict[str, Mutant] = {
     "old-epochs-applied": Mutant(
         "J4: a promise ends all older streams", replica_with(replicate_class=broken.AppliesOldEpochs)
     ),
-    "largest-end": Mutant("J4: the smallest end of the participants", broken.LargestEnd),
-    "largest-end-of-anybody": Mutant("J4: only participants count", broken.LargestEndOfAnybody),
-    "own-registers": Mutant("J4: the registers at the point of the sync", broken.OwnRegisters),
+    "largest-end": Mutant("J4: the smallest end of the participants", replica_with(lead_class=broken.LargestEnd)),
+    "largest-end-of-anybody": Mutant(
+        "J4: only participants count", replica_with(lead_class=broken.LargestEndOfAnybody)
+    ),
+    "own-registers": Mutant("J4: the registers at the point of the sync", replica_with(lead_class=broken.OwnRegisters)),
     "certifies-early": Mutant(
         "J4: certified when all have adopted", replica_with(pipeline_class=broken.CertifiesEarly)
     ),
     "marks-at-sync": Mutant("J4: no mark before the certification", replica_with(spool_class=broken.MarksAtSync)),
-    "no-head-record": Mutant("J5: without participants nobody decides", broken.NoHeadRecord),
-    "resets-at-index-end": Mutant("J13: a reset starts at the limit", broken.ResetsAtIndexEnd),
+    "no-head-record": Mutant("J5: without participants nobody decides", replica_with(lead_class=broken.NoHeadRecord)),
+    "resets-at-index-end": Mutant("J13: a reset starts at the limit", replica_with(lead_class=broken.ResetsAtIndexEnd)),
     "persists-by-last": Mutant("J11: the first later epoch decides", replica_with(spool_class=broken.SettlesByLast)),
     "resolves-by-last": Mutant("J12: the first later epoch decides", broken.ResolvesByLast),
-    "quotes-unmarked": Mutant("J10: quotes are acknowledged by all", broken.QuotesUnmarked),
+    "quotes-unmarked": Mutant("J10: quotes are acknowledged by all", replica_with(lead_class=broken.QuotesUnmarked)),
     "trusts-old-mark": Mutant("J4: a restarted primary counts with its end", broken.TrustsOldMark),
     "counts-late-acks": Mutant("J4: a promise freezes the mark", broken.CountsLateAcks),
     "keeps-tail": Mutant("J4: a sync trims what is above its point", replica_with(spool_class=broken.KeepsTail)),
