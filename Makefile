@@ -40,7 +40,7 @@ $(UV):
 lock: | $(UV) ## Resolve the dependencies again into the lock files
 	$(UV) pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
 	  --custom-compile-command "make lock" --python-version 3.11 \
-	  --extra bench --extra etcd --extra postgresql --group dev pyproject.toml --output-file requirements.lock
+	  --extra bench --extra connect --extra etcd --extra postgresql --group dev pyproject.toml --output-file requirements.lock
 	$(UV) pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
 	  --custom-compile-command "make lock" --python-version 3.11 \
 	  --group docs --output-file requirements-docs.lock
@@ -119,7 +119,7 @@ soak-spark: setup java ## kill -9 and freeze Spark drivers at every step of a ba
 	$(PYTEST) -p no:xdist tests/spark/slow_driver_kill.py tests/spark/slow_journal_source.py tests/spark/slow_journal_sink.py \
 	  tests/spark/slow_lake_sink.py tests/spark/slow_speculation.py tests/spark/slow_compaction.py tests/spark/slow_tree_import.py \
 	  tests/spark/slow_tree_garbage.py tests/spark/slow_pipeline_run.py tests/spark/slow_pipeline_guide.py \
-	  tests/spark/slow_spark_guide.py tests/spark/slow_together.py tests/spark/slow_java_source.py
+	  tests/spark/slow_spark_guide.py tests/spark/slow_together.py tests/spark/slow_java_source.py tests/spark/slow_connect.py
 	$(BIN)/python -m tests.spark.soak_lake --minutes $(or $(MINUTES),10) --report docs/reports/faults-spark-lake.md
 	$(BIN)/python -m tests.spark.soak_spark --report docs/reports/faults-spark.md
 

@@ -1,10 +1,16 @@
-"""The tools of these tests: Spark runs, the broker answers."""
+"""The tools of these tests: Spark runs, the broker answers. And who has no Spark Connect is told."""
 
+import sys
+
+import pytest
 from pyspark.sql import SparkSession
 from tests.spark.conftest import Brokers
 
+from penstock.base.errors import ConfigError, InvalidArgument, NotFound
 from penstock.client.journal_blocking import BlockingJournals
 from penstock.journal.spec import JournalSpec
+from penstock.spark.session import spark_session
+from penstock.spark.together import _by_checkpoint
 
 
 def test_spark_and_a_broker_are_there(spark: SparkSession, brokers: Brokers, journals: BlockingJournals) -> None:
@@ -12,3 +18,18 @@ def test_spark_and_a_broker_are_there(spark: SparkSession, brokers: Brokers, jou
     journals.create(JournalSpec(name="test-session/one", replication=1))
     assert journals.append("test-session/one", b"1", timeout=60.0).end == 1
     assert brokers.address.count(":") == 1
+
+
+def test_who_lacks_a_package_of_spark_connect_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc_status", None)
+    with pytest.raises(ConfigError, match="grpc_status") as told, spark_session("any", remote="sc://127.0.0.1:9"):
+        pass
+    assert told.value.next_step == "pip install 'penstock[connect]'"
+
+
+def test_behind_spark_connect_a_batch_must_be_named() -> None:
+    for batch, checkpoint in ((None, "somewhere"), (3, "")):
+        with pytest.raises(InvalidArgument, match="must be told which batch it is for"):
+            _by_checkpoint(batch, checkpoint)
+    with pytest.raises(NotFound, match="is no checkpoint"):
+        _by_checkpoint(3, "nowhere")

@@ -192,7 +192,7 @@ def _sparks(folder: Path) -> Iterator[Callable[[int], Any]]:
     from pyspark.sql import SparkSession
 
     import penstock.spark
-    from penstock.spark.session import ALWAYS, ARROW_OPTIONS
+    from penstock.spark.session import ARROW_OPTIONS, EVERYWHERE, STARTED
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     sessions: list[Any] = []
@@ -212,7 +212,8 @@ def _sparks(folder: Path) -> Iterator[Callable[[int], Any]]:
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
-            **ALWAYS,
+            **STARTED,
+            **EVERYWHERE,
         }
         for key, value in settings.items():
             builder = builder.config(key, value)

@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.base.errors import InvalidArgument
 from penstock.spark.columnar import read_journal
-from penstock.spark.lake_access import table_url
+from penstock.spark.lake_access import access_from, table_url
+from penstock.spark.lake_tree import place_at
 from penstock.spark.table import read_table
 
 __all__ = ["Check", "End", "Journal", "LakeChanges", "LakeSink", "LakeTable", "Source", "journal", "lake"]
@@ -65,6 +66,12 @@ class LakeTable(msgspec.Struct, frozen=True):
 
     def read(self, spark: SparkSession) -> DataFrame:
         return read_table(spark, self.url, options=self.options)
+
+    def pinned(self) -> "LakeTable":
+        """The same at the commit which its ref names now."""
+        target = table_url(self.url)
+        commit = place_at(access_from(self.options), target).commit
+        return LakeTable(f"lake://{target.repository}@{commit}/{target.path}", self.options)
 
 
 class LakeChanges(msgspec.Struct, frozen=True):

@@ -52,7 +52,7 @@ class Publisher:
         with suppress(AlreadyExists):
             self._access.ask("POST", f"{self._main.api}/branches", body)
 
-    def publish(self, frames: Mapping[str, DataFrame]) -> BatchOutcome:
+    def publish(self, frames: Mapping[str, DataFrame], batch: int) -> BatchOutcome:
         """Commit one batch; with checks, audit and merge it."""
         urls = {name: self._url(each) for name, each in self._ends.items()}
         first = next(iter(self._ends.values()))
@@ -61,6 +61,7 @@ class Publisher:
             sink=self.flow.sink,
             replaces=first.mode == "complete",
             partition_by=first.partition_by,
+            batch=batch,
             checkpoint=self._checkpoint,
             pipeline=self.flow.pipeline,
             options=self._options,

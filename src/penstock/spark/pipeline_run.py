@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.base.errors import Refused
 from penstock.spark.checkpoint import CheckpointState, state_of
-from penstock.spark.ends import Journal, LakeSink
+from penstock.spark.ends import Journal, LakeSink, LakeTable
 from penstock.spark.offsets import StreamOffset
 from penstock.spark.pipeline import Flow, Pipeline
 from penstock.spark.pipeline_audit import Publisher
@@ -74,10 +74,14 @@ class PipelineRun:
             raise Refused(f"{flow.sink} could not be planned: {_plain(error)}") from error
         writer = self._writer(flow, frames, str(checkpoint))
         writer = writer.queryName(flow.sink).option("checkpointLocation", str(checkpoint))
-        query: StreamingQuery = (
-            writer.trigger(availableNow=True) if once else writer.trigger(processingTime=interval)
-        ).start()
-        return query
+        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=interval)
+        while True:
+            try:
+                query: StreamingQuery = writer.start()
+                return query
+            except PySparkException as error:  # of Spark Connect, which starts a process for `foreachBatch` first
+                if not self._was_slow(flow, str(error)):
+                    raise Refused(f"{flow.sink} could not be started: {_plain(error)}") from error
 
     def _writer(self, flow: Flow, frames: Mapping[str, DataFrame], checkpoint: str) -> Any:
         end = next(iter(flow.sinks.values()))
@@ -98,13 +102,15 @@ class PipelineRun:
         if len(frames) == 1:
             ((name, frame),) = frames.items()
             return frame.writeStream.outputMode(flow.output_mode).foreachBatch(
-                lambda batch, number: _published(publisher, {name: batch})
+                lambda batch, number: _published(publisher, {name: batch}, number)
             )
         ((source, stream),) = flow.streams.items()
-        others = {name: each.read(self.spark) for name, each in flow.sources.items() if name != source}  # type: ignore[union-attr]
+        tables = {name: each.pinned() for name, each in flow.sources.items() if isinstance(each, LakeTable)}
 
         def publish(batch: DataFrame, number: int) -> None:
-            _published(publisher, flow.apply({source: batch, **others}))
+            # Read here: behind Spark Connect this runs at the server, which no DataFrame goes to.
+            others = {name: each.read(batch.sparkSession) for name, each in tables.items()}
+            _published(publisher, flow.apply({source: batch, **others}), number)
 
         return stream.stream(self.spark, starting_of(Path(checkpoint))).writeStream.foreachBatch(publish)
 
@@ -128,13 +134,15 @@ class PipelineRun:
 
     def _starts_again(self, flow: Flow, failure: StreamingQueryException) -> bool:
         """A source whose process was too slow to start has done nothing yet: it is started again."""
-        count = self._slow_starts.get(flow.name, 0) + 1
-        if SLOW_START not in str(failure) or count > SLOW_STARTS_MAX:
+        if not self._was_slow(flow, str(failure)):
             return False
-        self._slow_starts[flow.name] = count
         self.queries[flow.name] = self._start(flow, **self._settings)
         self._wait_for_sources(self.queries[flow.name])
         return True
+
+    def _was_slow(self, flow: Flow, failure: str) -> bool:
+        self._slow_starts[flow.name] = self._slow_starts.get(flow.name, 0) + 1
+        return SLOW_START in failure and self._slow_starts[flow.name] <= SLOW_STARTS_MAX
 
     def stop(self) -> None:
         for query in self.queries.values():
@@ -151,7 +159,7 @@ class PipelineRun:
             yield FlowProgress(
                 flow.name,
                 last["batchId"],
-                last["numInputRows"],
+                sum(each["numInputRows"] or 0 for each in last["sources"]),  # Spark Connect tells no sum of them
                 last["processedRowsPerSecond"] or 0.0,
                 lag_of(last["sources"]),
                 query.isActive,
@@ -189,8 +197,8 @@ class PipelineRun:
             return []
 
 
-def _published(publisher: Publisher, frames: Mapping[str, DataFrame]) -> None:
-    publisher.publish(frames)
+def _published(publisher: Publisher, frames: Mapping[str, DataFrame], batch: int) -> None:
+    publisher.publish(frames, batch)
 
 
 def starting_of(checkpoint: Path) -> str:

@@ -1,5 +1,6 @@
 """A Spark for pipelines which were started without one: on this machine by default, or any master, or Spark Connect."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Final
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from penstock.base.errors import ConfigError
 from penstock.spark import register
 
 __all__ = ["ARROW_OPTIONS", "spark_session"]
@@ -25,8 +27,8 @@ LOCAL: Final = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {ARROW_OPTIONS}",
 }
-ALWAYS: Final = {
-    "spark.sql.session.timeZone": "UTC",
+EVERYWHERE: Final = {"spark.sql.session.timeZone": "UTC"}
+STARTED: Final = {  # what a Spark takes when it starts, and not from a session behind Spark Connect
     "spark.log.level": "ERROR",
     "spark.python.daemon.module": "penstock.spark.daemon",  # workers find what they need loaded
     "spark.python.authenticate.socketTimeout": "300s",  # 15 s are too few for workers which start on a busy machine
@@ -55,18 +57,31 @@ def _started(name: str, master: str, remote: str, settings: Mapping[str, str]) -
     """Tasks of a local one may fail three times, as on a cluster."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if remote:
+        _check_connect()
     builder = SparkSession.Builder().appName(name)
     here = f"local[{os.cpu_count() or 2},4]"
     builder = builder.remote(remote) if remote else builder.master(master or here)
     is_local = not remote and not master
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    chosen = {**(LOCAL if is_local else {}), **ALWAYS, **settings}
+    chosen = {**(LOCAL if is_local else {}), **({} if remote else STARTED), **EVERYWHERE, **settings}
     for key, value in chosen.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+def _check_connect() -> None:
+    """PySpark's own check ends the process, with a word about doctests and status 0."""
+    try:
+        for name in ("grpc", "grpc_status", "google.protobuf", "google.rpc"):
+            importlib.import_module(name)
+    except ImportError as error:
+        raise ConfigError(
+            f"Spark Connect needs packages which are not here: {error}", next_step="pip install 'penstock[connect]'"
+        ) from error
 
 
 def _end(spark: SparkSession) -> None:

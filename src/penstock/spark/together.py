@@ -4,10 +4,13 @@
         commit_together({
             "lake://shop@main/orders": frame,
             "lake://shop@main/counts": frame.groupBy("sku").count(),
-        }, sink="shop")
+        }, sink="shop", batch=batch, checkpoint="checkpoints/shop")
 
 One record moves the branch and the sink's register: all tables of a batch, or none, and each batch once. All tables are
 of one branch; what has to be atomic together belongs together.
+
+Which query's batch it is, tasks know by themselves, unless the function runs behind Spark Connect: there the number is
+the one which `foreachBatch` gave, and the query that of the checkpoint.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +23,8 @@ from pyspark.sql import DataFrame
 from penstock.base.errors import InvalidArgument
 from penstock.client.lake import LakeUrl
 from penstock.runtime.lake.sink_batch import BatchFile, BatchOutcome, BatchTable, SinkPlace
-from penstock.spark.checkpoint import plan_of
+from penstock.spark.checkpoint import plan_of, state_of
+from penstock.spark.java_source import has_jvm
 from penstock.spark.lake_access import access_from, table_url
 from penstock.spark.lake_commit import Batch, commit_batch, place_of
 from penstock.spark.lake_format import check_types
@@ -29,6 +33,7 @@ from penstock.spark.lake_staging import stage
 
 __all__ = ["commit_together", "stage_frame"]
 
+UNNAMED: Final = ("", -1)  # the query and batch of tasks which know none
 STAGED: Final = "path string, address string, size long, etag string, rows long, query string, batch long"
 
 
@@ -38,11 +43,15 @@ def commit_together(
     sink: str,
     replaces: bool = False,
     partition_by: tuple[str, ...] = (),
+    batch: int | None = None,
     checkpoint: str = "",
     pipeline: str = "",
     options: Mapping[str, str] | None = None,
 ) -> BatchOutcome:
-    """Commit the DataFrames of one micro-batch, each to its table. Call it once in a `foreachBatch` function."""
+    """Commit the DataFrames of one micro-batch, each to its table. Call it once in a `foreachBatch` function.
+
+    `batch` is the number which that function is given; with Spark Connect it must be given, and `checkpoint` too.
+    """
     if not sink:
         raise InvalidArgument("commit_together needs a sink: a name under which batches are numbered")
     targets = {text: table_url(text) for text in tables}
@@ -53,10 +62,10 @@ def commit_together(
     target = next(iter(targets.values()))
     place = place_of(access, target)
     staged = {url: stage_frame(frame, place, targets[url], partition_by) for url, frame in tables.items()}
-    query, number = _whose(staged, next(iter(tables.values())))
+    query, number = _whose(staged, next(iter(tables.values())), batch, checkpoint)
     made = [BatchTable(targets[url].path, tuple(each.files), replaces) for url, each in staged.items()]
-    batch = Batch(query, sink, number, plan_of(checkpoint, number), pipeline)
-    return commit_batch(access, target, place, batch, [each for each in made if each.files or replaces])
+    work = Batch(query, sink, number, plan_of(checkpoint, number), pipeline)
+    return commit_batch(access, target, place, work, [each for each in made if each.files or replaces])
 
 
 class Staged:
@@ -95,14 +104,28 @@ def _fields(file: BatchFile) -> tuple[str, str, int, str, int]:
     return file.path, file.address, file.size, file.etag, file.rows
 
 
-def _whose(staged: Mapping[str, Staged], frame: DataFrame) -> tuple[str, int]:
+def _whose(staged: Mapping[str, Staged], frame: DataFrame, batch: int | None, checkpoint: str) -> tuple[str, int]:
     """The one query and batch which all tasks named; of a batch without tasks, the driver's thread knows it."""
     whose = set().union(*(each.whose for each in staged.values()))
-    if not whose:
-        context = frame.sparkSession.sparkContext
-        named, counted = (context.getLocalProperty(name) for name in (QUERY_PROPERTY, BATCH_PROPERTY))
+    spark = frame.sparkSession
+    if not whose and has_jvm(spark):
+        named, counted = (spark.sparkContext.getLocalProperty(name) for name in (QUERY_PROPERTY, BATCH_PROPERTY))
         whose = {(named or "", int(counted) if counted else -1)}
-    if len(whose) != 1 or ("", -1) in whose:
+    if whose <= {UNNAMED} and not has_jvm(spark):
+        whose = {_by_checkpoint(batch, checkpoint)}
+    if len(whose) != 1 or UNNAMED in whose:
         raise InvalidArgument("commit_together belongs into a foreachBatch function: its tasks know no batch")
     query, number = whose.pop()
+    if batch is not None and batch != number:
+        raise InvalidArgument(f"commit_together was given batch {batch}, and its tasks are of batch {number}")
     return query, number
+
+
+def _by_checkpoint(batch: int | None, checkpoint: str) -> tuple[str, int]:
+    """Behind Spark Connect a function's DataFrames are jobs of their own, and know nothing of its query."""
+    if batch is None or not checkpoint:
+        raise InvalidArgument(
+            "with Spark Connect, commit_together must be told which batch it is for, and the query's checkpoint",
+            next_step="commit_together(..., batch=the number which foreachBatch gave, checkpoint=checkpointLocation)",
+        )
+    return state_of(checkpoint).query, batch
