@@ -21,13 +21,14 @@ from urllib.parse import quote
 
 import msgspec
 
-from penstock.base.errors import Unavailable
+from penstock.base.errors import LeaseExpired, Unavailable
 from penstock.cli.lake_server import lake_credentials
 from penstock.cli.session import Session
 from penstock.cli.wiring import metrics_endpoint, wiring_of
 from penstock.client.journal import Journals
 from penstock.client.quorum import QuorumLog
 from penstock.keyspace.allocator.layout import Layout, MemberId
+from penstock.keyspace.limits import LEASE_MS_MAX
 from penstock.runtime.config.options import object_store_url, store_options, wal_options, wire_tls
 from penstock.runtime.config.secret import Secret
 from penstock.runtime.journal.config import BrokerConfig
@@ -48,8 +49,8 @@ __all__ = ["Roles", "running_roles"]
 
 SHARD: Final = "main"
 BROKER: Final = MemberId("local", "b1")
-# Nobody could take over: a long lease only keeps a slow machine from giving up its journals.
-LEASE_MS: Final = 60_000
+# Nobody could take over: the longest lease keeps a machine which slept over night from giving up its journals.
+LEASE_MS: Final = LEASE_MS_MAX
 
 
 class Roles:
@@ -67,7 +68,10 @@ class Roles:
         try:
             await asyncio.wait({broker, member}, return_when=asyncio.FIRST_COMPLETED)
             if broker.done():
-                await broker
+                try:
+                    await broker
+                except LeaseExpired as lost:
+                    raise LeaseExpired(lost.message, next_step="penstock up, which goes on where it was") from lost
             raise Unavailable(f"the lake's member has stopped: {await member}", next_step="penstock up")
         finally:
             for task in (broker, member):
