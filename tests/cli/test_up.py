@@ -19,6 +19,12 @@ def client_of(process: UpProcess) -> Client:
     return Client(host=process.running.lake, username=KEY, password=SECRET)
 
 
+def append(process: UpProcess, name: str, content: bytes) -> None:
+    request = urllib.request.Request(f"{process.running.lake}/journal/shop/{name}", content, method="PUT")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        assert answer.status == 204
+
+
 def a_lake_may_have_a_journal_as_its_queue(folder: Path, process: UpProcess) -> None:
     """A process of its own, on a journal of that broker; killed and started again, it has what it acknowledged."""
     (folder / "queue.yaml").write_text("journals: [{name: lake/queue, replication: 1}]")
@@ -43,9 +49,10 @@ def test_every_role_serves_and_what_was_acknowledged_survives_kill_9(
     with UpProcess(tmp_path / "penstock-data") as process:
         assert "penstock lake repo create shop" in process.said  # what to try next
         assert run(["journals", "apply", str(SHOP)]) == 0  # they ask for 3 replicas, and get what there is
-        request = urllib.request.Request(f"{process.running.lake}/journal/shop/orders", b"hello", method="PUT")
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            assert answer.status == 204
+        (tmp_path / "alone.yaml").write_text("journals: [{name: shop/alone, replication: 1}]")
+        assert run(["journals", "apply", "alone.yaml"]) == 0
+        for name in ("orders", "alone"):
+            append(process, name, b"hello")
         assert run(["quorum", "status"]) == 0
         assert run(["lake", "repo", "create", "shop"]) == 0
         main = lakefs.Repository("shop", client=client_of(process)).branch("main")
@@ -57,8 +64,10 @@ def test_every_role_serves_and_what_was_acknowledged_survives_kill_9(
         process.signal(signal.SIGKILL)
 
         process.start()
-        with urllib.request.urlopen(f"{process.running.lake}/journal/shop/orders", timeout=30) as answer:
-            assert answer.read() == b"hello"
+        for name in ("orders", "alone"):
+            append(process, name, b", again")
+            with urllib.request.urlopen(f"{process.running.lake}/journal/shop/{name}", timeout=30) as answer:
+                assert answer.read() == b"hello, again"
         main = lakefs.Repository("shop", client=client_of(process)).branch("main")
         assert next(iter(main.log(max_amount=1))).message == "hello"
         assert main.object("prices.csv").reader().read() == b"kettle,36.90\n"

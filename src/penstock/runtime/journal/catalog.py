@@ -154,9 +154,9 @@ class Catalog:
     def _completed(self, spec: JournalSpec) -> JournalSpec:
         """With this cluster's store, if the spec names none; on no more brokers than it may have.
 
-        Fewer copies than were wanted must at least be on disk.
+        Where there are no more copies than this, they must at least be on disk: also if no more were asked for.
         """
-        if 0 < self._replication_max < spec.replication:
+        if 0 < self._replication_max <= spec.replication:
             spec = msgspec.structs.replace(spec, replication=self._replication_max, fsync=True)
         if spec.fragment.stores or not self._default_store:
             return spec
