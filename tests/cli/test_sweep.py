@@ -1,6 +1,10 @@
 """Sweeps over processes give what one process would, and wrong arguments are refused before any work."""
 
 import doctest
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +34,28 @@ def test_a_mutant_ends_the_sweep_when_it_is_caught() -> None:
     assert found.ok
     assert found.done < 100
     assert found.failures[0].failure is not None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
+def test_workers_end_with_a_parent_which_is_killed() -> None:
+    command = [sys.executable, "-m", "penstock", "sim", "run", "limbo-queue", "--seeds", "0..10000000", "--jobs", "2"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as parent:
+        assert parent.stderr is not None
+        parent.stderr.readline()  # how far it is: workers have worked
+        listed = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+        parent.kill()
+    assert len(listed) >= 2
+    deadline = time.monotonic() + 30
+    while any(is_alive(each) for each in listed):
+        assert time.monotonic() < deadline, "workers live on"
+        time.sleep(0.01)
+
+
+def is_alive(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def test_a_sweep_is_good_if_clean_and_a_mutants_if_not() -> None:

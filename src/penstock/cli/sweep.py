@@ -1,12 +1,14 @@
 """Sweeping seeds over the cores of this machine: the simulator itself knows neither processes nor clocks."""
 
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait as wait_for_any
 from typing import Final
 
 import msgspec
@@ -116,11 +118,23 @@ def _count(found: Sweep, outcome: Outcome, probes: Counter[str]) -> None:
 @contextmanager
 def _pool(jobs: int) -> Iterator[Callable[[str, str | None, int, int], Future[list[Outcome]]]]:
     # A forked child would inherit whatever threads and locks the caller has; a spawned one starts clean.
-    executor = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    executor = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_end_with_parent)
     try:
         yield lambda *chunk: executor.submit(_run_chunk, *chunk)
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for ever: it holds the far end of its own pipe."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait_for_any([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, name="ends with its parent", daemon=True).start()
 
 
 def _run_chunk(workload: str, mutant: str | None, first: int, end: int) -> list[Outcome]:
