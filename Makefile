@@ -131,6 +131,10 @@ soak-demo: setup java ## The demo RUNS times in a row (default 10), and with eac
 soak-lake: setup ## Five minutes (MINUTES) of faults on a lake of real processes; the report goes to docs/reports
 	$(BIN)/python -m tests.integration.soak_lake --minutes $(or $(MINUTES),5) --report docs/reports/faults-lake.md
 
+.PHONY: soak-up
+soak-up: setup ## `penstock up` killed LIVES times (default 25) while clients work; the report goes to docs/reports
+	$(BIN)/python -m tests.integration.soak_up --lives $(or $(LIVES),25) --report docs/reports/faults-up.md
+
 .PHONY: bench
 bench: setup java ## Every benchmark next to its peers (or one: make bench BENCH=wire)
 	@status=0; for name in $(BENCH); do $(BIN)/penstock bench $$name || status=1; done; exit $$status
