@@ -63,7 +63,7 @@ class NodeServer:
         self._wal = wal
         self._machine = machine
         self._hosts: dict[str, ReplicaHost] = {}
-        self._broken: dict[str, tuple[Member, str]] = {}
+        self._broken: dict[str, tuple[Member, PenstockError]] = {}
 
     @classmethod
     async def open(
@@ -91,9 +91,10 @@ class NodeServer:
         if shard in self._hosts:
             return self._hosts[shard]
         if shard in self._broken:
+            reason = self._broken[shard][1]
             raise Unavailable(
-                f"the replica of {shard} on {self.node} cannot run: {self._broken[shard][1]}",
-                next_step="penstock quorum status",
+                f"the replica of {shard} on {self.node} cannot run: {reason}",
+                next_step=reason.next_step or "penstock quorum status",
             )
         raise NotFound(f"{self.node} has no replica of shard {shard!r}", next_step="penstock quorum shards")
 
@@ -132,7 +133,7 @@ class NodeServer:
         except PenstockError as error:
             # The other replicas are as good as ever: one broken log must not take them down.
             log.error("replica cannot start", shard=shard, reason=str(error))
-            self._broken[shard] = (member, str(error))
+            self._broken[shard] = (member, error)
 
     async def _set_aside(self, shard: str) -> None:
         """Keep what is left of a broken replica for inspection, under another name."""
@@ -161,9 +162,9 @@ def _check_owner(folder: Path, node: NodeId) -> None:
         )
 
 
-def _broken_status(shard: str, member: Member, reason: str) -> ShardStatus:
+def _broken_status(shard: str, member: Member, reason: PenstockError) -> ShardStatus:
     nothing = Offset(0)
     return ShardStatus(
         shard, member, Role.FENCED, Epoch(0), EntryId(Epoch(0), nothing), nothing, nothing, nothing, nothing, nothing,
-        failed=reason,
+        failed=str(reason),
     )  # fmt: skip
