@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.runtime.journal.cluster import running_cluster
 
-from penstock.base.errors import AlreadyClosed, InvalidArgument, NotFound
+from penstock.base.errors import AlreadyClosed, InvalidArgument, NotFound, PreconditionFailed
 from penstock.client import named_journal
 from penstock.client.journal_blocking import BlockingJournals
 from penstock.client.named_journal import AsyncJournal, Journal
@@ -20,6 +20,9 @@ async def values_of(journal: AsyncJournal, offset: int = 0) -> list[Any]:
 async def test_what_is_published_is_read_once_and_in_order(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, 1) as cluster, cluster.client() as journals:
         orders = await AsyncJournal(journals, "shop/orders").create()
+        with pytest.raises(PreconditionFailed, match="there is a journal 'shop/orders' already"):
+            await orders.create()
+        assert await orders.create(exists_ok=True) is orders
         order = {"n": 0}
         async with orders.publisher() as publish:
             for number in range(100):

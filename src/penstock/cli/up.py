@@ -1,9 +1,13 @@
 """`penstock up`: every role in one process, on one data folder."""
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+import contextlib
+import os
+import threading
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
+from cyclopts import Parameter
 
 from penstock.cli.noun import InSession, noun
 from penstock.cli.session import Session
@@ -33,7 +37,13 @@ TRY: Final = (
 
 
 @app.default
-async def run(*, session: InSession) -> None:
+async def run(
+    *,
+    until_stdin_ends: Annotated[
+        bool, Parameter(help="Stop when standard input ends: for a program which starts it, and may be killed.")
+    ] = False,
+    session: InSession,
+) -> None:
     """Run until SIGTERM, Ctrl-C or `penstock down`. What was acknowledged survives kill -9: start it again."""
     from penstock.runtime.running import hold
 
@@ -42,8 +52,12 @@ async def run(*, session: InSession) -> None:
         from penstock.cli.up_roles import running_roles  # what only a server needs
 
         async with running_roles(session) as roles:
-            place.tell(roles.running)
-            _tell(session, roles.running)
+            running = roles.running
+            if until_stdin_ends:
+                running = msgspec.structs.replace(running, opened_by=os.getppid())
+                _stop_at_end_of_stdin()
+            place.tell(running)
+            _tell(session, running)
             try:
                 await roles.ended()
             except asyncio.CancelledError:
@@ -53,6 +67,19 @@ async def run(*, session: InSession) -> None:
                 current.uncancel()
                 await roles.drain()
                 raise
+
+
+def _stop_at_end_of_stdin() -> None:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        with contextlib.suppress(RuntimeError):  # it has ended by itself
+            loop.call_soon_threadsafe(task.cancel)
+
+    threading.Thread(target=watch, name="waits for the end of stdin", daemon=True).start()
 
 
 def _tell(session: Session, running: "Running") -> None:

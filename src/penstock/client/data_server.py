@@ -19,10 +19,11 @@ LOG: Final = "server.log"
 
 
 class DataServer:
-    """`penstock up` on a folder; its log is in there. When this returns, it serves."""
+    """`penstock up` on a folder; its log is in there. When this returns, it serves. It ends with this process, too."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        _wait_for_an_orphan(folder)
         if is_held(folder):
             raise PreconditionFailed(
                 f"another process runs in {folder} already",
@@ -31,8 +32,8 @@ class DataServer:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / LOG).open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "penstock", "up"],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-m", "penstock", "up", "--until-stdin-ends"],
+                stdin=subprocess.PIPE,  # which the system closes if this process is killed
                 stdout=log,
                 stderr=log,
                 env={
@@ -65,3 +66,25 @@ class DataServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        finally:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+
+
+def _wait_for_an_orphan(folder: Path) -> None:
+    """Whoever opened the folder was killed: its server stores what it holds, and ends."""
+    deadline = time.monotonic() + STOP_S
+    while (found := running_in(folder)) is not None and found.opened_by and not _is_alive(found.opened_by):
+        if time.monotonic() > deadline:
+            return
+        time.sleep(LOOK_S)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -15,13 +15,14 @@ from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 from typing import Any, Final, Self
 
-from penstock.base.errors import AlreadyClosed, PenstockError
+from penstock.base.errors import AlreadyClosed, PenstockError, PreconditionFailed
 from penstock.client.journal import Journals
 from penstock.client.journal_blocking import BlockingJournals
 from penstock.client.journal_content import Source
 from penstock.client.journal_outcomes import Appended
 from penstock.client.loop_thread import LoopThread
 from penstock.client.messages import JSON, CommittedMessage, MessagePublisher, as_it_is_now, read_committed
+from penstock.journal.labels import LabelSelector, LabelSet
 from penstock.journal.spec import JournalSpec
 from penstock.message.framing.framing import Framing
 
@@ -41,9 +42,15 @@ class AsyncJournal:
     def __repr__(self) -> str:
         return f"journal {self.name}"
 
-    async def create(self, *, replication: int = 1, **settings: Any) -> Self:
-        """Make it, as a `JournalSpec` with these settings. `PreconditionFailed` if it is there."""
-        await self._journals.create(JournalSpec(name=self.name, replication=replication, **settings))
+    async def create(self, *, replication: int = 1, exists_ok: bool = False, **settings: Any) -> Self:
+        """Make it, as a `JournalSpec` with these settings. `PreconditionFailed` if it is there, unless that is fine."""
+        spec = JournalSpec(name=self.name, replication=replication, **settings)
+        try:
+            await self._journals.create(spec)
+        except PreconditionFailed:
+            named = LabelSelector(LabelSet.of({"name": self.name}))
+            if not exists_ok or not await self._journals.list(named):
+                raise
         return self
 
     async def append(self, content: Source, **options: Any) -> Appended:
@@ -122,9 +129,9 @@ class Journal:
     def __repr__(self) -> str:
         return f"journal {self.name}"
 
-    def create(self, *, replication: int = 1, **settings: Any) -> Self:
-        """Make it, as a `JournalSpec` with these settings. `PreconditionFailed` if it is there."""
-        self._thread.run(self._journal.create(replication=replication, **settings))
+    def create(self, *, replication: int = 1, exists_ok: bool = False, **settings: Any) -> Self:
+        """Make it, as a `JournalSpec` with these settings. `PreconditionFailed` if it is there, unless that is fine."""
+        self._thread.run(self._journal.create(replication=replication, exists_ok=exists_ok, **settings))
         return self
 
     def append(self, content: Source, **options: Any) -> Appended:

@@ -37,6 +37,7 @@ class Running(msgspec.Struct, frozen=True):
     operator: str
     lake: str  # a URL
     shard: str = "main"
+    opened_by: int = 0  # the process with which it ends; 0: it runs until it is stopped
 
 
 class Place:

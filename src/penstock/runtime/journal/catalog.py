@@ -170,6 +170,10 @@ class Catalog:
             now = stored.mod_revision if stored is not None else NO_REVISION
             if change.upsert is None and stored is None:
                 return NotFound(f"there is no journal {change.delete!r}", next_step="penstock journals list")
+            if change.expect_mod_revision == NO_REVISION and stored is not None:
+                return PreconditionFailed(
+                    f"there is a journal {_name(change)!r} already", next_step="use it, or choose another name"
+                )
             if change.expect_mod_revision not in (-1, now):
                 return PreconditionFailed(
                     f"journal {_name(change)!r} is at revision {now}, not at {change.expect_mod_revision}: "
