@@ -14,6 +14,9 @@ KILLED = """
 import os, signal, sys
 import penstock
 
+if len(sys.argv) > 2:  # while its server starts
+    signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    signal.setitimer(signal.ITIMER_REAL, float(sys.argv[2]))
 stock = penstock.open(sys.argv[1])
 with stock.journal("shop/orders").publisher() as publish:
     publish({"sku": "cup"})
@@ -32,6 +35,7 @@ def test_what_was_written_is_there_when_it_is_opened_again(tmp_path: Path) -> No
         with pytest.raises(PreconditionFailed, match="another process runs"):
             penstock.open(tmp_path / "data")
     killed = [sys.executable, "-c", KILLED, str(tmp_path / "data")]
+    assert subprocess.run([*killed, "0.4"], check=False).returncode == -signal.SIGKILL
     assert subprocess.run(killed, check=False).returncode == -signal.SIGKILL
     with penstock.open(tmp_path / "data") as stock:  # as soon as its server has noticed, and ended
         orders = stock.journal("shop/orders").create(exists_ok=True)

@@ -47,14 +47,14 @@ async def run(
     """Run until SIGTERM, Ctrl-C or `penstock down`. What was acknowledged survives kill -9: start it again."""
     from penstock.runtime.running import hold
 
+    opened_by = os.getppid() if until_stdin_ends else 0  # now: it may be dead when all roles run
     session.start_logs(quiet=True)
     with hold(session.effective.config.data.folder) as place:
         from penstock.cli.up_roles import running_roles  # what only a server needs
 
         async with running_roles(session) as roles:
-            running = roles.running
+            running = msgspec.structs.replace(roles.running, opened_by=opened_by)
             if until_stdin_ends:
-                running = msgspec.structs.replace(running, opened_by=os.getppid())
                 _stop_at_end_of_stdin()
             place.tell(running)
             _tell(session, running)

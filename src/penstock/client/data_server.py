@@ -72,10 +72,14 @@ class DataServer:
 
 
 def _wait_for_an_orphan(folder: Path) -> None:
-    """Whoever opened the folder was killed: its server stores what it holds, and ends."""
+    """Whoever opened the folder was killed: its server stores what it holds, and ends.
+
+    One which has not said yet whose it is starts, or is about to end: that is soon known.
+    """
     deadline = time.monotonic() + STOP_S
-    while (found := running_in(folder)) is not None and found.opened_by and not _is_alive(found.opened_by):
-        if time.monotonic() > deadline:
+    while is_held(folder) and time.monotonic() < deadline:
+        found = running_in(folder)
+        if found is not None and (not found.opened_by or _is_alive(found.opened_by)):
             return
         time.sleep(LOOK_S)
 

@@ -171,11 +171,11 @@ class JournalReads:
         loop = asyncio.get_running_loop()
         deadline, attempt = loop.time() + timeout, 0
         while True:
-            address = await self._serving(journal)
-            left_s = max(0.1, deadline - loop.time())
-            known_end = self._ends.get(journal, Offset(0))
-            query = JournalQuery(journal, int(left_s * 1_000), self._revision(), known_end)
             try:
+                address = await self._serving(journal)
+                left_s = max(0.1, deadline - loop.time())
+                known_end = self._ends.get(journal, Offset(0))
+                query = JournalQuery(journal, int(left_s * 1_000), self._revision(), known_end)
                 answer = await self._channel(address).call(FRAGMENTS, _encode(query), deadline_s=left_s)
                 return _FRAGMENTS.decode(answer.body)
             except (Unavailable, Indeterminate):
