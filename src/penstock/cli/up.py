@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import select
 import threading
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -47,15 +48,18 @@ async def run(
     """Run until SIGTERM, Ctrl-C or `penstock down`. What was acknowledged survives kill -9: start it again."""
     from penstock.runtime.running import hold
 
-    opened_by = os.getppid() if until_stdin_ends else 0  # now: it may be dead when all roles run
+    opened_by = 0
+    if until_stdin_ends:  # now: whoever started it may be dead when all roles run
+        if _has_stdin_ended():
+            return
+        opened_by = os.getppid()
+        _stop_at_end_of_stdin()
     session.start_logs(quiet=True)
     with hold(session.effective.config.data.folder) as place:
         from penstock.cli.up_roles import running_roles  # what only a server needs
 
         async with running_roles(session) as roles:
             running = msgspec.structs.replace(roles.running, opened_by=opened_by)
-            if until_stdin_ends:
-                _stop_at_end_of_stdin()
             place.tell(running)
             _tell(session, running)
             try:
@@ -67,6 +71,11 @@ async def run(
                 current.uncancel()
                 await roles.drain()
                 raise
+
+
+def _has_stdin_ended() -> bool:
+    readable, _, _ = select.select([0], [], [], 0)
+    return bool(readable) and not os.read(0, 4096)
 
 
 def _stop_at_end_of_stdin() -> None:
