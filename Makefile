@@ -29,18 +29,18 @@ $(UV):
 	@$(PYTHON) -m venv .uv
 	@.uv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
-.venv/.installed: requirements.lock pyproject.toml | $(UV)
+.venv/.installed: requirements.lock pyproject.toml lab/pyproject.toml | $(UV)
 	@echo "setup: locked dependencies into .venv/"
 	@test -x $(BIN)/python || $(UV) venv --quiet --python $(PYTHON) .venv
 	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
-	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable . --editable lab
 	@touch $@
 
 .PHONY: lock
 lock: | $(UV) ## Resolve the dependencies again into the lock files
 	$(UV) pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
 	  --custom-compile-command "make lock" --python-version 3.11 \
-	  --extra bench --extra connect --extra etcd --extra postgresql --group dev pyproject.toml --output-file requirements.lock
+	  --extra connect --extra etcd --extra postgresql --group dev pyproject.toml lab/pyproject.toml --no-emit-package penstock --output-file requirements.lock
 	$(UV) pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
 	  --custom-compile-command "make lock" --python-version 3.11 \
 	  --group docs --output-file requirements-docs.lock
@@ -50,8 +50,8 @@ check: lint types ## Lint, layers, types
 
 .PHONY: lint
 lint: setup
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src lab tests
+	$(BIN)/ruff format --check src lab tests
 	$(BIN)/lint-imports
 
 .PHONY: types
@@ -60,8 +60,8 @@ types: setup
 
 .PHONY: format
 format: setup ## Let ruff rewrite what it can
-	$(BIN)/ruff check --fix-only src tests
-	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix-only src lab tests
+	$(BIN)/ruff format src lab tests
 
 .PHONY: test
 test: lint java postgresql ## Everything CI runs: checks, and all tests
@@ -96,7 +96,7 @@ explore: setup ## Every state of every small world of the cores, up to STATES ea
 .PHONY: fuzz
 fuzz: setup java postgresql ## Every property and every parser on EXAMPLES (default 500) drawn at random, and fresh seeds
 	HYPOTHESIS=curious EXAMPLES=$(or $(EXAMPLES),500) $(PYTEST) -n $(WORKERS) -m hypothesis
-	HYPOTHESIS=curious $(PYTEST) -n $(WORKERS) tests/sim -k fresh
+	HYPOTHESIS=curious $(PYTEST) -n $(WORKERS) tests/lab/sim -k fresh
 
 .PHONY: specs
 specs: setup java ## Every small world of specs/, explored to its end by TLC, and every mutant caught
@@ -142,7 +142,7 @@ bench: setup java ## Every benchmark next to its peers (or one: make bench BENCH
 .PHONY: golden
 golden: setup ## Write the golden files anew; read the diff before you commit it
 	$(BIN)/python -m penstock.cli.reference
-	GOLDEN=rewrite $(PYTEST) tests/cli tests/quorum tests/journal
+	GOLDEN=rewrite $(PYTEST) tests/cli tests/lab/commands tests/quorum/core tests/journals/core
 
 .PHONY: docs
 docs: | $(UV) ## Build the documentation into site/, from a small environment of its own

@@ -15,8 +15,8 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 import penstock
-from penstock.client.consumer import ShardContext, SqlStore, Store, sqlite_store
-from penstock.message.mapping import modulo
+from penstock.consumers.library import ShardContext, SqlStore, Store, sqlite_store
+from penstock.messages.mapping import modulo
 
 SHARDS = 4
 OPENING = 1_000  # of every account

@@ -12,21 +12,21 @@ with penstock.connect() as stock:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from penstock.kernel.version import VERSION
+
 if TYPE_CHECKING:
-    from penstock.client.connect import connect, open
-    from penstock.client.consumer import Application, CommittedMessage, Publish
+    from penstock.consumers.library import Application, CommittedMessage, Publish
+    from penstock.server.connect import connect, open
 
 __all__ = ["Application", "CommittedMessage", "Publish", "__version__", "connect", "open"]
 
-__version__ = "0.1.0.dev0"
-
-
+__version__ = VERSION
 _PLACES = {
-    "Application": "penstock.client.consumer",
-    "CommittedMessage": "penstock.client.consumer",
-    "Publish": "penstock.client.consumer",
-    "connect": "penstock.client.connect",
-    "open": "penstock.client.connect",
+    "Application": "penstock.consumers.library",
+    "CommittedMessage": "penstock.consumers.library",
+    "Publish": "penstock.consumers.library",
+    "connect": "penstock.server.connect",
+    "open": "penstock.server.connect",
 }
 
 

@@ -1,6 +1,6 @@
 """What PySpark's daemon runs in a worker which reads journals for Java: it takes modules named `pyspark*` alone."""
 
-from penstock.spark.column_worker import main
+from penstock.spark.journals.column_worker import main
 
 __all__ = ["main"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import structlog
-from tests.bench.pond import benchmarks_in
 from tests.cli.terminal import Golden, Outcome, Penstock
+from tests.lab.bench.pond import benchmarks_in
 
 from penstock.cli.main import run
 

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.terminal import Golden, Penstock, transcript
 
 from penstock.cli.config import example_file
-from penstock.runtime.config import Config, known_keys, load
+from penstock.plumbing.config import Config, known_keys, load
 
 
 def shown(penstock: Penstock, *arguments: str) -> dict[str, dict[str, Any]]:

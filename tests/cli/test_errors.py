@@ -1,7 +1,7 @@
 import msgspec
 from tests.cli.terminal import Golden, Penstock, transcript
 
-from penstock.cli.error_guide import error_kinds
+from penstock.server.error_guide import error_kinds
 
 
 def test_explain_and_list(penstock: Penstock, golden: Golden) -> None:

@@ -9,8 +9,8 @@ import pytest
 from tests.cli.terminal import Golden, Penstock, transcript
 
 from penstock import __version__
-from penstock.base.errors import ErrorRecord
-from penstock.cli.main import NOUNS
+from penstock.cli.main import nouns
+from penstock.kernel.errors import ErrorRecord
 
 
 def real(*arguments: str, **settings: str) -> "subprocess.CompletedProcess[str]":
@@ -125,9 +125,9 @@ def test_ctrl_c_ends_it_with_130_and_without_a_trace(tmp_path: Path) -> None:
         '    recorder.progress("waiting")\n    time.sleep(60)\n'
     )
     code = (
-        "import signal, sys, penstock.bench\nfrom penstock.cli.main import run\n"
+        "import signal, sys, penstock_lab.bench\nfrom penstock.cli.main import run\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # shells let what runs behind them ignore it
-        f"penstock.bench.__path__.append({str(tmp_path)!r})\nsys.exit(run(['bench', 'waits']))"
+        f"penstock_lab.bench.__path__.append({str(tmp_path)!r})\nsys.exit(run(['bench', 'waits']))"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -143,8 +143,8 @@ def test_what_a_benchmark_and_its_processes_print_is_not_among_the_data(tmp_path
         '    print("by itself")\n    subprocess.run(["echo", "by a child"], check=True)\n'
     )
     code = (
-        "import sys, penstock.bench\nfrom penstock.cli.main import run\n"
-        f"penstock.bench.__path__.append({str(tmp_path)!r})\nsys.exit(run(['bench', 'loud', '--output', 'json']))"
+        "import sys, penstock_lab.bench\nfrom penstock.cli.main import run\n"
+        f"penstock_lab.bench.__path__.append({str(tmp_path)!r})\nsys.exit(run(['bench', 'loud', '--output', 'json']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert msgspec.json.decode(done.stdout)["bench"] == "loud"
@@ -188,10 +188,10 @@ def test_the_first_page_loads_nothing_heavy() -> None:
     loaded = modules_after(["--help"], ["--version"])
     assert "cyclopts" in loaded
     assert not loaded & HEAVY
-    assert not [name for name in loaded if name.startswith(("penstock.runtime", "penstock.sim", "penstock.bench"))]
+    assert not [name for name in loaded if name.startswith(("penstock.plumbing", "penstock_lab"))]
 
 
 def test_no_noun_loads_what_only_a_server_needs() -> None:
-    loaded = modules_after(*([noun, "--help"] for noun in NOUNS))
-    assert "penstock.cli.bench" in loaded
+    loaded = modules_after(*([noun, "--help"] for noun in nouns()))
+    assert "penstock_lab.commands.bench" in loaded
     assert not loaded & {"grpc", "numpy", "obstore", "pyarrow", "pyspark"}

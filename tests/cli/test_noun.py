@@ -3,10 +3,10 @@ import asyncio
 import pytest
 from tests.cli.terminal import Penstock
 
-from penstock.base.errors import ConnectionLost, InvalidArgument, NotFound
 from penstock.cli import main
-from penstock.cli.error_guide import guide
 from penstock.cli.noun import InSession, examples, noun
+from penstock.kernel.errors import ConnectionLost, InvalidArgument, NotFound
+from penstock.server.error_guide import guide
 
 app = noun("valve", "Opens and closes.", try_this=("penstock valve open",))
 
@@ -65,3 +65,12 @@ def test_a_verb_may_return_its_exit_status(penstock: Penstock) -> None:
 def test_an_error_decides_the_status(penstock: Penstock, how: str, status: int, said: str) -> None:
     outcome = penstock("valve", "fail", how)
     assert (outcome.status, outcome.stdout, outcome.stderr) == (status, "", said)
+
+
+def test_without_the_lab_its_nouns_name_the_package(penstock: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main, "find_spec", lambda _: None)
+    assert "sim" not in {line.split()[1] for line in penstock("--help").stdout.splitlines() if len(line.split()) > 1}
+    refused = penstock("sim", "run", "quorum", "--seeds", "0..3")
+    assert refused.status == 2
+    assert "penstock sim needs penstock-lab" in refused.stderr
+    assert "pip install penstock-lab" in refused.stderr

@@ -8,7 +8,7 @@ import lakefs
 import pytest
 from lakefs.client import Client
 from tests.cli.ups import UpProcess
-from tests.web.lake.servers import KEY, SECRET, LakeProcess
+from tests.lake.rest.servers import KEY, SECRET, LakeProcess
 
 from penstock.cli.main import run
 

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Self
 
-from tests.web.lake.servers import KEY, SECRET
+from tests.lake.rest.servers import KEY, SECRET
 
-from penstock.runtime.running import Running, running_in
+from penstock.plumbing.process.running import Running, running_in
 
 
 class UpProcess:

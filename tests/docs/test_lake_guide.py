@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.ups import UpProcess
-from tests.web.lake.servers import KEY, SECRET
+from tests.lake.rest.servers import KEY, SECRET
 
 from penstock.cli.main import run
 

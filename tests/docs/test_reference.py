@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.base.errors import PenstockError
 from penstock.cli import reference
-from penstock.cli.error_guide import error_kinds
 from penstock.cli.main import NOUNS
-from penstock.runtime.config import known_keys
-from penstock.runtime.metrics import declared
+from penstock.kernel.errors import PenstockError
+from penstock.plumbing.config import known_keys
+from penstock.plumbing.process.metrics import declared
+from penstock.server.error_guide import error_kinds
 
 PAGES = reference.pages()
 

@@ -15,19 +15,19 @@ from typing import Any
 
 import psycopg
 
-from penstock.base.errors import PenstockError, Unavailable
-from penstock.base.ids import Offset
-from penstock.cli.consumer import load_application
-from penstock.cli.journal_specs import changes_in
-from penstock.cli.shard_specs import shard_changes_in
-from penstock.client.consumer.application import ShardContext
-from penstock.client.consumer.definition import root_of
-from penstock.client.consumer.shards import Shards
-from penstock.client.consumer.status import ShardCode
-from penstock.client.journal import Journals
-from penstock.client.messages import MessagePublisher
-from penstock.runtime.cluster.local import LocalCluster
-from penstock.runtime.keyspace.embedded.store import EmbeddedKeySpace
+from penstock.cli.consumers.consumer import load_application
+from penstock.cli.consumers.shard_specs import shard_changes_in
+from penstock.cli.journals.journal_specs import changes_in
+from penstock.consumers.client.definition import root_of
+from penstock.consumers.client.shards import Shards
+from penstock.consumers.client.status import ShardCode
+from penstock.consumers.stores.application import ShardContext
+from penstock.journals.client.journal import Journals
+from penstock.journals.client.messages import MessagePublisher
+from penstock.kernel.errors import PenstockError, Unavailable
+from penstock.kernel.ids import Offset
+from penstock.keyspace.shell.embedded.store import EmbeddedKeySpace
+from penstock.server.cluster.local import LocalCluster
 
 EXAMPLE = Path(__file__).parents[2] / "examples/bank"
 ACCOUNTS = 40

@@ -12,17 +12,17 @@ from pathlib import Path
 from random import Random
 
 import msgspec
-from tests.runtime.keyspace.etcd.server import EtcdServer
+from tests.keyspace.shell.etcd.server import EtcdServer
 
-from penstock.base.errors import Indeterminate, PenstockError, Unavailable
-from penstock.base.ids import Offset, Revision
-from penstock.client.journal import Journals
-from penstock.journal.api import Resolution
-from penstock.journal.epoch import PipelineEpoch
-from penstock.journal.registers import Txn
-from penstock.journal.spec import FragmentSpec, JournalSpec
-from penstock.runtime.cluster.local import LocalCluster
-from penstock.runtime.journal.fragment_store import FragmentStores
+from penstock.journals.client.journal import Journals
+from penstock.journals.records.api import Resolution
+from penstock.journals.records.epoch import PipelineEpoch
+from penstock.journals.records.registers import Txn
+from penstock.journals.records.spec import FragmentSpec, JournalSpec
+from penstock.journals.storage.fragment_store import FragmentStores
+from penstock.kernel.errors import Indeterminate, PenstockError, Unavailable
+from penstock.kernel.ids import Offset, Revision
+from penstock.server.cluster.local import LocalCluster
 
 WAIT_S = 90.0
 LOOK_S = 0.02

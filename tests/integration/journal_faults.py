@@ -8,11 +8,11 @@ from pathlib import Path
 
 from tests.integration.journal_drill import LEASE_MS, LOOK_S, WAIT_S, Drill, until
 
-from penstock.keyspace.allocator.layout import Layout
-from penstock.runtime.cluster.local import LocalCluster
-from penstock.runtime.journal.config import BrokerConfig
-from penstock.runtime.keyspace import open_keyspace
-from penstock.runtime.keyspace.port import KeySpace
+from penstock.journals.broker.config import BrokerConfig
+from penstock.keyspace.core.allocator.layout import Layout
+from penstock.keyspace.shell import open_keyspace
+from penstock.keyspace.shell.port import KeySpace
+from penstock.server.cluster.local import LocalCluster
 
 MEMBERS = Layout(BrokerConfig().root).members
 RELIEVED_S = 5 * LEASE_MS / 1_000  # by then whoever is frozen has left, and others serve

@@ -15,16 +15,16 @@ from random import Random
 from typing import Any, TypeVar
 
 from tests.integration.test_quorum_faults import metadata_of
-from tests.web.lake.servers import KEY, SECRET
+from tests.lake.rest.servers import KEY, SECRET
 
-from penstock.base.errors import Indeterminate, NoChanges, PenstockError, Unavailable
-from penstock.client.lake_api import LakeApi
-from penstock.client.lake_place import LakePlace
-from penstock.client.lake_repository import Branch, Repository
-from penstock.runtime.cluster.local import LocalCluster
-from penstock.runtime.keyspace.embedded.lock import is_stopped
-from penstock.runtime.objectstore.keys import RESERVED
-from penstock.runtime.ports import Ports
+from penstock.kernel.errors import Indeterminate, NoChanges, PenstockError, Unavailable
+from penstock.keyspace.shell.embedded.lock import is_stopped
+from penstock.lake.client.lake_api import LakeApi
+from penstock.lake.client.lake_place import LakePlace
+from penstock.lake.client.lake_repository import Branch, Repository
+from penstock.plumbing.objects.keys import RESERVED
+from penstock.plumbing.process.ports import Ports
+from penstock.server.cluster.local import LocalCluster
 
 READY_S = 120.0
 ANSWER_S = 5.0  # then another member is asked: this one may be frozen

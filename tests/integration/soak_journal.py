@@ -14,7 +14,7 @@ from random import Random
 from tests.integration import journal_faults as faults
 from tests.integration.journal_drill import REPLICAS, Drill, Fault, brokers_on
 
-from penstock.runtime.cluster.local import LocalCluster
+from penstock.server.cluster.local import LocalCluster
 
 FAULTS: dict[str, Fault] = {
     "primary killed (kill -9)": faults.kill_the_primary,

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.integration.lake_drill import Load, Members, under_load
 from tests.integration.test_quorum_faults import kill_follower, kill_leader
 
-from penstock.runtime.cluster.local import LocalCluster
+from penstock.server.cluster.local import LocalCluster
 
 Fault = Callable[[Load], Awaitable[None]]
 ROUND_S = 45.0

@@ -24,7 +24,7 @@ from tests.integration.test_quorum_faults import (
     until,
 )
 
-from penstock.runtime.cluster.local import LocalCluster
+from penstock.server.cluster.local import LocalCluster
 
 Fault = Callable[[LocalCluster], Awaitable[None]]
 FAULTS: dict[str, Fault] = {

@@ -18,13 +18,13 @@ from pathlib import Path
 from random import Random
 
 from tests.cli.ups import UpProcess
-from tests.web.lake.servers import KEY, SECRET
+from tests.lake.rest.servers import KEY, SECRET
 
-from penstock.base.errors import PenstockError
-from penstock.client.journal_blocking import BlockingJournals
-from penstock.client.lake import LakeClient, LakeUrl
-from penstock.journal.fragment import CompressionCodec
-from penstock.journal.spec import FragmentSpec, JournalSpec
+from penstock.journals.client.journal_blocking import BlockingJournals
+from penstock.journals.records.fragment import CompressionCodec
+from penstock.journals.records.spec import FragmentSpec, JournalSpec
+from penstock.kernel.errors import PenstockError
+from penstock.lake.client.lake import LakeClient, LakeUrl
 
 LIFE_S = (0.3, 3.0)
 LINE_BYTES_MAX = 3_000

@@ -16,7 +16,7 @@ from tests.integration.journal_faults import (
     restart_every_broker,
 )
 
-from penstock.runtime.cluster.local import LocalCluster
+from penstock.server.cluster.local import LocalCluster
 
 pytestmark = pytest.mark.timeout(300)
 FAULTS: dict[str, tuple[Fault, ...]] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.integration.lake_drill import Load, Members, under_load
 
-from penstock.runtime.cluster.local import LocalCluster
+from penstock.server.cluster.local import LocalCluster
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -13,14 +13,14 @@ from random import Random
 import pytest
 from tests.integration.linearizability import FOREVER, Operation, is_linearizable
 
-from penstock.base.errors import Indeterminate, PenstockError, Refused, Unavailable
-from penstock.base.ids import EntryId, Epoch, Offset
-from penstock.client.operator import Operators
-from penstock.client.quorum import QuorumLog
-from penstock.quorum.metadata import Metadata, Status
-from penstock.quorum.resolve import Resolution
-from penstock.runtime.cluster.local import LocalCluster
-from penstock.runtime.quorum.machines import AppendTo, CompareAndSet, Get, Put, encode_op
+from penstock.kernel.errors import Indeterminate, PenstockError, Refused, Unavailable
+from penstock.kernel.ids import EntryId, Epoch, Offset
+from penstock.quorum.client.operator import Operators
+from penstock.quorum.client.quorum import QuorumLog
+from penstock.quorum.core.machines import AppendTo, CompareAndSet, Get, Put, encode_op
+from penstock.quorum.records.metadata import Metadata, Status
+from penstock.quorum.records.resolution import Resolution
+from penstock.server.cluster.local import LocalCluster
 
 pytestmark = pytest.mark.timeout(180)
 READY_S = 60.0

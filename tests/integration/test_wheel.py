@@ -33,7 +33,7 @@ def test_what_was_unpacked_elsewhere_runs(wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
     program = (
-        "import penstock, penstock.spark, pyspark_journal, pyspark_lake, penstock.spark.java_source;"
+        "import penstock, penstock.spark, pyspark_journal, pyspark_lake, penstock.spark.journals.java_source;"
         "from penstock.cli.main import main; print(penstock.__file__); main()"
     )
     ran = subprocess.run(

@@ -5,10 +5,10 @@ import time
 from tests.spark.conftest import Brokers
 from tests.spark.histories import TIMEOUT_S
 
-from penstock.client.journal_blocking import BlockingJournals
-from penstock.spark.column_plan import FramesPart, Part, plan_parts
-from penstock.spark.columnar import schema_of
-from penstock.spark.journal_source import JournalReader
+from penstock.journals.client.journal_blocking import BlockingJournals
+from penstock.spark.journals.column_plan import FramesPart, Part, plan_parts
+from penstock.spark.journals.columnar import schema_of
+from penstock.spark.journals.journal_source import JournalReader
 from penstock.spark.options import source_options
 
 

@@ -17,11 +17,11 @@ from pyspark import SparkContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from tests.runtime.journal.cluster import WAIT_S, running_cluster
-from tests.web.lake.servers import LakeProcess
+from tests.journals.broker.cluster import WAIT_S, running_cluster
+from tests.lake.rest.servers import LakeProcess
 
 import penstock.spark
-from penstock.client.journal_blocking import BlockingJournals
+from penstock.journals.client.journal_blocking import BlockingJournals
 from penstock.spark.session import ARROW_OPTIONS
 
 SLOW_STARTS_MAX = 30  # nothing was done by then: a query whose source was too slow to start is started again

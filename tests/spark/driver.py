@@ -26,16 +26,16 @@ from pyspark.sql.types import StructType
 from tests.spark.killing import DRIVER, KILL_BATCH, MARK, POINT, killing, reach
 
 import penstock.spark
-from penstock.spark import pipeline_audit, together
-from penstock.spark.journal_format import JournalFormat
-from penstock.spark.journal_sink import Committer, JournalStreamWriter, Written
-from penstock.spark.journal_source import JournalStreamReader
-from penstock.spark.lake_access import LakeAccess, access_from
-from penstock.spark.lake_commit import Batch
-from penstock.spark.lake_format import LakeFormat
-from penstock.spark.lake_sink import StreamSink, Wrote
+from penstock.spark.journals.journal_format import JournalFormat
+from penstock.spark.journals.journal_sink import Committer, JournalStreamWriter, Written
+from penstock.spark.journals.journal_source import JournalStreamReader
+from penstock.spark.journals.transaction_rule import Record
+from penstock.spark.lake.lake_access import LakeAccess, access_from
+from penstock.spark.lake.lake_commit import Batch
+from penstock.spark.lake.lake_format import LakeFormat
+from penstock.spark.lake.lake_sink import StreamSink, Wrote
 from penstock.spark.options import SourceOptions, sink_options, source_options
-from penstock.spark.transaction_rule import Record
+from penstock.spark.pipelines import pipeline_audit, together
 
 
 class KillingReader(JournalStreamReader):
@@ -175,6 +175,6 @@ def main(place: str, point: str = "") -> None:
 
 
 if __name__ == "__main__":
-    from tests.spark import driver  # so that its classes have a name which workers can import
+    from tests.spark import driver
 
     driver.main(*sys.argv[1:])

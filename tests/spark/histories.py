@@ -6,15 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.base.ids import Clock, Offset
-from penstock.client.journal_blocking import BlockingJournals
-from penstock.journal.labels import LabelSet
-from penstock.journal.spec import FragmentSpec, JournalSpec
-from penstock.message.clock import from_unix_ns
-from penstock.message.framing.framing import Framing
-from penstock.message.message import Replay
-from penstock.message.reader import Committed, CommittedReader
-from penstock.message.uuid import ACK_TXN, CONTINUE_TXN, ProducerId, Uuid, producer_id
+from penstock.journals.client.journal_blocking import BlockingJournals
+from penstock.journals.records.labels import LabelSet
+from penstock.journals.records.spec import FragmentSpec, JournalSpec
+from penstock.kernel.ids import Clock, Offset
+from penstock.messages.clock import from_unix_ns
+from penstock.messages.framing.framing import Framing
+from penstock.messages.message import Replay
+from penstock.messages.reader import Committed, CommittedReader
+from penstock.messages.uuid import ACK_TXN, CONTINUE_TXN, ProducerId, Uuid, producer_id
 
 NOON = 1_763_208_000_000_000_000
 TIMEOUT_S = 60.0

@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark.conftest import run_to_end
 from tests.spark.histories import make
-from tests.spark.test_journal_sink import numbers_of
+from tests.spark.journals.test_journal_sink import numbers_of
 
-from penstock.base.errors import NotFound
-from penstock.client.journal_blocking import BlockingJournals
+from penstock.journals.client.journal_blocking import BlockingJournals
+from penstock.kernel.errors import NotFound
 from penstock.spark import Pipeline, journal, lake
-from penstock.spark.lake_access import access_from, table_url
-from penstock.spark.lake_tree import files_of, key_of
-from penstock.spark.pipeline_run import PipelineRun
+from penstock.spark.lake.lake_access import access_from, table_url
+from penstock.spark.lake.lake_tree import files_of, key_of
+from penstock.spark.pipelines.pipeline_run import PipelineRun
 
 TRIGGER_BYTES = "2500"
 

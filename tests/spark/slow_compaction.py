@@ -2,18 +2,19 @@
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.lake.rest.servers import LakeProcess
 from tests.spark.conftest import Brokers
 from tests.spark.histories import NOON, History, json_value, make, read_plainly
+from tests.spark.journals.test_journal_source import LINES, write
 from tests.spark.lakes import log, make_repository, options_of
-from tests.spark.test_journal_source import LINES, write
-from tests.web.lake.servers import LakeProcess
 
-from penstock.base.errors import PreconditionFailed
-from penstock.client.journal_blocking import BlockingJournals
-from penstock.message.publisher import Publisher
-from penstock.message.uuid import producer_id
-from penstock.spark import compact, compaction, read_table
-from penstock.spark.ends import Journal, LakeSink
+from penstock.journals.client.journal_blocking import BlockingJournals
+from penstock.kernel.errors import PreconditionFailed
+from penstock.messages.publisher import Publisher
+from penstock.messages.uuid import producer_id
+from penstock.spark import compact, read_table
+from penstock.spark.pipelines import compaction
+from penstock.spark.pipelines.ends import Journal, LakeSink
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -12,9 +12,9 @@ import pyspark
 import pytest
 from tests.cli.ups import UpProcess
 from tests.docs.guides import shell
-from tests.web.lake.servers import KEY, SECRET
+from tests.lake.rest.servers import KEY, SECRET
 
-from penstock.runtime.ports import Ports
+from penstock.plumbing.process.ports import Ports
 
 pytestmark = pytest.mark.timeout(900)
 START_S = 120.0

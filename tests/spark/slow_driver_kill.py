@@ -14,14 +14,14 @@ from pathlib import Path
 import msgspec
 import pytest
 from pyspark.sql import SparkSession
+from tests.lake.rest.servers import LakeProcess
 from tests.spark.conftest import Brokers
 from tests.spark.histories import make
+from tests.spark.journals.test_journal_sink import put
 from tests.spark.lakes import make_repository, options_of
 from tests.spark.routes import ROUTES, Place
-from tests.spark.test_journal_sink import put
-from tests.web.lake.servers import LakeProcess
 
-from penstock.client.journal_blocking import BlockingJournals
+from penstock.journals.client.journal_blocking import BlockingJournals
 
 ROOT = Path(__file__).parents[2]
 ROWS = 120

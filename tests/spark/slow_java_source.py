@@ -12,16 +12,16 @@ from tests.spark.columns import frames_of, parts_of, wait_stored
 from tests.spark.conftest import Brokers
 from tests.spark.histories import History, json_value, make
 
-from penstock.client.journal_blocking import BlockingJournals
-from penstock.message.framing.json_lines import JsonLines
-from penstock.message.publisher import Publisher
-from penstock.message.uuid import producer_id
+from penstock.journals.client.journal_blocking import BlockingJournals
+from penstock.messages.framing.json_lines import JsonLines
+from penstock.messages.publisher import Publisher
+from penstock.messages.uuid import producer_id
 from penstock.spark import read_journal
 
 pytestmark = pytest.mark.timeout(600)
 MAKES_JAR = """
 from pyspark.java_gateway import launch_gateway
-from penstock.spark.java_source import make_jar
+from penstock.spark.journals.java_source import make_jar
 gateway = launch_gateway()
 print(make_jar(gateway, "any version"))
 gateway.shutdown()

@@ -6,12 +6,12 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from tests.spark.conftest import Brokers
 from tests.spark.histories import TIMEOUT_S
-from tests.spark.test_journal_sink import Flow, flow, numbers_of, put
+from tests.spark.journals.test_journal_sink import Flow, flow, numbers_of, put
 
-from penstock.client.journal_blocking import BlockingJournals
+from penstock.journals.client.journal_blocking import BlockingJournals
+from penstock.spark.journals.ranges import shared_access
+from penstock.spark.journals.transactions import Transactions
 from penstock.spark.options import TRANSACTIONS, Connection
-from penstock.spark.ranges import shared_access
-from penstock.spark.transactions import Transactions
 
 __all__ = ["flow"]
 pytestmark = pytest.mark.timeout(600)

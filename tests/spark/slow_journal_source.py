@@ -7,12 +7,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from tests.spark.conftest import Brokers
 from tests.spark.histories import NOON, History, json_value, make
-from tests.spark.test_journal_source import LINES, reading, rows_of, stream, write
+from tests.spark.journals.test_journal_source import LINES, reading, rows_of, stream, write
 
-from penstock.client.journal import Change
-from penstock.client.journal_blocking import BlockingJournals
-from penstock.message.publisher import Publisher
-from penstock.message.uuid import producer_id
+from penstock.journals.client.journal import Change
+from penstock.journals.client.journal_blocking import BlockingJournals
+from penstock.messages.publisher import Publisher
+from penstock.messages.uuid import producer_id
 
 pytestmark = pytest.mark.timeout(600)
 

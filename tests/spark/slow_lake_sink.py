@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import Row, SparkSession
+from tests.lake.rest.servers import LakeProcess
+from tests.spark.lake.test_lake_sink import ids
 from tests.spark.lakes import Orders, log, make_repository, options_of, run_stream
-from tests.spark.test_lake_sink import ids
-from tests.web.lake.servers import LakeProcess
 
-from penstock.spark.table import read_table
+from penstock.spark.lake.table import read_table
 
 pytestmark = pytest.mark.timeout(600)
 

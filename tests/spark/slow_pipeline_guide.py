@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.cli.ups import UpProcess
 from tests.docs.guides import shell
-from tests.web.lake.servers import KEY, SECRET
+from tests.lake.rest.servers import KEY, SECRET
 
 from penstock.cli.main import run
-from penstock.spark.table import read_table
+from penstock.spark.lake.table import read_table
 
 pytestmark = pytest.mark.timeout(900)
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "pipeline.md"

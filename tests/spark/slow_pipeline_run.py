@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from tests.lake.rest.servers import LakeProcess
 from tests.spark.conftest import Brokers
 from tests.spark.lakes import log, options_of, sinks
-from tests.spark.test_pipeline_run import Shop, lake_server
-from tests.web.lake.servers import LakeProcess
+from tests.spark.pipelines.test_pipeline_run import Shop, lake_server
 
 from penstock.cli.main import run
-from penstock.client.journal_blocking import BlockingJournals
+from penstock.journals.client.journal_blocking import BlockingJournals
 from penstock.spark import lake
 
 __all__ = ["lake_server"]

@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.cli.ups import UpProcess
 from tests.docs.guides import shell
-from tests.web.lake.servers import KEY, SECRET
+from tests.lake.rest.servers import KEY, SECRET
 
 from penstock.cli.main import run
-from penstock.client.journal_blocking import BlockingJournals
-from penstock.journal.spec import JournalSpec
+from penstock.journals.client.journal_blocking import BlockingJournals
+from penstock.journals.records.spec import JournalSpec
 from penstock.spark import diff_entries, find_garbage, read_entries, read_table
 
 pytestmark = pytest.mark.timeout(900)

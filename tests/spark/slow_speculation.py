@@ -15,14 +15,14 @@ from pathlib import Path
 import msgspec
 import pyspark
 import pytest
+from tests.lake.rest.servers import LakeProcess
 from tests.spark.conftest import Brokers
 from tests.spark.histories import TIMEOUT_S
 from tests.spark.lakes import log
 from tests.spark.routes import ROUTES, Place
 from tests.spark.slow_driver_kill import ROOT, ROWS, prepared, with_tests
-from tests.web.lake.servers import LakeProcess
 
-from penstock.client.journal_blocking import BlockingJournals
+from penstock.journals.client.journal_blocking import BlockingJournals
 
 pytestmark = pytest.mark.timeout(900)
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"

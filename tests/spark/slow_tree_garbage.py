@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.lake.rest.servers import LakeProcess
 from tests.spark.lakes import access_of, make_repository, options_of
-from tests.web.lake.servers import LakeProcess
 
 from penstock.spark import find_garbage
 

@@ -5,12 +5,12 @@ import asyncio
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from tests.lake.rest.servers import LakeProcess
 from tests.spark.lakes import access_of, log, make_repository, options_of
-from tests.web.lake.servers import LakeProcess
 
-from penstock.lake.committed.metarange import EMPTY_TREE, location_of
-from penstock.runtime.lake.committed import Trees
-from penstock.runtime.objectstore import open_store
+from penstock.lake.core.committed.metarange import EMPTY_TREE, location_of
+from penstock.lake.member.committed import Trees
+from penstock.plumbing.objects import open_store
 from penstock.spark import import_entries, read_entries, read_ranges
 
 pytestmark = pytest.mark.timeout(600)

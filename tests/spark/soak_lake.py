@@ -19,11 +19,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pyarrow.parquet as pq
+from tests.lake.rest.servers import LakeProcess
 from tests.spark.lakes import Orders, access_of, make_repository, options_of
-from tests.web.lake.servers import LakeProcess
 
-from penstock.spark.lake_access import table_url
-from penstock.spark.lake_tree import files_of
+from penstock.spark.lake.lake_access import table_url
+from penstock.spark.lake.lake_tree import files_of
 
 URL = "lake://soak@main/orders"
 FINISH_S = 900.0  # for the last driver, which nobody disturbs

@@ -18,14 +18,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.lake.rest.servers import LakeProcess
 from tests.spark.conftest import Brokers, builder, end_jvm
 from tests.spark.killing import strike
 from tests.spark.routes import ROUTES, Place
 from tests.spark.slow_driver_kill import ROWS, end_driver, last_words, prepared, run_driver
-from tests.web.lake.servers import LakeProcess
 
 import penstock.spark
-from penstock.client.journal_blocking import BlockingJournals
+from penstock.journals.client.journal_blocking import BlockingJournals
 
 WAIT_S = 600.0
 GOOD = "every row once"

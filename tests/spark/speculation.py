@@ -23,10 +23,10 @@ from pyspark.sql.types import StructType
 from tests.spark.routes import Place, read
 
 import penstock.spark
-from penstock.spark.journal_format import JournalFormat
-from penstock.spark.journal_sink import JournalStreamWriter, Written
-from penstock.spark.lake_format import LakeFormat
-from penstock.spark.lake_sink import StreamSink
+from penstock.spark.journals.journal_format import JournalFormat
+from penstock.spark.journals.journal_sink import JournalStreamWriter, Written
+from penstock.spark.lake.lake_format import LakeFormat
+from penstock.spark.lake.lake_sink import StreamSink
 from penstock.spark.options import sink_options
 
 FOLDER = "SPECULATION_FOLDER"
@@ -158,6 +158,6 @@ def main(master: str, place: str, folder: str) -> None:
 
 
 if __name__ == "__main__":
-    from tests.spark import speculation  # so that its classes have a name which workers can import
+    from tests.spark import speculation
 
     speculation.main(*sys.argv[1:])

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.base.errors import InvalidArgument
-from penstock.journal.labels import LabelSet
+from penstock.journals.records.labels import LabelSet
+from penstock.kernel.errors import InvalidArgument
 from penstock.spark.options import OPTIONS, SinkOptions, SourceOptions, sink_options, source_options
-from penstock.spark.reference import options_table
+from penstock.spark.shared.reference import options_table
 
 PAGE = Path(__file__).parents[2] / "docs/reference/spark.md"
 HERE = {"brokers": "127.0.0.1:7201, 127.0.0.1:7202"}

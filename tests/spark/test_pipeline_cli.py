@@ -5,11 +5,11 @@ from tests.spark.conftest import Brokers
 from tests.spark.histories import TIMEOUT_S, make
 
 from penstock.cli.main import run
-from penstock.client.journal_blocking import BlockingJournals
+from penstock.journals.client.journal_blocking import BlockingJournals
+from penstock.spark.journals.ranges import shared_access
+from penstock.spark.journals.transaction_rule import Record
+from penstock.spark.journals.transactions import Transactions
 from penstock.spark.options import Connection
-from penstock.spark.ranges import shared_access
-from penstock.spark.transaction_rule import Record
-from penstock.spark.transactions import Transactions
 
 NAME = "cli/transactions"
 OUT = "cli/out"

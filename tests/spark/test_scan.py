@@ -3,15 +3,15 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.message.histories import WILD, Line, Reading, journal_of, orderly, tame
+from tests.messages.histories import WILD, Line, Reading, journal_of, orderly, tame
 
-from penstock.base.ids import Offset
-from penstock.message.columns import Chunk, Columns
-from penstock.message.read_state import ReadState
-from penstock.message.reader import OnBad
-from penstock.message.row_decoder import RawRows
-from penstock.spark.ranges import Scan
-from penstock.spark.states import HORIZON
+from penstock.kernel.ids import Offset
+from penstock.messages.columns import Chunk, Columns
+from penstock.messages.read_state import ReadState
+from penstock.messages.reader import OnBad
+from penstock.messages.row_decoder import RawRows
+from penstock.spark.journals.ranges import Scan
+from penstock.spark.shared.states import HORIZON
 
 HISTORIES = st.one_of(orderly(), tame(), WILD)
 

@@ -6,11 +6,11 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.spark.conftest import Brokers
 
-from penstock.base.errors import ConfigError, InvalidArgument, NotFound
-from penstock.client.journal_blocking import BlockingJournals
-from penstock.journal.spec import JournalSpec
+from penstock.journals.client.journal_blocking import BlockingJournals
+from penstock.journals.records.spec import JournalSpec
+from penstock.kernel.errors import ConfigError, InvalidArgument, NotFound
+from penstock.spark.pipelines.together import _by_checkpoint
 from penstock.spark.session import spark_session
-from penstock.spark.together import _by_checkpoint
 
 
 def test_spark_and_a_broker_are_there(spark: SparkSession, brokers: Brokers, journals: BlockingJournals) -> None:

@@ -21,15 +21,15 @@ from tests.specs.trace import (
     Reconfiguration,
 )
 
-from penstock.base.effects import Effect
-from penstock.base.ids import Offset
-from penstock.quorum.answers import Answers, Fate
-from penstock.quorum.entry import Barrier, Confirm, Entry, Txn
-from penstock.quorum.log import Log
-from penstock.quorum.member import Ensemble, Member
-from penstock.quorum.metadata import Metadata
-from penstock.quorum.node import Node
-from penstock.quorum.state import NodeState
+from penstock.kernel.effects import Effect
+from penstock.kernel.ids import Offset
+from penstock.quorum.core.log import Log
+from penstock.quorum.core.node import Node
+from penstock.quorum.records.answers import Answers, Fate
+from penstock.quorum.records.entry import Barrier, Confirm, Entry, Txn
+from penstock.quorum.records.member import Ensemble, Member
+from penstock.quorum.records.metadata import Metadata
+from penstock.quorum.records.state import NodeState
 
 __all__ = ["Recorder"]
 

@@ -4,23 +4,23 @@ import os
 from collections.abc import Sequence
 
 import pytest
-from tests.quorum import cluster
-from tests.quorum.judge import Judge
-from tests.quorum.walk import Walk
+from tests.quorum.core import cluster
+from tests.quorum.core.judge import Judge
+from tests.quorum.core.walk import Walk
 from tests.specs.recorder import Recorder
 from tests.specs.tlc import Tlc
 from tests.specs.trace import Rejection, parse, validate
 
-from penstock.base.effects import Effect, Event
-from penstock.base.ids import Revision
-from penstock.quorum.config import NodeConfig
-from penstock.quorum.metadata import Metadata
-from penstock.quorum.node import Node
-from penstock.sim.checkers.book import Author
-from penstock.sim.checkers.hosts import Host
-from penstock.sim.checkers.quorum import QuorumChecks
-from penstock.sim.run import run_seed
-from penstock.sim.workloads import find, quorum
+from penstock.kernel.effects import Effect, Event
+from penstock.kernel.ids import Revision
+from penstock.quorum.core.config import NodeConfig
+from penstock.quorum.core.node import Node
+from penstock.quorum.records.metadata import Metadata
+from penstock_lab.sim.checkers.book import Author
+from penstock_lab.sim.checkers.hosts import Host
+from penstock_lab.sim.checkers.quorum import QuorumChecks
+from penstock_lab.sim.run import run_seed
+from penstock_lab.sim.workloads import find, quorum
 
 RECORDS_MAX = 300  # a prefix of a trace is a trace
 WALK_STEPS = 250

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from cyclopts import Parameter
 
-from penstock.base.errors import InvalidArgument
 from penstock.cli.noun import InSession, noun
-from penstock.cli.session import Session
-from penstock.cli.wiring import metrics_endpoint, parse_address, wiring_of
-from penstock.keyspace.allocator.layout import MemberId
-from penstock.runtime.journal.config import BrokerConfig
-from penstock.runtime.wiring import Wiring
+from penstock.journals.broker.config import BrokerConfig
+from penstock.kernel.errors import InvalidArgument
+from penstock.keyspace.core.allocator.layout import MemberId
+from penstock.plumbing.wiring.wiring import Wiring
+from penstock.server.session import Session
+from penstock.server.wiring import metrics_endpoint, parse_address, wiring_of
 
 if TYPE_CHECKING:
-    from penstock.runtime.journal.process import RunningBroker
+    from penstock.journals.broker.process import RunningBroker
 
 __all__ = ["app"]
 
@@ -65,9 +65,9 @@ async def run(
     session: InSession,
 ) -> None:
     """Run until SIGTERM or Ctrl-C; then others take over its journals first, and it stores what it still holds."""
-    from penstock.runtime.journal.process import BROKER_LIMITS, running_broker  # what only a server needs
-    from penstock.runtime.keyspace import open_keyspace
-    from penstock.runtime.run import let_senders_finish
+    from penstock.journals.broker.process import BROKER_LIMITS, running_broker  # what only a server needs
+    from penstock.keyspace.shell import open_keyspace
+    from penstock.plumbing.process.run import let_senders_finish
 
     let_senders_finish()
     session.start_logs()
@@ -96,7 +96,7 @@ async def _http_gateway(
     if listen is None:
         yield
         return
-    from penstock.web.journal import serving_journals
+    from penstock.journals.gateway import serving_journals
 
     address = parse_address(listen, "--http")
     async with serving_journals(

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from penstock.cli.help import examples
 from penstock.cli.noun import InSession, noun
-from penstock.cli.output import make_table
-from penstock.runtime.config import Config, Declaration, Effective, Secret, Source, known_keys
+from penstock.plumbing.config import Config, Declaration, Effective, Secret, Source, known_keys
+from penstock.server.output import make_table
 
 __all__ = ["app", "example_file"]
 
@@ -58,7 +58,7 @@ def keys(
     """List every key: what it means, what it may be, and its default."""
     declared = [one for one in known_keys().values() if section in (None, one.section)]
     if not declared:
-        from penstock.base.errors import InvalidArgument
+        from penstock.kernel.errors import InvalidArgument
 
         sections = ", ".join(dict.fromkeys(one.section for one in known_keys().values()))
         raise InvalidArgument(f"no section is named {section}; there are {sections}", next_step="penstock config keys")

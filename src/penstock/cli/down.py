@@ -7,8 +7,8 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter
 
-from penstock.base.errors import DeadlineExceeded, NotFound
 from penstock.cli.noun import InSession, noun
+from penstock.kernel.errors import DeadlineExceeded, NotFound
 
 __all__ = ["app"]
 
@@ -27,7 +27,7 @@ def run(
     session: InSession,
 ) -> None:
     """Tell it to end, and wait until it has: then everything is stored, and its ports are free."""
-    from penstock.runtime.running import is_held, running_in
+    from penstock.plumbing.process.running import is_held, running_in
 
     folder = session.effective.config.data.folder
     found = running_in(folder)

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from penstock.base.errors import InvalidArgument, PenstockError
-from penstock.cli.error_guide import error_kinds, guide
 from penstock.cli.help import examples
 from penstock.cli.noun import InSession, noun
-from penstock.cli.output import make_table
+from penstock.kernel.errors import InvalidArgument, PenstockError
+from penstock.server.error_guide import error_kinds, guide
+from penstock.server.output import make_table
 
 __all__ = ["app", "as_data"]
 

@@ -10,38 +10,52 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
 
-from penstock import __version__
 from penstock.cli.noun import GLOBAL_FLAGS, noun
-from penstock.cli.session import OutputFormat, Session
+from penstock.kernel.version import VERSION
+from penstock.server.session import OutputFormat, Session
 
-__all__ = ["NOUNS", "command_tree", "main", "run"]
+__all__ = ["LAB_NOUNS", "NOUNS", "command_tree", "main", "nouns", "run"]
 
 # noun → where it is, and its line in `penstock --help`
 NOUNS: Final = {
     "up": ("penstock.cli.up:app", "Every role in one process: broker, quorum node, operator, lake."),
     "down": ("penstock.cli.down:app", "End what penstock up runs in the data folder."),
-    "demo": ("penstock.cli.demo:app", "See it work: real processes, real faults, an audit."),
-    "cluster": ("penstock.cli.cluster:app", "A real multi-process cluster on this machine, for trying and for drills."),
-    "quorum": ("penstock.cli.quorum:app", "The quorum log: its shards, their leaders and their ensembles."),
-    "journals": ("penstock.cli.journals:app", "Journals: their specs, their content, their fragments."),
-    "shards": ("penstock.cli.shards:app", "The shards of consumers: who runs them, how far they are, why one failed."),
-    "consumer": ("penstock.cli.consumer:app", "Run a consumer application, exactly once."),
+    "cluster": (
+        "penstock.cli.quorum.cluster:app",
+        "A real multi-process cluster on this machine, for trying and for drills.",
+    ),
+    "quorum": ("penstock.cli.quorum.quorum:app", "The quorum log: its shards, their leaders and their ensembles."),
+    "journals": ("penstock.cli.journals.journals:app", "Journals: their specs, their content, their fragments."),
+    "shards": (
+        "penstock.cli.consumers.shards:app",
+        "The shards of consumers: who runs them, how far they are, why one failed.",
+    ),
+    "consumer": ("penstock.cli.consumers.consumer:app", "Run a consumer application, exactly once."),
     "broker": ("penstock.cli.broker:app", "Run one broker of journals."),
-    "node": ("penstock.cli.node:app", "Run one node of the quorum log."),
-    "operator": ("penstock.cli.operator:app", "Run one operator of the quorum log."),
-    "lake": ("penstock.cli.lake:app", "The lake: its server, repositories, branches, commits and merges."),
-    "pipeline": ("penstock.cli.pipeline:app", "Pipelines: journals into the lake and back, by Spark, exactly once."),
-    "bench": ("penstock.cli.bench:app", "Measure Penstock next to its peers."),
+    "node": ("penstock.cli.quorum.node:app", "Run one node of the quorum log."),
+    "operator": ("penstock.cli.quorum.operator:app", "Run one operator of the quorum log."),
+    "lake": ("penstock.cli.lake.lake:app", "The lake: its server, repositories, branches, commits and merges."),
+    "pipeline": (
+        "penstock.cli.pipelines.pipeline:app",
+        "Pipelines: journals into the lake and back, by Spark, exactly once.",
+    ),
     "config": ("penstock.cli.config:app", "The configuration: what is in force, what is allowed, what is wrong."),
     "errors": ("penstock.cli.errors:app", "What an error code means, and what to do next."),
-    "sim": ("penstock.cli.sim:app", "Run the protocols in a deterministic world with faults."),
     "completion": ("penstock.cli.completion:app", "Print the script that completes commands in your shell."),
     "version": ("penstock.cli.version:app", "Which version this is, and on what it runs."),
+}
+
+# the nouns of the lab, a package of its own
+LAB_NOUNS: Final = {
+    "bench": ("penstock_lab.commands.bench:app", "Measure Penstock next to its peers."),
+    "demo": ("penstock_lab.demo.demo:app", "See it work: real processes, real faults, an audit."),
+    "sim": ("penstock_lab.commands.sim:app", "Run the protocols in a deterministic world with faults."),
 }
 
 DONE: Final = 0
@@ -56,7 +70,7 @@ def build() -> App:
     app = noun(
         "penstock",
         "A replicated, transactional log that fills a versioned data lake, exactly once.",
-        version=__version__,
+        version=VERSION,
         try_this=(
             "penstock up                           every role in one process",
             "penstock bench list                   which questions the benchmarks answer",
@@ -69,9 +83,31 @@ def build() -> App:
         print_error=False,
         suppress_keyboard_interrupt=False,
     )
-    for name, (place, line) in NOUNS.items():
+    for name, (place, line) in nouns().items():
         app.command(place, name=name, help=line)
+    if not has_lab():
+        for name in LAB_NOUNS:
+            app.command(_needs_lab(name), name=name, show=False)
     return app
+
+
+def nouns() -> dict[str, tuple[str, str]]:
+    """Return the nouns of this installation: with the lab, also those of the lab."""
+    return NOUNS | LAB_NOUNS if has_lab() else NOUNS
+
+
+def has_lab() -> bool:
+    """Tell whether penstock-lab is installed, without loading it."""
+    return find_spec("penstock_lab") is not None
+
+
+def _needs_lab(name: str) -> Callable[..., None]:
+    def refuse(*_: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> None:
+        from penstock.kernel.errors import ConfigError
+
+        raise ConfigError(f"penstock {name} needs penstock-lab", next_step="pip install penstock-lab")
+
+    return refuse
 
 
 def command_tree() -> App:
@@ -96,7 +132,7 @@ def run(arguments: Sequence[str]) -> int:
     except CycloptsError as error:
         from penstock.cli.misuse import explain_misuse
 
-        return launcher.fail(explain_misuse(error, launcher.app, NOUNS), MISUSE)
+        return launcher.fail(explain_misuse(error, launcher.app, nouns()), MISUSE)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -124,7 +160,7 @@ class _Launcher:
         return result if isinstance(result, int) else DONE
 
     def fail(self, error: BaseException, status: int) -> int:
-        from penstock.cli.output import print_error
+        from penstock.server.output import print_error
 
         chain = self.app.parse_commands(self._tokens)[0]
         command = " ".join(["penstock", *chain])
@@ -159,14 +195,14 @@ class _Launcher:
 def _call(command: Callable[..., Any], *positional: Any, **named: Any) -> Any:
     result = command(*positional, **named)
     if inspect.iscoroutine(result):
-        from penstock.runtime.run import run as run_async
+        from penstock.plumbing.process.run import run as run_async
 
         return run_async(result)
     return result
 
 
 def _status_of(error: Exception) -> int:
-    from penstock.base.errors import ConfigError, InvalidArgument
+    from penstock.kernel.errors import ConfigError, InvalidArgument
 
     return MISUSE if isinstance(error, InvalidArgument | ConfigError) else REFUSED
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from cyclopts import App, CycloptsError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
 
-from penstock.base.errors import InvalidArgument
+from penstock.kernel.errors import InvalidArgument
 
 __all__ = ["explain_misuse"]
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 from cyclopts import App, Group, Parameter
 
 from penstock.cli.help import HelpFormatter, examples
-from penstock.cli.session import Session
+from penstock.server.session import Session
 
 __all__ = ["InSession", "examples", "noun"]
 

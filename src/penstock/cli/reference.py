@@ -6,6 +6,7 @@ the program it describes cannot disagree.
 
 import importlib
 import io
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,16 +15,16 @@ from typing import Final
 from cyclopts import App
 from rich.console import Console
 
-from penstock.cli.error_guide import error_kinds
 from penstock.cli.errors import as_data
-from penstock.cli.main import NOUNS, command_tree
-from penstock.runtime.config import Config, Declaration, known_keys
-from penstock.runtime.metrics import declared
+from penstock.cli.main import command_tree, nouns
+from penstock.plumbing.config import Config, Declaration, known_keys
+from penstock.plumbing.process.metrics import declared
+from penstock.server.error_guide import error_kinds
 
 __all__ = ["pages", "write"]
 
 REGENERATE: Final = "python -m penstock.cli.reference"
-SOURCE: Final = Path(__file__).parents[1]
+SOURCE: Final = Path(__file__).parents[1]  # of the package
 FOLDER: Final = Path(__file__).parents[3] / "docs" / "reference"
 COLUMNS: Final = 80
 GENERATED: Final = f"<!-- Written by `{REGENERATE}` from what the code declares. Do not edit. -->"
@@ -85,7 +86,7 @@ def commands() -> list[list[str]]:
     """The arguments of every command, noun by noun."""
     tree = command_tree()
     found: list[list[str]] = []
-    for noun in NOUNS:
+    for noun in nouns():
         found.append([noun])
         found.extend([noun, verb] for verb in _verbs(tree[noun]))
     return found
@@ -150,10 +151,10 @@ def _metrics() -> Iterator[str]:
 
 
 def _modules_with_metrics() -> Iterator[str]:
-    """Metrics are declared where they are measured: the modules that use `penstock.runtime.metrics`."""
+    """Metrics are declared where they are measured: the modules that use `penstock.plumbing.process.metrics`."""
     for path in sorted(SOURCE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        if "from penstock.runtime import metrics" in text or "from penstock.runtime.metrics import" in text:
+        if re.search(r"from penstock\.plumbing\.process(\.metrics import| import metrics)", text):
             yield ".".join(["penstock", *path.relative_to(SOURCE).with_suffix("").parts])
 
 

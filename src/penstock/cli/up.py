@@ -11,10 +11,10 @@ import msgspec
 from cyclopts import Parameter
 
 from penstock.cli.noun import InSession, noun
-from penstock.cli.session import Session
+from penstock.server.session import Session
 
 if TYPE_CHECKING:
-    from penstock.runtime.running import Running
+    from penstock.plumbing.process.running import Running
 
 __all__ = ["app"]
 
@@ -46,7 +46,7 @@ async def run(
     session: InSession,
 ) -> None:
     """Run until SIGTERM, Ctrl-C or `penstock down`. What was acknowledged survives kill -9: start it again."""
-    from penstock.runtime.running import hold
+    from penstock.plumbing.process.running import hold
 
     opened_by = 0
     if until_stdin_ends:  # now: whoever started it may be dead when all roles run
@@ -56,7 +56,7 @@ async def run(
         _stop_at_end_of_stdin()
     session.start_logs(quiet=True)
     with hold(session.effective.config.data.folder) as place:
-        from penstock.cli.up_roles import running_roles  # what only a server needs
+        from penstock.server.up_roles import running_roles  # what only a server needs
 
         async with running_roles(session) as roles:
             running = msgspec.structs.replace(roles.running, opened_by=opened_by)
@@ -93,8 +93,8 @@ def _stop_at_end_of_stdin() -> None:
 
 def _tell(session: Session, running: "Running") -> None:
     """Where to look, and what to try."""
-    from penstock.cli.lake_targets import CREDENTIALS_FILE
-    from penstock.cli.output import make_table
+    from penstock.cli.lake.lake_targets import CREDENTIALS_FILE
+    from penstock.server.output import make_table
 
     folder = session.effective.config.data.folder
     if session.wants_json:

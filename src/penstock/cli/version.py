@@ -2,8 +2,8 @@
 
 import platform
 
-from penstock import __version__
 from penstock.cli.noun import InSession, noun
+from penstock.kernel.version import VERSION
 
 __all__ = ["app"]
 
@@ -18,7 +18,7 @@ app = noun(
 def version(*, session: InSession) -> None:
     """Print the version of Penstock, of Python and of the system."""
     data = {
-        "penstock": __version__,
+        "penstock": VERSION,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
     }

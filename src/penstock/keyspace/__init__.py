@@ -1,1 +1,1 @@
-"""The KeySpace: a local mirror of the linearizable store that says who serves what."""
+"""The KeySpace: which member serves which item. The core is pure; the shell runs it over SQLite or etcd."""

@@ -1,1 +1,1 @@
-"""The lake: branches, staging, commits and merges. Design: queue-based-staging.md."""
+"""The lake: branches, staging, commits and merges over an object store."""

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.spark.columnar import read_journal
-    from penstock.spark.compaction import compact
-    from penstock.spark.ends import journal, lake
-    from penstock.spark.pipeline import Pipeline
-    from penstock.spark.table import read_changes, read_entries, read_ranges, read_table
-    from penstock.spark.together import commit_together
-    from penstock.spark.tree_diff import diff_entries
-    from penstock.spark.tree_garbage import find_garbage
-    from penstock.spark.tree_import import import_entries
+    from penstock.spark.journals.columnar import read_journal
+    from penstock.spark.lake.table import read_changes, read_entries, read_ranges, read_table
+    from penstock.spark.lake.tree_diff import diff_entries
+    from penstock.spark.lake.tree_garbage import find_garbage
+    from penstock.spark.lake.tree_import import import_entries
+    from penstock.spark.pipelines.compaction import compact
+    from penstock.spark.pipelines.ends import journal, lake
+    from penstock.spark.pipelines.pipeline import Pipeline
+    from penstock.spark.pipelines.together import commit_together
 
 __all__ = [
     "Pipeline",
@@ -43,19 +43,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Pipeline": "penstock.spark.pipeline",
-    "commit_together": "penstock.spark.together",
-    "compact": "penstock.spark.compaction",
-    "diff_entries": "penstock.spark.tree_diff",
-    "find_garbage": "penstock.spark.tree_garbage",
-    "import_entries": "penstock.spark.tree_import",
-    "journal": "penstock.spark.ends",
-    "lake": "penstock.spark.ends",
-    "read_changes": "penstock.spark.table",
-    "read_entries": "penstock.spark.table",
-    "read_journal": "penstock.spark.columnar",
-    "read_ranges": "penstock.spark.table",
-    "read_table": "penstock.spark.table",
+    "Pipeline": "penstock.spark.pipelines.pipeline",
+    "commit_together": "penstock.spark.pipelines.together",
+    "compact": "penstock.spark.pipelines.compaction",
+    "diff_entries": "penstock.spark.lake.tree_diff",
+    "find_garbage": "penstock.spark.lake.tree_garbage",
+    "import_entries": "penstock.spark.lake.tree_import",
+    "journal": "penstock.spark.pipelines.ends",
+    "lake": "penstock.spark.pipelines.ends",
+    "read_changes": "penstock.spark.lake.table",
+    "read_entries": "penstock.spark.lake.table",
+    "read_journal": "penstock.spark.journals.columnar",
+    "read_ranges": "penstock.spark.lake.table",
+    "read_table": "penstock.spark.lake.table",
 }
 
 
@@ -68,8 +68,8 @@ def __getattr__(name: str) -> Any:
 
 def register(spark: "SparkSession") -> None:
     """Make the formats `journal` and `lake` known to a session."""
-    from penstock.spark.journal_format import JournalFormat
-    from penstock.spark.lake_format import LakeFormat
+    from penstock.spark.journals.journal_format import JournalFormat
+    from penstock.spark.lake.lake_format import LakeFormat
 
     spark.dataSource.register(JournalFormat)
     spark.dataSource.register(LakeFormat)

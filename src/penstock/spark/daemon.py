@@ -13,9 +13,9 @@ from typing import Final
 import pyarrow as pa
 from pyspark.daemon import manager
 
-from penstock.base.ids import Offset
-from penstock.message.row_decoder import JsonRows
-from penstock.message.rows_reader import RowsReader
+from penstock.kernel.ids import Offset
+from penstock.messages.row_decoder import JsonRows
+from penstock.messages.rows_reader import RowsReader
 
 __all__ = ["LOADED"]
 
@@ -30,12 +30,12 @@ LOADED: Final = (
     "pyspark.sql.worker.write_into_data_source",
     "pyspark.worker",
     "pyspark_journal.columns",
-    "penstock.spark.column_worker",
-    "penstock.spark.journal_sink",
-    "penstock.spark.journal_source",
-    "penstock.spark.lake_reader",
-    "penstock.spark.lake_sink",
-    "penstock.spark.lake_stream",
+    "penstock.spark.journals.column_worker",
+    "penstock.spark.journals.journal_sink",
+    "penstock.spark.journals.journal_source",
+    "penstock.spark.lake.lake_reader",
+    "penstock.spark.lake.lake_sink",
+    "penstock.spark.lake.lake_stream",
 )
 
 

@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from penstock.base.errors import InvalidArgument
-from penstock.journal.labels import Label, LabelSelector, LabelSet
+from penstock.journals.records.labels import Label, LabelSelector, LabelSet
+from penstock.kernel.errors import InvalidArgument
 
 __all__ = [
     "OPTIONS",

@@ -11,7 +11,7 @@ from typing import Final
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from penstock.base.errors import ConfigError
+from penstock.kernel.errors import ConfigError
 from penstock.spark import register
 
 __all__ = ["ARROW_OPTIONS", "spark_session"]

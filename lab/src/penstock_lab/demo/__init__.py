@@ -1,0 +1,1 @@
+"""The demo: real processes, real faults, an audit."""

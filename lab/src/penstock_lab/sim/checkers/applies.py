@@ -1,0 +1,70 @@
+"""What state machines are given, and what they make of it. Invariants of quorum-log.md:
+
+I9 snapshots lie in no doomed range · I10 everybody applies the committed log, doomed transactions left out · I11 nobody
+applies beyond what it knows to be committed and holds durably.
+"""
+
+from penstock.kernel.ids import Offset
+from penstock.quorum.records.effects import Apply
+from penstock.quorum.records.entry import Txn
+from penstock.quorum.records.state import SnapshotMeta
+from penstock_lab.sim.checkers.book import Book
+from penstock_lab.sim.checkers.hosts import Host
+
+__all__ = ["ApplyChecker"]
+
+
+class ApplyChecker:
+    """Compares what is applied with the book."""
+
+    def __init__(self, book: Book) -> None:
+        self.book = book
+
+    def apply(self, host: Host, effect: Apply) -> None:
+        book, first = self.book, int(effect.first)
+        last = first + len(effect.entries) - 1
+        assert last <= book.end, f"I10: {host.name} applies up to {last}, and {book.end} are committed"
+        self._check_limit(host, last)
+        host.applied = last
+        doomed = effect.doomed
+        for offset, entry in enumerate(effect.entries, first):
+            known = book.committed[offset - 1]
+            assert entry is known or entry == known, f"I10: {host.name} applies {entry} at {offset}: it is {known}"
+            if type(entry) is Txn:
+                is_doomed = offset in book.doomed
+                assert (offset in doomed) == is_doomed, f"I10: {host.name} applies {offset}, doomed: {is_doomed}"
+
+    def _check_limit(self, host: Host, last: int) -> None:
+        core = host.core
+        assert core is not None
+        if core.leader is not None:
+            durable = host.node.disk.last if host.node.disk.records else host.node.disk.state.snapshot.head.offset
+            assert last <= min(host.commit, durable), f"I11: the leader {host.name} applies {last}"
+        else:
+            limit = max(host.known, host.record.confirmed)
+            assert last <= limit, f"I11: {host.name} applies {last}, and is confirmed to {limit}"
+
+    def restores(self, host: Host, snapshot: SnapshotMeta) -> None:
+        """The state machine goes to where a snapshot was taken: never back in one run of a process."""
+        assert snapshot.head.offset >= host.applied, f"I5: {host.name} goes back from {host.applied} to {snapshot.head}"
+        host.applied = snapshot.head.offset
+        self.snapshot(host, snapshot)
+
+    def snapshot(self, host: Host, snapshot: SnapshotMeta) -> None:
+        """I9, and that what it says about the log is so."""
+        book, head = self.book, snapshot.head
+        if head.offset == 0:
+            return
+        assert book.holds(head), f"{host.name} has a snapshot at {head}, which is not committed"
+        assert not book.is_doomed(Offset(head.offset)), f"I9: {host.name} has a snapshot at {head}, in a doomed range"
+        for epoch, barrier in snapshot.epochs:
+            assert (epoch, barrier) in book.epochs, f"{host.name}'s snapshot has {epoch} begin at {barrier}"
+        window = snapshot.window_start
+        kept = [each for each in book.ranges if window < each[1] <= head.offset]
+        known = [each for each in snapshot.doomed if each[1] > window]
+        assert known == kept, f"{host.name}'s snapshot at {head} says {known} is doomed, it is {kept}"
+
+    def state(self, host: Host, applied: int, lists: dict[bytes, list[bytes]]) -> None:
+        """A whole state machine, at rest."""
+        expected = self.book.state_at(applied)
+        assert lists == expected, f"I10: {host.name} at {applied} has {lists}, the log makes {expected}"

@@ -1,0 +1,76 @@
+"""What clients did and heard: one record per attempt to append, per read and per resolve."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.kernel.ids import NO_ENTRY, EntryId, NodeId, RequestId
+from penstock.quorum.records.answers import Fate
+from penstock.quorum.records.entry import ClientId
+from penstock.quorum.records.resolution import Resolution
+
+__all__ = ["Attempt", "History", "ReadOp", "ResolveOp"]
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One request to append. A retry of the same (client, seq) is another attempt with other bytes."""
+
+    request: RequestId
+    client: ClientId
+    seq: int
+    key: bytes
+    ops: bytes
+    is_sync: bool
+    level: int
+    rolls_back: bool
+    timeout_ns: int
+    node: NodeId
+    run: int = 0  # of the process which took it; 0: none did
+    arrived_at: int = 0  # by the world's clock, as all times here
+    fate: Fate | None = None
+    told_at: int = 0
+    entry: EntryId = NO_ENTRY
+    result: Any = None
+    appended: EntryId = NO_ENTRY  # where its leader really put it
+
+
+@dataclass(slots=True)
+class ReadOp:
+    """A read of one key."""
+
+    request: RequestId
+    key: bytes
+    is_linearizable: bool
+    after: EntryId
+    node: NodeId
+    run: int = 0
+    arrived_at: int = 0
+    served_at: int = 0  # 0: not served
+    is_answered: bool = False
+    values: tuple[bytes, ...] = ()
+    applied: int = 0
+
+
+@dataclass(slots=True)
+class ResolveOp:
+    """A question about an entry."""
+
+    request: RequestId
+    entry: EntryId
+    node: NodeId
+    answer: Resolution | None = None
+
+
+@dataclass(slots=True)
+class History:
+    """Everything clients did, by request."""
+
+    attempts: dict[RequestId, Attempt] = field(default_factory=dict)
+    reads: dict[RequestId, ReadOp] = field(default_factory=dict)
+    resolves: dict[RequestId, ResolveOp] = field(default_factory=dict)
+    by_ops: dict[bytes, Attempt] = field(default_factory=dict)
+    _requests: int = 0
+
+    def next_request(self) -> RequestId:
+        self._requests += 1
+        return RequestId(self._requests)

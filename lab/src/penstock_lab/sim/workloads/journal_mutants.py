@@ -1,0 +1,64 @@
+"""Mutants of the journal: each breaks one rule of journals.md in a few lines, and must be caught.
+
+The first eighteen are the ones the design names, the next is the compare it calls a safety rule; the last four break
+what the decisions 301 to 303 and 306 added. Their own `check` is not asked: the world's checkers must see what they do.
+"""
+
+from dataclasses import dataclass
+
+from penstock.journals.core.replica import Replica
+from penstock_lab.sim.workloads import journal_broken as broken
+
+__all__ = ["MUTANTS", "Mutant", "replica_with"]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """Which rule is broken, and by which replica."""
+
+    rule: str
+    replica: type[Replica]
+
+
+def replica_with(**parts: type) -> type[Replica]:
+    """A replica made of other parts, named as it names them: `spool_class`, `lead_class` and so on."""
+    return type("MutantReplica", (Replica,), parts)
+
+
+MUTANTS: dict[str, Mutant] = {
+    "readers-at-adopt": Mutant("J9: readers see what is below the mark", replica_with(spool_class=broken.ShowsAtAdopt)),
+    "persists-everything": Mutant("J11: nothing undecided is uploaded", replica_with(spool_class=broken.UploadsAll)),
+    "definite-errors": Mutant("J12: behind a proposal an error is not definite", broken.ReportsErrors),
+    "majority-acks": Mutant("J7: every member acknowledges", replica_with(pipeline_class=broken.MajorityAcks)),
+    "old-epochs-applied": Mutant(
+        "J4: a promise ends all older streams", replica_with(replicate_class=broken.AppliesOldEpochs)
+    ),
+    "largest-end": Mutant("J4: the smallest end of the participants", replica_with(lead_class=broken.LargestEnd)),
+    "largest-end-of-anybody": Mutant(
+        "J4: only participants count", replica_with(lead_class=broken.LargestEndOfAnybody)
+    ),
+    "own-registers": Mutant("J4: the registers at the point of the sync", replica_with(lead_class=broken.OwnRegisters)),
+    "certifies-early": Mutant(
+        "J4: certified when all have adopted", replica_with(pipeline_class=broken.CertifiesEarly)
+    ),
+    "marks-at-sync": Mutant("J4: no mark before the certification", replica_with(spool_class=broken.MarksAtSync)),
+    "no-head-record": Mutant("J5: without participants nobody decides", replica_with(lead_class=broken.NoHeadRecord)),
+    "resets-at-index-end": Mutant("J13: a reset starts at the limit", replica_with(lead_class=broken.ResetsAtIndexEnd)),
+    "persists-by-last": Mutant("J11: the first later epoch decides", replica_with(spool_class=broken.SettlesByLast)),
+    "resolves-by-last": Mutant("J12: the first later epoch decides", broken.ResolvesByLast),
+    "quotes-unmarked": Mutant("J10: quotes are acknowledged by all", replica_with(lead_class=broken.QuotesUnmarked)),
+    "trusts-old-mark": Mutant("J4: a restarted primary counts with its end", broken.TrustsOldMark),
+    "counts-late-acks": Mutant("J4: a promise freezes the mark", broken.CountsLateAcks),
+    "keeps-tail": Mutant("J4: a sync trims what is above its point", replica_with(spool_class=broken.KeepsTail)),
+    "forgets-assignments": Mutant(
+        "J4: the head changes under the current Route only", replica_with(keeper_class=broken.ForgetsAssignments)
+    ),
+    "certification-in-flight": Mutant(
+        "301: no sync while an own certification may land", replica_with(keeper_class=broken.SureOfHead)
+    ),
+    "counts-below-start": Mutant("302: a primary counts with no less than its epoch's start", broken.CountsBelowStart),
+    "certifies-too-few": Mutant("303: no epoch of fewer members than R", replica_with(append_class=broken.AnyNumber)),
+    "resets-count-early": Mutant(
+        "306: a reset counts once it is certified", replica_with(spool_class=broken.ResetCounts)
+    ),
+}

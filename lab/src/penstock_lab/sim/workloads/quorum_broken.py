@@ -1,0 +1,346 @@
+"""Parts of the quorum log with one rule broken each, in as few lines as the rule is. The rules: `quorum_mutants`."""
+
+from typing import Any
+
+import msgspec
+
+from penstock.kernel.effects import Effect
+from penstock.kernel.ids import EntryId, Epoch, Instant, NodeId, Offset
+from penstock.quorum.core.election import Election
+from penstock.quorum.core.follow_cursor import FollowCursors
+from penstock.quorum.core.follower import Follower
+from penstock.quorum.core.leader import Leader
+from penstock.quorum.core.limbo import Limbo
+from penstock.quorum.core.limbo_queue import LimboEntry
+from penstock.quorum.core.log import Log
+from penstock.quorum.core.node import Node
+from penstock.quorum.core.operator import Operator
+from penstock.quorum.core.replica import Replica
+from penstock.quorum.core.replication import Replication
+from penstock.quorum.core.state_machine import Applier
+from penstock.quorum.records.answers import Answers, Fate
+from penstock.quorum.records.entry import Barrier, Confirm, Entry, Txn
+from penstock.quorum.records.member import Ensemble, Member, majority
+from penstock.quorum.records.messages import (
+    AddEntryRequest,
+    Change,
+    FenceRequest,
+    Request,
+    TruncateRequest,
+    TruncateResponse,
+)
+from penstock.quorum.records.metadata import Metadata
+
+__all__ = [
+    "AbortsEarly",
+    "AcknowledgesEarly",
+    "AcksEarly",
+    "AcksWhenFenced",
+    "AnswersFenceEarly",
+    "AppliesBeforeDurable",
+    "AppliesByHead",
+    "CommitsPriorEpochs",
+    "CommitsUnprepared",
+    "ConfirmsEarly",
+    "FencesOldEnsemble",
+    "ForgetsChange",
+    "ForgetsConfirmed",
+    "KeepsOldAcks",
+    "LandsAnywhere",
+    "LeadsAfterRestart",
+    "LearnerVotes",
+    "NoConfirmForBarrier",
+    "NoDedup",
+    "NodeForgetsConfirmed",
+    "ReadsAfterRestart",
+    "ReadsWithoutRound",
+    "ResolvesUncommitted",
+    "ResumesEpoch",
+    "RollsBackAnything",
+    "SkipsBarrier",
+    "TruncatesOnce",
+    "TruncatesOwnEpoch",
+    "VotesEarly",
+    "VotesWithoutData",
+]
+
+
+# the commit index
+
+
+class CommitsPriorEpochs(Leader):
+    """Counts acknowledgements of prior-epoch entries."""
+
+    def may_commit(self, upto: Offset) -> bool:
+        return True
+
+
+class SkipsBarrier(Leader):
+    """Appends nothing when it begins."""
+
+    def opening(self) -> tuple[Entry, ...]:
+        return ()
+
+
+class LandsAnywhere(Log):
+    """Commits inside a doomed range."""
+
+    def landing(self, offset: Offset) -> Offset:
+        return offset
+
+
+class VotesEarly(Leader):
+    """Counts its own vote when it appends, not when that is durable."""
+
+    def own_vote(self) -> Offset:
+        return self.log.end
+
+    def settle(self, now: Instant) -> None:
+        self.replication.cursors.durable = self.own_vote()
+        super().settle(now)
+
+
+class AppliesBeforeDurable(Leader):
+    """A leader which applies what is committed, durable here or not."""
+
+    def apply_limit(self) -> Offset:
+        return self.log.landing(self.replica.commit)
+
+
+class NoConfirmForBarrier(Leader):
+    """Confirms transactions only: after an idle election nobody hears that the barrier committed."""
+
+    def owes_confirm(self) -> bool:
+        first, last = Offset(self.confirmed_upto + 1), self.replica.commit
+        if not super().owes_confirm() or not self.log.is_in_tail(first):
+            return False
+        fresh = self.log.tail_between(first, last, 1 << 30)
+        return any(not isinstance(entry, Barrier | Confirm) for entry in fresh)
+
+
+# followers
+
+
+class AppliesByHead(Node):
+    """A follower which applies to min(leader's commit, its head)."""
+
+    def apply_limit(self) -> Offset:
+        if self.follower is None:
+            return super().apply_limit()
+        limit = Offset(min(self.follower.leader_commit, self.log.durable))
+        self.replica.commit = Offset(max(self.replica.commit, limit))
+        return limit
+
+
+class AcksEarly(Follower):
+    """Acknowledges what it has, durable or not."""
+
+    def answer(self) -> None:
+        log = self.replica.log
+        durable, log.durable = log.durable, log.end
+        super().answer()
+        log.durable = durable
+
+    def on_add_entry(self, request: AddEntryRequest) -> None:
+        super().on_add_entry(request)
+        self.owes_answer = True
+
+
+class ConfirmsEarly(Log):
+    """Believes a CONFIRM when it is appended, not when it is durable."""
+
+    def append(self, entries: Any) -> Offset:
+        first = super().append(entries)
+        for entry in entries:
+            if isinstance(entry, Confirm):
+                self.confirmed = Offset(max(self.confirmed, entry.upto))
+        return first
+
+
+class ForgetsConfirmed(Replica):
+    """Truncates a CONFIRM without writing down what it said."""
+
+    def truncate(self, to: Offset) -> None:
+        saved, self.saved = self.saved, msgspec.structs.replace(self.saved, confirmed=self.log.confirmed)
+        super().truncate(to)
+        self.saved = saved
+
+
+class NodeForgetsConfirmed(Node):
+    """A node on such a replica."""
+
+    @classmethod
+    def recover(cls, *args: Any, **options: Any) -> tuple[Node, list[Effect]]:
+        node, effects = super().recover(*args, **options)
+        node.replica.__class__ = ForgetsConfirmed
+        return node, effects
+
+
+class TruncatesOwnEpoch(Follower):
+    """Obeys a late duplicate of a Truncate after it has begun to follow."""
+
+    def may_truncate(self, request: TruncateRequest) -> bool:
+        return True
+
+
+class TruncatesOnce(Replication):
+    """Takes whatever a follower has after one truncation for its own log."""
+
+    def on_truncated(self, member: Member, response: TruncateResponse) -> None:
+        link = self.links.get(member)
+        if link is not None and link.truncate_to is not None:
+            self._attach(member, Offset(min(response.head.offset, self.log.end)))
+
+
+# the limbo
+
+
+class AbortsEarly(Limbo):
+    """Says ABORTED when the ROLLBACK is appended, not when it commits."""
+
+    def roll_back(self, first: Offset) -> Offset:
+        at = super().roll_back(first)
+        for entry in self.queue.pending():
+            if entry.offset >= first and entry.request is not None:
+                self.replica.emit(Answers(Fate.ABORTED, entry.epoch, (entry.request,), (entry.offset,)))
+                entry.request = None
+        return at
+
+
+class RollsBackAnything(Limbo):
+    """Rolls back transactions of prior epochs, too."""
+
+    def may_roll_back(self, entry: LimboEntry) -> bool:
+        return entry.is_sync and not self.replica.log.is_doomed(entry.offset)
+
+
+class AcknowledgesEarly(Leader):
+    """Acknowledges async transactions before the epoch's barrier has committed."""
+
+    def settle(self, now: Instant) -> None:
+        self.limbo.acknowledge_async(self.log.durable)
+        super().settle(now)
+
+
+class ReadsWithoutRound(Leader):
+    """Serves linearizable reads without asking whether it still leads."""
+
+    def round_confirmed(self) -> int:
+        return self.reads.started
+
+
+# fencing and leading
+
+
+class AcksWhenFenced(Node):
+    """A fenced node which still acknowledges what was on its way to the disk, to its old leader."""
+
+    def _on_fence(self, sender: NodeId, request: FenceRequest) -> None:
+        follower = self.follower
+        super()._on_fence(sender, request)
+        if self.leader is None:
+            self.follower = follower
+
+    def may_lead(self, epoch: Epoch) -> bool:
+        return self.may_lead_epoch == epoch == self.epoch and self.replica.is_settled
+
+
+class LeadsAfterRestart(Node):
+    """Believes a BecomeLeader whatever happened since the fence."""
+
+    def may_lead(self, epoch: Epoch) -> bool:
+        return epoch == self.epoch
+
+
+class AnswersFenceEarly(Node):
+    """Answers a fence while writes are under way."""
+
+    def fence_is_settled(self) -> bool:
+        return True
+
+
+class VotesWithoutData(Node):
+    """A node without data which answers any fence."""
+
+    def is_allowed_unformatted(self, request: Request) -> bool:
+        return True
+
+
+class ResolvesUncommitted(Node):
+    """Says COMMITTED of what it merely has."""
+
+    def known_committed(self) -> Offset:
+        return self.log.end
+
+
+class ReadsAfterRestart(Node):
+    """Serves local reads before it has applied what it may have shown in an earlier run."""
+
+    def _check_serves_reads(self) -> None:
+        self.serves_reads = True
+
+
+# operators
+
+
+class FencesOldEnsemble(Election):
+    """Does not fence the new node of a change in COMMIT, and counts the old ensemble."""
+
+    def fencing_ensemble(self) -> Ensemble:
+        return self.metadata.ensemble
+
+    def has_quorum(self) -> bool:
+        return len(self.heads) >= majority(len(self.metadata.ensemble))
+
+
+class ResumesEpoch(Operator):
+    """Goes on in the epoch another operator, or an earlier run, has written."""
+
+    def take_over(self, now: Instant) -> None:
+        if self.metadata is not None and self.metadata.epoch and self.metadata.reconfiguration is None:
+            self._fence(self.metadata, now)
+        else:
+            super().take_over(now)
+
+
+class ForgetsChange(Operator):
+    """Drops a change in COMMIT when it elects."""
+
+    def election_metadata(self, metadata: Metadata) -> Metadata:
+        kept = super().election_metadata(metadata)
+        return msgspec.structs.replace(kept, reconfiguration=None)
+
+
+class CommitsUnprepared(Operator):
+    """Writes COMMIT before the leader has reported Prepared."""
+
+    def may_write_commit(self) -> bool:
+        return True
+
+
+class KeepsOldAcks(Leader):
+    """The old node keeps its vote after Prepare."""
+
+    def remove_vote(self, change: Change) -> None:
+        pass
+
+
+class LearnerVotes(FollowCursors):
+    """The new node has a vote before COMMIT."""
+
+    def has_vote(self, member: Member) -> bool:
+        return super().has_vote(member) or member in self._cursors
+
+    def voters(self) -> list[Member]:
+        return [*super().voters(), *(each for each in self._cursors if each not in self.ensemble)]
+
+
+# the state machine
+
+
+class NoDedup(Applier):
+    """Applies every transaction, retried or not."""
+
+    def _apply_once(self, id_: EntryId, txn: Txn) -> Any:
+        self._seen.pop((txn.client, txn.seq), None)
+        return super()._apply_once(id_, txn)

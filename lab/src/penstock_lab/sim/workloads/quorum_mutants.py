@@ -1,0 +1,136 @@
+"""Mutants of the quorum log: each breaks one rule of quorum-log.md in a few lines, and the simulator must catch it.
+
+The first twenty are the ones the design names; the others are bugs which real systems had (an acknowledgement before
+the write, a read without a round, a CONFIRM believed before it is durable). A mutant's own `check` is not asked: the
+world's checkers must see what it does.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.quorum.core.leader import Leader
+from penstock.quorum.core.node import Node
+from penstock.quorum.core.operator import Operator
+from penstock.quorum.core.replication import Replication
+from penstock.quorum.core.state_machine import Applier
+from penstock_lab.sim.workloads import quorum_broken as broken
+
+__all__ = ["MUTANTS", "Mutant", "Parts"]
+
+
+@dataclass
+class Parts:
+    """What a workload is built from; a mutant puts another class in one of these places."""
+
+    node: type[Node] = Node
+    operator: type[Operator] = Operator
+    applier: type[Applier] = Applier
+    keeps_incarnation: bool = False  # a node which lost its disk calls itself what it was before
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """Which rule is broken, and how."""
+
+    rule: str
+    apply: Callable[[Parts], None]
+
+
+def _node(kind: type[Node]) -> Callable[[Parts], None]:
+    def apply(parts: Parts) -> None:
+        parts.node = kind
+
+    return apply
+
+
+def _with(**classes: type) -> Callable[[Parts], None]:
+    """A node made of other parts: leader_class, follower_class, log_class."""
+    return _node(type("Mutant", (Node,), classes))
+
+
+def _leader(**classes: type) -> Callable[[Parts], None]:
+    return _with(leader_class=type("MutantLeader", (Leader,), classes))
+
+
+def _operator(kind: type[Operator]) -> Callable[[Parts], None]:
+    def apply(parts: Parts) -> None:
+        parts.operator = kind
+
+    return apply
+
+
+def _wiped_voter(parts: Parts) -> None:
+    parts.node, parts.keeps_incarnation = broken.VotesWithoutData, True
+
+
+def _no_dedup(parts: Parts) -> None:
+    parts.applier = broken.NoDedup
+
+
+def _replication(kind: type[Replication]) -> Callable[[Parts], None]:
+    return _leader(replication_class=kind)
+
+
+MUTANTS: dict[str, Mutant] = {
+    # named by quorum-log.md, "Proof obligations"
+    "commits-prior-epochs": Mutant(
+        "P2: only entries of the current epoch commit", _with(leader_class=broken.CommitsPriorEpochs)
+    ),
+    "fences-old-ensemble": Mutant(
+        "Election: fence the union, wait for a majority of the FINAL ensemble",
+        _operator(type("MutantOperator", (Operator,), {"election_class": broken.FencesOldEnsemble})),
+    ),
+    "acks-when-fenced": Mutant("P9: a fenced node acknowledges nothing older", _node(broken.AcksWhenFenced)),
+    "applies-by-head": Mutant(
+        "P4: a follower applies to `confirmed`, never to min(commit, head)", _node(broken.AppliesByHead)
+    ),
+    "aborts-early": Mutant("P6: ABORTED only when the ROLLBACK commits", _leader(limbo_class=broken.AbortsEarly)),
+    "skips-barrier": Mutant(
+        "P1: the first entry of every epoch is its BARRIER", _with(leader_class=broken.SkipsBarrier)
+    ),
+    "no-landing": Mutant("P2: no commit inside a doomed range", _with(log_class=broken.LandsAnywhere)),
+    "rolls-back-anything": Mutant(
+        "P5: only pending sync TXNs of this epoch", _leader(limbo_class=broken.RollsBackAnything)
+    ),
+    "votes-early": Mutant("P2: the own vote counts only when locally durable", _with(leader_class=broken.VotesEarly)),
+    "leads-after-restart": Mutant(
+        "P9: a node leads what it was fenced into in this run", _node(broken.LeadsAfterRestart)
+    ),
+    "resumes-epoch": Mutant("P9: taking over always means a new epoch", _operator(broken.ResumesEpoch)),
+    "answers-fence-early": Mutant(
+        "P9: the head in a fence answer is durable and final", _node(broken.AnswersFenceEarly)
+    ),
+    "wiped-voter": Mutant("P14: a node which lost its disk is another member", _wiped_voter),
+    "keeps-old-acks": Mutant("P11: Prepare drops the old node's vote", _with(leader_class=broken.KeepsOldAcks)),
+    "learner-votes": Mutant(
+        "P11: a learner has no vote before COMMIT",
+        _replication(type("MutantReplication", (Replication,), {"cursors_class": broken.LearnerVotes})),
+    ),
+    "forgets-change": Mutant("P11: an election keeps a change in COMMIT", _operator(broken.ForgetsChange)),
+    "truncates-once": Mutant("P13: truncate until the leader holds the answer", _replication(broken.TruncatesOnce)),
+    "no-confirm-for-barrier": Mutant(
+        "P3: every epoch confirms its barrier, idle or not", _with(leader_class=broken.NoConfirmForBarrier)
+    ),
+    "resolves-uncommitted": Mutant(
+        "P10: a resolution rests on committed entries only", _node(broken.ResolvesUncommitted)
+    ),
+    "commits-unprepared": Mutant("P11: COMMIT only after Prepared", _operator(broken.CommitsUnprepared)),
+    # bugs of real systems, and rules beside those
+    "applies-before-durable": Mutant(
+        "P2: a leader applies to min(commit, durable)", _with(leader_class=broken.AppliesBeforeDurable)
+    ),
+    "acks-early": Mutant("P13: an acknowledgement names what is durable", _with(follower_class=broken.AcksEarly)),
+    "confirms-early": Mutant("P4: a CONFIRM counts once it is durable", _with(log_class=broken.ConfirmsEarly)),
+    "forgets-confirmed": Mutant("P4: `confirmed` is saved with a Truncate", _node(broken.NodeForgetsConfirmed)),
+    "truncates-own-epoch": Mutant(
+        "P13: nothing of the current epoch is truncated", _with(follower_class=broken.TruncatesOwnEpoch)
+    ),
+    "acknowledges-early": Mutant("P8: an async OK waits for the barrier", _with(leader_class=broken.AcknowledgesEarly)),
+    "reads-without-round": Mutant(
+        "P12: a majority confirms leadership after the read came", _with(leader_class=broken.ReadsWithoutRound)
+    ),
+    "reads-after-restart": Mutant(
+        "P12: no reads before what was shown is applied again", _node(broken.ReadsAfterRestart)
+    ),
+    "no-dedup": Mutant("P10: each (client, seq) takes effect once", _no_dedup),
+}

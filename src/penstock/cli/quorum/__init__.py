@@ -1,0 +1,1 @@
+"""Commands for the quorum log, its processes and local clusters."""

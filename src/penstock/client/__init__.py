@@ -1,1 +1,0 @@
-"""The client: the async API, and the same API blocking."""

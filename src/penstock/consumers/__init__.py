@@ -1,0 +1,1 @@
+"""Consumers: applications that process each committed message exactly once."""

@@ -1,0 +1,1 @@
+"""Definitions, status and control of consumer shards."""

@@ -1,0 +1,79 @@
+"""A source journal of a shard: reads on demand, one read at a time, so that what is in memory is bounded."""
+
+from penstock.consumers.core.effects import Chunk, Read
+from penstock.kernel.ids import Offset
+from penstock.messages.message import Message, Replay
+from penstock.messages.read_state import ReadState
+from penstock.messages.reader import Anomalous, Committed, CommittedReader, Skipped
+
+__all__ = ["Source"]
+
+
+class Source:
+    """One source: gives committed messages, and says what it must read to find more."""
+
+    def __init__(self, reader: CommittedReader, offset: Offset) -> None:
+        self.journal = reader.journal
+        self.is_mid_span = False  # a transaction of the journal was given out in part
+        self.checkpointed = offset
+        self._reader = reader
+        self._next_at = offset
+        self._noticed: list[Skipped | Anomalous] = []
+        self._asked: Read | None = None
+        self._wanted: Replay | None = None
+
+    def chunk(self, chunk: Chunk) -> None:
+        """What was asked for has come."""
+        asked, self._asked = self._asked, None
+        assert asked is not None, f"{chunk} was not asked for"
+        assert chunk.offset >= asked.begin, f"{chunk} begins before what was asked for"
+        if asked.end is not None:
+            self._wanted = None
+            self._reader.replay(chunk.offset, chunk.data)
+            return
+        self._reader.feed(chunk.offset, chunk.data)
+        self._next_at = Offset(chunk.offset + len(chunk.data))
+
+    def take(self) -> tuple[Message, ...]:
+        """Committed messages, if some are at hand. ACKs are not among them."""
+        while self._wanted is None and (found := self._reader.next()) is not None:
+            if isinstance(found, Replay):
+                self._wanted = found
+            elif not isinstance(found, Committed):
+                self._noticed.append(found)
+            if isinstance(found, Committed):
+                self.is_mid_span = not found.is_whole
+                messages = tuple([message for message in found.messages if not message.is_ack])
+                if messages:
+                    return messages
+        return ()
+
+    def noticed(self) -> list[Skipped | Anomalous]:
+        """What was wrong with what was read since this was last asked."""
+        noticed, self._noticed = self._noticed, []
+        return noticed
+
+    def ask(self) -> Read | None:
+        """What must be read next, unless it was asked for already."""
+        if self._asked is not None:
+            return None
+        wanted = self._wanted
+        self._asked = (
+            Read(self.journal, self._next_at) if wanted is None else Read(self.journal, wanted.begin, wanted.end)
+        )
+        return self._asked
+
+    @property
+    def offset(self) -> Offset:
+        """Everything before it was given out, or needs not be."""
+        return self._reader.sequencer.offset
+
+    @property
+    def awaits_ack(self) -> bool:
+        """Did a span begin since the last checkpoint which is still open?"""
+        return self._reader.sequencer.has_pending(self.checkpointed)
+
+    def checkpoint(self) -> ReadState:
+        state = self._reader.state()
+        self.checkpointed = state.offset
+        return state

@@ -1,0 +1,1 @@
+"""Stores of consumers, and the interface that an application implements."""

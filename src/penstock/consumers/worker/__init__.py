@@ -1,0 +1,1 @@
+"""The worker process of a consumer group: it runs shards."""

@@ -1,0 +1,1 @@
+"""Journals: replicated, transactional byte logs."""

@@ -1,0 +1,342 @@
+"""A broker: the journals which are assigned to it, driven by a mirror of the KeySpace.
+
+Design: transactional-appends.rst.
+
+    <folder>/spools/<journal>/   what of a journal is not in a store yet
+
+A replica is made when the allocator assigns a journal to this broker, or when a Spool which survived a restart is
+found; it ends when the broker has left the journal's Route and all it held is decided and stored.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import shutil
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from penstock.journals.broker.catalog import Catalog
+from penstock.journals.broker.config import BrokerConfig
+from penstock.journals.broker.figures import TALLY, Figures
+from penstock.journals.broker.load_reporter import LoadReporter
+from penstock.journals.broker.persister import Persister, PersisterOptions
+from penstock.journals.broker.replica_host import ReplicaHost
+from penstock.journals.broker.spools.spool_files import Keeps, SpoolFiles, kept_journals
+from penstock.journals.core.replica import Replica
+from penstock.journals.core.resolve import resolve_by_table
+from penstock.journals.records.api import AppendResponse, Fate, Resolution, Resolve, Status
+from penstock.journals.records.head import EMPTY_TABLE
+from penstock.journals.records.protocol import ResolveQuery
+from penstock.journals.records.route import Topology
+from penstock.journals.storage.fragment_store import FragmentStores
+from penstock.kernel.errors import InternalError, PenstockError, Unavailable
+from penstock.kernel.ids import Incarnation, NodeId, Offset, Revision
+from penstock.keyspace.core.allocator.layout import Layout, MemberId
+from penstock.keyspace.core.mirror import Applied
+from penstock.keyspace.core.transaction import Put
+from penstock.keyspace.shell.mirror import KeySpaceMirror
+from penstock.keyspace.shell.port import KeySpace
+from penstock.plumbing.process.logs import get_logger
+from penstock.plumbing.process.tasks import Tasks
+from penstock.plumbing.wire.channels import Channels
+from penstock.plumbing.wire.client import Channel
+
+__all__ = ["BrokerServer"]
+
+LISTINGS_MAX: Final = 16
+TOUCHED_MAX: Final = 32  # journals looked after in one turn of the loop: others must get theirs
+CATCH_UP_S: Final = 2.0  # a mirror hears of a change within milliseconds, or it is cut off
+log = get_logger()
+
+
+class BrokerServer:
+    """All journals of one broker."""
+
+    def __init__(
+        self,
+        member: MemberId,
+        folder: Path,
+        keyspace: KeySpace,
+        mirror: KeySpaceMirror,
+        channels: Channels,
+        tasks: Tasks,
+        config: BrokerConfig,
+        *,
+        on_failure: Callable[[PenstockError], None] = lambda _: None,
+    ) -> None:
+        self.me = NodeId(str(member))
+        self.keyspace = keyspace
+        self.mirror = mirror
+        self.tasks = tasks
+        self.catalog = Catalog(keyspace, mirror, Layout(config.root), config)
+        self._spools = folder / "spools"
+        self._channels = channels
+        self._config = config
+        self._on_failure = on_failure
+        self._retained = f"{config.root}/retained/"
+        self.stores = FragmentStores()
+        self.persister = Persister(self.stores, PersisterOptions(late_ms=config.late_upload_ms))
+        self.loads = LoadReporter(keyspace, config.root, mirror.range, self._leads, self.catalog.has)
+        self.listing = asyncio.Semaphore(LISTINGS_MAX)
+        self._hosts: dict[str, ReplicaHost] = {}
+        self._is_exiting = False
+        self._has_left = asyncio.Event()
+        self._touched: dict[str, None] = {}  # journals of which something changed, not looked after yet
+        self._touching: asyncio.Handle | None = None  # the turn in which the next of them are
+        self._figures = Figures(self)
+        self._stop_observing: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Serve what is assigned, and what a Spool of an earlier run still holds."""
+        self._spools.mkdir(parents=True, exist_ok=True)
+        for journal in kept_journals(self._spools):
+            self._open(journal)
+        for leftover in self._spools.rglob("#spool"):
+            if str(leftover.parent.relative_to(self._spools)) not in self._hosts:
+                shutil.rmtree(leftover)
+        self._stop_observing = self.mirror.observe(self._observe)
+        TALLY.add(self._figures, self.me)
+        self._touched.update(dict.fromkeys(self._assigned()))
+        self._touch_some()
+        self.loads.start()
+
+    async def close(self) -> None:
+        """Stop every replica. What is kept stays on disk."""
+        self._is_exiting = True
+        TALLY.remove(self._figures)
+        self._stop_observing()
+        if self._touching is not None:
+            self._touching.cancel()
+        await self.loads.close()
+        hosts, self._hosts = list(self._hosts.values()), {}
+        await self.persister.close()
+        await asyncio.gather(*(host.close(keeps=True) for host in hosts))
+        await self.stores.close()
+
+    async def cannot_be_relieved(self) -> None:
+        """Wait until this broker exits and none of its journals can be another's: too few brokers stay."""
+        changed = asyncio.Event()
+        stop = self.mirror.observe(lambda _: changed.set())
+        try:
+            while True:
+                changed.clear()
+                brokers = self.catalog.brokers()
+                me, staying = brokers.get(self.me), sum(not each.is_exiting for each in brokers.values())
+                specs = [self.topology(host.journal).spec for host in self.hosts]
+                if me is not None and me.is_exiting and all(s is None or s.replication > staying for s in specs):
+                    return
+                await changed.wait()
+        finally:
+            stop()
+
+    def exit(self) -> None:
+        """The process ends: Spools are kept from now on, so that it comes back with what it has."""
+        self._is_exiting = True
+
+    async def left(self, wait_s: float) -> None:
+        """Wait until every journal was left, and all it held is in the store; but not for ever."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while not all(host.failed or host.is_stored for host in self._hosts.values()):
+                    self._has_left.clear()
+                    await self._has_left.wait()
+
+    # journals
+
+    @property
+    def hosts(self) -> list[ReplicaHost]:
+        return list(self._hosts.values())
+
+    def host(self, journal: str) -> ReplicaHost | None:
+        """The running replica of a journal."""
+        host = self._hosts.get(journal)
+        return host if host is not None and not host.failed else None
+
+    def served(self, journal: str) -> ReplicaHost:
+        """The same, or the error which says where to go."""
+        host = self.host(journal)
+        if host is not None:
+            return host
+        self.catalog.spec(journal)
+        route = self.topology(journal).route
+        addresses = [address for each in route.members if (address := self.catalog.address_of(each))]
+        raise Unavailable(
+            f"{self.me} does not serve {journal}; its brokers are: {route}",
+            next_step=f"penstock journals explain {journal}",
+            brokers=addresses,
+        )
+
+    def topology(self, journal: str) -> Topology:
+        return self.catalog.topology(journal)
+
+    def channel_of(self, broker: NodeId) -> Channel | None:
+        address = self.catalog.address_of(broker)
+        return self._channels.get(address) if address else None
+
+    def primary_address(self, journal: str) -> str:
+        primary = self.topology(journal).route.primary
+        return self.catalog.address_of(primary) if primary is not None else ""
+
+    def unserved(self, journal: str, min_revision: Revision) -> tuple[AppendResponse, str]:
+        """The answer to an append to a journal which this broker does not serve, to who knows this revision."""
+        topology = self.topology(journal)
+        status = Status.NOT_JOURNAL_PRIMARY_BROKER
+        if not self.mirror.has_revision(min_revision):
+            status = Status.NO_JOURNAL_PRIMARY_BROKER  # as far as this one knows
+        elif topology.spec is None:
+            status = Status.JOURNAL_NOT_FOUND
+        elif topology.route.primary is None:
+            status = Status.NO_JOURNAL_PRIMARY_BROKER
+        answer = AppendResponse(fate=Fate.ABORTED, status=status, reason=f"its brokers are: {topology.route}")
+        return answer, self.primary_address(journal)
+
+    async def caught_up(self, revision: Revision) -> None:
+        """Wait until this broker knows what whoever asks it knows; or let another one be asked."""
+        if self.mirror.has_revision(revision):
+            return
+        try:
+            async with asyncio.timeout(CATCH_UP_S):
+                await self.mirror.wait_for_revision(revision)
+        except TimeoutError:
+            raise Unavailable(
+                f"{self.me} has heard of revision {self.mirror.revision} of the KeySpace, not of {revision}"
+            ) from None
+
+    async def resolve(self, query: ResolveQuery) -> Resolution:
+        """Any broker may answer whose mirror has the entry which decides."""
+        await self.caught_up(query.epoch.revision)
+        host = self.host(query.journal)
+        if host is not None:
+            return await host.resolve(Resolve(query.epoch, query.begin, query.end))
+        head = self.topology(query.journal).head
+        return resolve_by_table(head.table if head is not None else EMPTY_TABLE, query.epoch, query.end)
+
+    # for the fragments of all journals
+
+    def nested(self, journal: str) -> list[str]:
+        prefix = self.catalog.layout.items
+        return [entry.key[len(prefix) :] for entry in self.mirror.range(f"{prefix}{journal}/")]
+
+    def retained_from(self, journal: str) -> Offset:
+        entry = self.mirror.get(self._retained + journal)
+        return Offset(int(entry.stored.value)) if entry is not None else Offset(0)
+
+    async def retain(self, journal: str, offset: Offset) -> None:
+        if offset > self.retained_from(journal):
+            outcome = await self.keyspace.transact(then=[Put(self._retained + journal, b"%d" % offset)])
+            await self.mirror.wait_for_revision(outcome.revision)
+
+    # the KeySpace
+
+    def _observe(self, applied: Applied) -> None:
+        """Look after every journal of which something changed: now, or if there are many, a few in each turn."""
+        layout = self.catalog.layout
+        for change in applied.changes:
+            for prefix in (layout.items, f"{layout.root}/heads/", layout.assignments):
+                if change.key.startswith(prefix):
+                    self._touched[change.key[len(prefix) :].partition("#")[0]] = None
+        if self._touched and self._touching is None:
+            self._touch_some()
+
+    def _touch_some(self) -> None:
+        """Those which changed again while they waited are touched once, with what is there now."""
+        self._touching = None
+        for journal in list(islice(self._touched, TOUCHED_MAX)):
+            del self._touched[journal]
+            self._touch(journal)
+        if self._touched:
+            self._touching = asyncio.get_running_loop().call_soon(self._touch_more)
+
+    def _touch_more(self) -> None:
+        """As an observer of the mirror: who cannot look after a journal must not go on as if it did."""
+        try:
+            self._touch_some()
+        except Exception as error:
+            log.exception("a journal cannot be looked after")
+            self._on_failure(InternalError(f"a journal cannot be looked after: {type(error).__name__}: {error}"))
+
+    def _touch(self, journal: str) -> None:
+        """Something of the journal changed, or is seen for the first time."""
+        topology = self.topology(journal)
+        host = self._hosts.get(journal)
+        if host is not None and host.failed and self.me not in topology.route.members:
+            self._drop(host)
+            return
+        if host is None:
+            if self.me not in topology.route.members:
+                return
+            host = self._open(journal)
+        host.on_topology(topology)
+        if host.is_stored:
+            self._let_go(host)
+
+    def _leads(self, journal: str) -> bool:
+        host = self._hosts.get(journal)
+        return host is not None and host.is_primary
+
+    def _assigned(self) -> list[str]:
+        layout, mine = self.catalog.layout, str(self.me)
+        places = (layout.parse_assignment(entry.key) for entry in self.mirror.range(layout.assignments))
+        return sorted({place.item for place in places if place is not None and place.member == mine})
+
+    def _open(self, journal: str) -> ReplicaHost:
+        spec = self.topology(journal).spec
+        is_kept = spec is not None and spec.fsync
+        files, recovered = SpoolFiles.open(self._spools, journal, Keeps.ALWAYS)
+        replica = Replica(
+            self.me,
+            journal,
+            Incarnation(secrets.token_hex(4)),
+            self._config.core,
+            is_kept=is_kept,
+            state=recovered.state if recovered is not None else None,
+        )
+        if not is_kept:
+            files.forget_state()  # a clean exit left it; a crash must not find it
+            replica.spool.is_kept = False
+        host = self._hosts[journal] = ReplicaHost(self, journal, replica, files)
+        log.info("journal opened", journal=journal, is_kept=is_kept, is_recovered=recovered is not None)
+        host.start(recovered.final if recovered is not None else ())
+        if recovered is not None:
+            host.on_topology(self.topology(journal))
+        return host
+
+    def failed(self, host: ReplicaHost) -> None:
+        """It cannot go on: try again a little later, with what of its Spool can be read back."""
+        self.tasks.start(self._reopen(host), f"{host.journal}: opens again")
+
+    async def _reopen(self, host: ReplicaHost) -> None:
+        await asyncio.sleep(self._config.reopen_s)
+        await host.close(keeps=True)
+        if self._hosts.get(host.journal) is host:
+            del self._hosts[host.journal]
+            self._touch(host.journal)
+
+    def retired(self, host: ReplicaHost) -> None:
+        """It has left the journal's Route, and everything is decided: it goes when its uploads are done."""
+        self.tasks.start(self._retire(host), f"{host.journal}: retires")
+
+    async def _retire(self, host: ReplicaHost) -> None:
+        await host.fragments.stored()
+        self._has_left.set()
+        self._let_go(host)
+
+    def _let_go(self, host: ReplicaHost) -> None:
+        """Drop a replica which has retired, unless it may be needed again.
+
+        While nobody has certified a later epoch than its own, it may be the only one who has all that was acknowledged:
+        after a restart of the whole cluster nobody is a member at first.
+        """
+        topology, epoch = self.topology(host.journal), host.replica.spool.epoch
+        is_needed = topology.spec is not None and topology.head is not None and topology.head.epoch <= epoch
+        if self.me not in topology.route.members and not is_needed and self._hosts.get(host.journal) is host:
+            log.info("journal left", journal=host.journal)
+            self._drop(host)
+
+    def _drop(self, host: ReplicaHost) -> None:
+        if self._hosts.get(host.journal) is host:
+            del self._hosts[host.journal]
+        self._has_left.set()
+        self.tasks.start(host.close(keeps=self._is_exiting), f"{host.journal}: closes")

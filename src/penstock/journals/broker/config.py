@@ -1,0 +1,21 @@
+"""What can be set about a broker."""
+
+import msgspec
+
+from penstock.journals.core.config import JournalConfig
+
+__all__ = ["BrokerConfig"]
+
+
+class BrokerConfig(msgspec.Struct, frozen=True):
+    """The settings of a broker."""
+
+    root: str = "/penstock"  # under which the KeySpace has the cluster
+    lease_ms: int = 10_000  # a broker which is silent for so long has left
+    limit: int = 10_000  # journals it takes at most
+    drain_s: float = 60.0  # how long a leaving broker waits to be relieved
+    reopen_s: float = 5.0  # before a replica which failed (a full disk, say) is tried again
+    late_upload_ms: int = 120_000  # a replica stores a Fragment which its primary did not store by then
+    replication_max: int = 0  # who asks for so many or more gets this, with fsync; 0: as it asks
+    default_store: str = ""  # of journals whose spec names none; empty: their fragments stay with the brokers
+    core: JournalConfig = JournalConfig()

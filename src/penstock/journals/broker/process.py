@@ -1,0 +1,118 @@
+"""A broker as something that runs: opened in order, closed in reverse, all it needs in one place.
+
+One which is told to end drains first: the allocator gives its journals to others, and it stores what it still holds. So
+nothing is lost when a whole cluster is restarted one by one.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from penstock.journals.broker.broker_server import BrokerServer
+from penstock.journals.broker.broker_service import BrokerService
+from penstock.journals.broker.config import BrokerConfig
+from penstock.journals.core.allocation import BrokerSpec, JournalPolicy
+from penstock.journals.records.route import decoders
+from penstock.keyspace.core.allocator.layout import Layout, MemberId
+from penstock.keyspace.shell.mirror import KeySpaceMirror
+from penstock.keyspace.shell.port import KeySpace
+from penstock.keyspace.shell.running_member import RunningMember
+from penstock.plumbing.process.logs import get_logger
+from penstock.plumbing.process.tasks import Tasks
+from penstock.plumbing.wire.channels import Channels
+from penstock.plumbing.wire.limits import Limits
+from penstock.plumbing.wire.service import Service
+from penstock.plumbing.wiring.wiring import Wiring
+
+__all__ = ["BROKER_LIMITS", "RunningBroker", "running_broker"]
+
+MIB = 1 << 20
+STORING: Final = 1 / 6  # of the time to drain: at least so much is left for what is to be stored
+# A stream per journal and peer on one connection; a peer which is paused is noticed within seconds.
+BROKER_LIMITS = Limits(
+    frame_bytes_max=8 * MIB,
+    stream_window_bytes=8 * MIB,
+    streams_max=65_536,
+    write_bytes_max=8 * MIB,
+    keepalive_ms=2_000,
+    pong_ms=3_000,
+)
+log = get_logger()
+
+
+class RunningBroker(RunningMember):
+    """A broker, and what it runs on."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.server: BrokerServer
+
+    async def drain(self) -> list[str]:
+        """Have others take over every journal, and store what is left; return what nobody could take.
+
+        All of it within `drain_s`, and a little more for what is to be stored if others took all of that.
+        """
+        drain_s, began = self.config.drain_s, time.monotonic()
+        log.info("broker drains", broker=self.server.me, journals=len(self.server.hosts))
+        await self._be_relieved(drain_s)
+        left = self.allocator.assigned_items
+        self.server.exit()
+        await self.membership.close()  # what nobody could take is given up, and stored as far as it is decided
+        await self.server.left(max(drain_s - (time.monotonic() - began), drain_s * STORING))
+        log.info("broker drained", broker=self.server.me, left=len(left))
+        return left
+
+    async def _be_relieved(self, wait_s: float) -> None:
+        """Wait until nothing is assigned to this broker, or nobody is there who could take it, or long enough."""
+        spec = BrokerSpec(endpoint=self.address, limit=self.config.limit, is_exiting=True)
+        draining = asyncio.create_task(
+            self.allocator.drain(self.membership, spec.encode(), wait_s=wait_s), name="drains"
+        )
+        useless = asyncio.create_task(self.server.cannot_be_relieved(), name="cannot be relieved")
+        try:
+            await asyncio.wait({draining, useless}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (draining, useless):
+                task.cancel()
+            await asyncio.gather(draining, useless, return_exceptions=True)
+
+
+@asynccontextmanager
+async def running_broker(
+    member: MemberId, folder: Path, keyspace: KeySpace, wiring: Wiring, *, config: BrokerConfig | None = None
+) -> AsyncIterator[RunningBroker]:
+    """A broker which serves until the block is left."""
+    config = config or BrokerConfig()
+    config = msgspec.structs.replace(config, core=msgspec.structs.replace(config.core, root=config.root))
+    broker = RunningBroker(config)
+    async with AsyncExitStack() as stack:
+        channels = Channels(wiring.channel)
+        stack.push_async_callback(channels.close)
+        tasks = Tasks(_on_task_failure)
+        stack.push_async_callback(tasks.close)
+        mirror = await stack.enter_async_context(
+            await KeySpaceMirror.start(keyspace, f"{config.root}/", decoders(config.root), on_failure=broker.fail)
+        )
+        server = broker.server = BrokerServer(
+            member, folder, keyspace, mirror, channels, tasks, config, on_failure=broker.fail
+        )
+        stack.push_async_callback(server.close)
+        service = Service()
+        BrokerService(server).register(service)
+        await broker.listen(stack, service, wiring)
+        layout, spec = Layout(config.root), BrokerSpec(endpoint=broker.address, limit=config.limit)
+        key = layout.member_key(member)
+        await broker.announce(stack, keyspace, mirror, key, spec.encode(), lease_ms=config.lease_ms)
+        server.start()
+        broker.allocate(stack, keyspace, mirror, layout, member, JournalPolicy(layout, mirror.get))
+        yield broker
+
+
+def _on_task_failure(error: BaseException) -> None:
+    log.error("background task failed", exc_info=error)

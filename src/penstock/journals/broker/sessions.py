@@ -1,0 +1,270 @@
+"""A client's stream of appends to one journal: parts of appends in, answers out, many in flight.
+
+Answers which a journal gives at once are one message. A client which does not read its answers loses its stream, never
+the broker its memory; one which sends faster than its journal can take gets no more credit until something was taken.
+A client which knows more of the KeySpace than this broker is answered when the broker knows it too: else a journal it
+has just made would not be found.
+"""
+
+import asyncio
+from collections import deque
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import TYPE_CHECKING, Final
+
+from penstock.journals.broker.appends import Content, Place
+from penstock.journals.records.api import AppendResponse, Status
+from penstock.journals.records.protocol import (
+    APPEND_ANSWERS,
+    APPEND_PARTS,
+    AppendAnswer,
+    AppendPart,
+    PartKind,
+)
+from penstock.kernel.errors import MalformedFrame, Overloaded, PenstockError, Unavailable
+from penstock.kernel.ids import Revision
+from penstock.keyspace.core.records import NO_REVISION
+from penstock.plumbing.wire.message import Message
+from penstock.plumbing.wire.server_stream import ServerStream
+
+if TYPE_CHECKING:
+    from penstock.journals.broker.broker_server import BrokerServer
+
+__all__ = ["AppendSession"]
+
+ANSWER_BYTES_MAX: Final = 16 << 20
+HOLD_BYTES: Final = 1 << 20  # content which waits for its turn: above it, the client gets no more credit
+# Under their own names, because to find one in its Enum costs as much as a call.
+COMMIT, ABORT = PartKind.COMMIT, PartKind.ABORT
+NOT_PRIMARY = Status.NOT_JOURNAL_PRIMARY_BROKER
+
+
+class AppendSession:
+    """One client's appends to one journal: a `Receiver` of the wire."""
+
+    def __init__(
+        self, server: "BrokerServer", journal: str, stream: ServerStream, min_revision: Revision = NO_REVISION
+    ) -> None:
+        self.journal = journal
+        self._min_revision = min_revision
+        self._server = server
+        self._stream: ServerStream | None = stream
+        self._loop = asyncio.get_running_loop()
+        self._open: dict[int, Content] = {}  # by the client's number: not answered yet
+        self._answers: list[AppendAnswer] = []
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._content_bytes = 0  # received, and not yet taken
+        self._is_holding = False
+        self._is_ended = False
+        self._early: list[Message] | None = None  # what came before this broker knew what the client knows
+        if not server.mirror.has_revision(min_revision):
+            self._early = []
+            self._hold()
+            server.tasks.start(self._catch_up(), f"{journal}: appends wait for revision {min_revision}")
+
+    async def _catch_up(self) -> None:
+        with suppress(Unavailable):  # then what came is refused, and may go elsewhere
+            await self._server.caught_up(self._min_revision)
+        early, self._early = self._early or [], None
+        if self._stream is None:
+            return
+        try:
+            self.on_messages(early)
+        except PenstockError as error:
+            self.fail(error)
+            return
+        self.on_taken(0)
+        self._maybe_end()
+
+    def on_messages(self, messages: list[Message]) -> None:
+        if self._early is not None:
+            self._early += messages
+            return
+        if len(messages) == 1:
+            self._on_message(messages[0])
+        else:
+            with self._together():
+                for message in messages:
+                    self._on_message(message)
+        if self._content_bytes > HOLD_BYTES and not self._is_holding:
+            self._hold()
+
+    def _together(self) -> AbstractContextManager[None]:
+        host = self._server.host(self.journal)
+        return host.together() if host is not None else nullcontext()
+
+    def _hold(self) -> None:
+        """No more credit for this client until something of what it has sent is taken."""
+        if self._stream is not None:
+            self._is_holding = True
+            self._stream.hold_credit()
+
+    def _on_message(self, message: Message) -> None:
+        parts, bulk = APPEND_PARTS.decode(message.body), memoryview(message.bulk)
+        if len(parts) == 1 and parts[0].length == len(bulk):
+            self._on_part(parts[0], bulk)
+            return
+        if min((part.length for part in parts), default=0) < 0 or sum(part.length for part in parts) != len(bulk):
+            raise MalformedFrame("parts which claim other content than came with them")
+        index = at = 0
+        with self._together():
+            while index < len(parts):
+                last = self._last_of_group(parts, index)
+                end = at + sum(part.length for part in parts[index:last])
+                if last > index + 1:
+                    self._on_group(parts[index:last], bulk[at:end])
+                else:
+                    self._on_part(parts[index], bulk[at:end])
+                index, at = last, end
+
+    def _last_of_group(self, parts: list[AppendPart], index: int) -> int:
+        """Up to where parts can be one append of the core: whole appends, which ask for nothing but to be appended."""
+        first = parts[index].wish
+        if first is None or not _is_plain(parts[index]):
+            return index + 1
+        last = index + 1
+        while last < len(parts) and _is_plain(parts[last]):
+            wish = parts[last].wish
+            if wish is None or not first.timeout_ms // 2 <= wish.timeout_ms <= 2 * first.timeout_ms:
+                break
+            last += 1
+        return last
+
+    def _on_group(self, parts: list[AppendPart], content: memoryview) -> None:
+        """Appends which came together go through the core together: they have one fate, and each its own answer."""
+        wish = min((part.wish for part in parts if part.wish is not None), key=lambda each: each.timeout_ms)
+        members: list[Place] = []
+        at = 0
+        for part in parts:
+            members.append((part.number, at, part.length))
+            at += part.length
+        host = self._server.host(self.journal)
+        if host is None:
+            for part in parts:
+                self._refuse(part.number)
+            return
+        self._content_bytes += len(content)
+        host.feed.begin(self, parts[0].number, wish, content, members, is_end=True)
+
+    def _on_part(self, part: AppendPart, content: memoryview) -> None:
+        append = self._open.get(part.number)
+        if append is None:
+            self._begin(part, content)
+        elif append.is_ended:
+            return  # it said commit: there is no way back
+        elif part.kind is ABORT:
+            append.feed.abort(append, "the client rolled back")
+        else:
+            self._content_bytes += len(content)
+            append.feed.offer(append, content, is_end=part.kind is COMMIT)
+
+    def _begin(self, part: AppendPart, content: memoryview) -> None:
+        """The first part of an append. Without a wish it is a late one of an append which was answered before."""
+        if part.wish is None:
+            return
+        host = self._server.host(self.journal)
+        if host is None:
+            self._refuse(part.number)
+            return
+        self._content_bytes += len(content)
+        host.feed.begin(self, part.number, part.wish, content, is_end=part.kind is COMMIT)
+        if part.kind is ABORT and (append := self._open.get(part.number)) is not None:
+            append.feed.abort(append, "the client rolled back")
+
+    def _refuse(self, number: int) -> None:
+        if not self._answers:
+            self._loop.call_soon(self.send_answers)
+        self._answers.append(AppendAnswer(number, *self._server.unserved(self.journal, self._min_revision)))
+
+    def opened(self, append: Content) -> None:
+        if not append.members:
+            self._open[append.number] = append
+            return
+        for number in append.numbers:
+            self._open[number] = append
+
+    def on_taken(self, length: int) -> None:
+        """Content has gone to the core: there is room for more."""
+        self._content_bytes -= length
+        if self._is_holding and self._content_bytes <= HOLD_BYTES and self._stream is not None:
+            self._is_holding = False
+            self._stream.release_credit()
+
+    # answers
+
+    def answer(self, append: Content, response: AppendResponse) -> None:
+        """The answer to an append, or to all of a group: it leaves with `send_answers`."""
+        is_elsewhere = response.status is NOT_PRIMARY
+        address = self._server.primary_address(self.journal) if is_elsewhere else ""
+        for number, part in append.answers(response):
+            self._open.pop(number, None)
+            self._answers.append(AppendAnswer(number, part, address))
+
+    def send_answers(self) -> None:
+        """All answers which have gathered, as one message."""
+        answers, self._answers = self._answers, []
+        stream = self._stream
+        if stream is None or not answers:
+            return  # the client has gone; its appends have ended without it
+        data = APPEND_ANSWERS.encode(answers)
+        # A client which waits for nothing else is answered now: nothing else will follow soon.
+        if not self._waiting and not self._open and stream.send_at_once(data):
+            if self._is_ended:
+                self._maybe_end()
+        elif not self._waiting and stream.can_send(len(data)):
+            stream.send_nowait(data)
+            if self._is_ended:
+                self._maybe_end()
+        elif self._waiting_bytes + len(data) > ANSWER_BYTES_MAX:
+            stream.fail(Overloaded("the client does not read its answers"))
+        else:
+            self._waiting.append(data)
+            self._waiting_bytes += len(data)
+
+    def on_writable(self) -> None:
+        stream = self._stream
+        while self._waiting and stream is not None and stream.can_send(len(self._waiting[0])):
+            data = self._waiting.popleft()
+            self._waiting_bytes -= len(data)
+            stream.send_nowait(data)
+        self._maybe_end()
+
+    def on_end(self) -> None:
+        """It sends no more; when it has all its answers, the stream is over."""
+        self._is_ended = True
+        self._maybe_end()
+
+    def _maybe_end(self) -> None:
+        is_busy = self._open or self._answers or self._waiting or self._early is not None
+        if self._is_ended and self._stream is not None and not is_busy:
+            self._stream.end()
+
+    def on_closed(self, error: PenstockError | None) -> None:
+        """What was not sent whole is aborted; what was goes on without its client."""
+        self._stream = None
+        self._waiting.clear()
+        for append in list(self._open.values()):
+            append.session = None
+            if not append.is_ended:
+                append.feed.abort(append, "the client went away")
+        self._open.clear()
+
+    def fail(self, error: PenstockError) -> None:
+        """The replica is gone: its client must go elsewhere."""
+        if self._stream is not None:
+            self._stream.fail(error)
+
+
+def _is_plain(part: AppendPart) -> bool:
+    """A whole append, without conditions and changes of registers."""
+    wish = part.wish
+    return (
+        wish is not None
+        and part.kind is COMMIT
+        and part.length > 0
+        and wish.offset is None
+        and wish.txn is None
+        and wish.check.is_empty
+        and wish.change.is_empty
+        and not wish.min_revision
+    )

@@ -1,0 +1,1 @@
+"""Spools on disk: the files that hold the content of one replica."""

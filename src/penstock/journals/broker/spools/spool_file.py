@@ -1,0 +1,244 @@
+"""One Fragment's content in a file, as it comes: written at the end, cut, read from anywhere, sent without a copy.
+
+Design: journals.md J3; gazette.md §2.3. The file is made by the first write, so that a journal nobody appends to has
+none. It has a running SHA-1, and a copy of it now and then, so that a cut need read only what is behind the last one.
+
+Content is added, which sums it, and then written out, all that was added with one call of the system: so peers can be
+told of it before this disk is. Whatever looks into the file writes out first.
+
+Who reads or uploads it holds it: its bytes stay until the last holder lets go, whatever becomes of its name.
+"""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+from penstock.journals.records.fragment import EMPTY_SUM, Sum
+from penstock.kernel.errors import StorageError, Written
+from penstock.kernel.ids import Offset
+from penstock.plumbing.wal.disk import storage_error
+
+__all__ = ["CHUNK_BYTES", "Buffer", "SpoolFile", "view_of"]
+
+Buffer = bytes | bytearray | memoryview
+
+CHUNK_BYTES: Final = 1 << 20  # read at a time when a file is summed
+SUM_STEP_BYTES: Final = 256 << 10  # between copies of the running sum: a cut reads so much, and cuts are rare
+SUMS_MAX: Final = 1_024  # copies; for a file which is longer than those reach, the steps are
+_BUFFERS_MAX: Final = 1_024  # IOV_MAX
+
+
+class SpoolFile:
+    """A file for the content from `begin` on. Its calls block for as long as the page cache takes."""
+
+    def __init__(self, path: Path, begin: Offset) -> None:
+        self.path = path
+        self.begin = begin
+        self.size = 0
+        self._fd: int | None = None
+        self._holders = 1  # its owner
+        self._hash = hashlib.sha1(usedforsecurity=False)
+        self._hashes: dict[int, Any] = {}  # size → the sum's state there
+        self._hashed = 0  # the last of those sizes
+        self._step = SUM_STEP_BYTES
+        self._unwritten: list[memoryview] = []  # added, and not yet written: the last bytes of `size`
+        self._unsynced = False
+
+    @classmethod
+    def recover(cls, path: Path, begin: Offset, size: int, sum_: Sum) -> "SpoolFile | None":
+        """A file of an earlier run; None unless its first `size` bytes are there and have this sum."""
+        file = cls(path, begin)
+        try:
+            file._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            if os.fstat(file._fd).st_size >= size:
+                file.size = size
+                file._restore(size)
+                if file.sum == sum_:
+                    os.ftruncate(file._fd, size)
+                    return file
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise storage_error(error, f"reading {path}") from error
+        file.release()
+        return None
+
+    @property
+    def end(self) -> Offset:
+        return Offset(self.begin + self.size)
+
+    @property
+    def sum(self) -> Sum:
+        """SHA-1 of all that is in it."""
+        digest: Sum = self._hash.digest() if self.size else EMPTY_SUM
+        return digest
+
+    # Writing
+
+    def add(self, content: Buffer) -> None:
+        """More at the end. It must not change before it is written out."""
+        if type(content) is memoryview and content.format == "B" and content.ndim == 1:
+            view = content  # as nearly always
+        else:
+            view = view_of(content)
+        self._hash.update(view)
+        self._unwritten.append(view)
+        self.size += len(view)
+        if self.size - self._hashed >= self._step:
+            self._keep_sum()
+
+    def _keep_sum(self) -> None:
+        if len(self._hashes) >= SUMS_MAX:
+            self._hashes = dict(list(self._hashes.items())[1::2])
+            self._step *= 2
+        self._hashes[self.size] = self._hash.copy()
+        self._hashed = self.size
+
+    def write(self, *contents: Buffer) -> None:
+        """Add bytes at the end, and write them out."""
+        for content in contents:
+            self.add(content)
+        self.write_out()
+
+    def write_out(self) -> None:
+        """Write all that was added. If it fails, nothing of it was."""
+        views, self._unwritten = self._unwritten, []
+        if not views:
+            return
+        before = self.size - (len(views[0]) if len(views) == 1 else sum(map(len, views)))
+        try:
+            self._write(views, before)
+        except OSError as error:
+            self.size = before
+            self._restore(before)
+            raise storage_error(error, f"writing {self.path}", written=Written.NO) from error
+        self._unsynced = True
+
+    def _write(self, views: Sequence[memoryview], at: int) -> None:
+        fd = self._fd if self._fd is not None else self._open()
+        if len(views) == 1 and os.pwrite(fd, views[0], at) == len(views[0]):
+            return
+        for first in range(0, len(views), _BUFFERS_MAX):
+            batch = views[first : first + _BUFFERS_MAX]
+            expected = sum(map(len, batch))
+            done = os.pwritev(fd, batch, at)
+            if done < expected:  # a full disk says so with the next call
+                _write_rest(fd, batch, done, at)
+            at += expected
+
+    def _open(self) -> int:
+        if self._fd is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        return self._fd
+
+    def cut(self, size: int, sum_: Sum, *, frees: bool = True) -> None:
+        """Drop what is behind; the rest must have this sum.
+
+        Without `frees` the bytes stay in the file until others are written over them: a state which is still the last
+        durable one may speak of them.
+        """
+        assert size <= self.size, (size, self.size)
+        self.write_out()
+        if size < self.size:
+            self._restore(size)
+            self.size = size
+            if frees:
+                self._truncate()
+        if self.sum != sum_:
+            raise StorageError(f"{self.path} is damaged: its first {size} bytes have another sum than they had")
+
+    def _truncate(self) -> None:
+        try:
+            os.ftruncate(self._open(), self.size)
+        except OSError as error:
+            raise storage_error(error, f"cutting {self.path}", written=Written.UNKNOWN) from error
+
+    def _restore(self, size: int) -> None:
+        """The sum as it was at this size: from the last copy below, and what the file has behind that."""
+        self._hashes = {at: state for at, state in self._hashes.items() if at <= size}
+        self._hashed = max(self._hashes, default=0)
+        known = self._hashes.get(self._hashed)
+        self._hash = hashlib.sha1(usedforsecurity=False) if known is None else known.copy()
+        for at in range(self._hashed, size, CHUNK_BYTES):
+            self._hash.update(self.read(at, min(CHUNK_BYTES, size - at)))
+
+    @property
+    def is_synced(self) -> bool:
+        return not self._unsynced
+
+    def sync(self) -> bool:
+        """Make what was written durable; whether there was anything to do. May run in a thread beside writes."""
+        if not self._unsynced or self._fd is None:
+            return False
+        self._unsynced = False  # before, not after: what is written meanwhile may not be covered
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise storage_error(error, f"syncing {self.path}", written=Written.UNKNOWN) from error
+        return True
+
+    # Reading
+
+    def read(self, at: int, size: int) -> bytes:
+        """Exactly these bytes, by their place in the file; what was only added is not there yet."""
+        assert self._fd is not None
+        try:
+            data = os.pread(self._fd, size, at)
+            while len(data) < size:
+                more = os.pread(self._fd, size - len(data), at + len(data))
+                if not more:
+                    raise StorageError(f"{self.path} is cut short: {at + len(data)} of {at + size} bytes are there")
+                data += more
+        except OSError as error:
+            raise storage_error(error, f"reading {self.path}") from error
+        return data
+
+    def send(self, socket: int, at: int, size: int) -> int:
+        """Hand bytes to a socket inside the kernel; how many it took. BlockingIOError: none now."""
+        assert self._fd is not None
+        return os.sendfile(socket, self._fd, at, size)
+
+    @property
+    def fd(self) -> int | None:
+        """For whoever maps or sends it in its own way; None while nothing was written."""
+        return self._fd
+
+    # Life
+
+    def hold(self) -> Self:
+        assert self._holders > 0
+        self._holders += 1
+        return self
+
+    def release(self) -> None:
+        """Let go; the last one closes it."""
+        self._holders -= 1
+        if self._holders == 0 and self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def unlink(self) -> None:
+        """Take its name away; who holds it still reads it."""
+        if self._fd is not None:
+            self.path.unlink(missing_ok=True)
+
+    def rename(self, path: Path) -> None:
+        if self._fd is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.rename(path)
+        self.path = path
+
+
+def _write_rest(fd: int, views: Sequence[memoryview], done: int, at: int) -> None:
+    whole = memoryview(b"".join(views))
+    while done < len(whole):
+        done += os.pwrite(fd, whole[done:], at + done)
+
+
+def view_of(content: Buffer) -> memoryview:
+    """The bytes of a buffer, whatever its items are."""
+    view = memoryview(content)
+    return view if view.format == "B" and view.ndim == 1 else view.cast("B")

@@ -1,0 +1,265 @@
+"""The append service: many small appends become few large ones, in order, and outlive an outage of the brokers.
+
+    async with AppendService(journals) as service:
+        done = await service.append("shop/orders", b"...")     # when it is on every replica
+        service.put("shop/orders", b"...")                     # the same, later: a future
+
+One batch of a journal is in flight; what comes meanwhile is the next. While brokers are away batches gather: in memory,
+then in a file, up to a bound, and then whoever appends waits. What always holds:
+
+- Appends of one journal are in the order they were asked for, each whole and once: every batch is a transaction, so
+  one whose answer was lost is sent again under the same number.
+- A failure which may pass is tried again until it has passed. A definite refusal fails the appends of that batch with
+  the reason, and nothing behind it.
+"""
+
+import asyncio
+import secrets
+import tempfile
+import time
+from collections import deque
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final
+
+from penstock.journals.client.journal import Journals
+from penstock.journals.client.journal_content import Buffer
+from penstock.journals.client.journal_outcomes import Appended
+from penstock.journals.records.names import check_journal_name
+from penstock.journals.records.registers import Txn
+from penstock.kernel.errors import AlreadyClosed, Indeterminate, InvalidArgument, PenstockError, Unavailable
+from penstock.kernel.ids import Offset
+
+__all__ = ["AppendService"]
+
+BATCH_BYTES: Final = 1 << 20
+ATTEMPT_S: Final = 30.0
+RETRY_S: Final = (0.05, 1.0)
+
+
+class _Batch:
+    """Appends which are sent as one."""
+
+    __slots__ = ("contents", "place", "size", "txn", "waiting")
+
+    def __init__(self) -> None:
+        self.contents: list[bytes] = []
+        self.waiting: list[tuple[int, asyncio.Future[Appended]]] = []  # length, and who waits
+        self.size = 0
+        self.place: int | None = None  # where it is in the spool file, if it is there
+        self.txn: Txn | None = None  # since it was first sent
+
+    def add(self, content: bytes, future: "asyncio.Future[Appended]") -> None:
+        self.contents.append(content)
+        self.waiting.append((len(content), future))
+        self.size += len(content)
+
+    def succeed(self, done: Appended) -> None:
+        at = done.begin
+        for length, future in self.waiting:
+            end = Offset(at + length)
+            if not future.done():
+                future.set_result(Appended(done.journal, at, end, b"", done.registers, done.epoch))
+            at = end
+
+    def fail(self, error: PenstockError) -> None:
+        for _, future in self.waiting:
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # whoever waits has it; a future nobody kept need not be heard
+
+
+class _Lane:
+    """The appends of one journal, in order."""
+
+    def __init__(self, service: "AppendService", journal: str) -> None:
+        self.journal = journal
+        self.batches: deque[_Batch] = deque()
+        self.task: asyncio.Task[None] | None = None
+        self.seq = 0
+        self._service = service
+
+    def add(self, content: bytes, future: "asyncio.Future[Appended]") -> None:
+        batch = self.batches[-1] if self.batches else None
+        if batch is None or batch.txn is not None or batch.size + len(content) > self._service.batch_bytes:
+            if batch is not None:
+                self._service.sealed(batch)
+            batch = _Batch()
+            self.batches.append(batch)
+        batch.add(content, future)
+        if self.task is None:
+            self.task = asyncio.get_running_loop().create_task(self._run(), name=f"appends to {self.journal}")
+
+    async def _run(self) -> None:
+        try:
+            while self.batches:
+                await asyncio.sleep(0)  # let everybody of this turn get into the batch
+                batch = self.batches[0]
+                await self._send(batch)
+                self.batches.popleft()
+                self._service.done(batch)
+        finally:
+            self.task = None
+
+    async def _send(self, batch: _Batch) -> None:
+        service = self._service
+        self.seq = max(self.seq + 1, time.time_ns() // 1_000)  # above every number of an earlier run
+        batch.txn = Txn(service.writer, self.seq)
+        attempt = 0
+        while True:
+            try:
+                content = service.content(batch)
+                batch.succeed(
+                    await service.journals.append(self.journal, content, txn=batch.txn, timeout=service.attempt_s)
+                )
+                return
+            except (Unavailable, Indeterminate):
+                attempt += 1
+                await asyncio.sleep(min(RETRY_S[1], RETRY_S[0] * (1 << min(attempt, 8))))
+            except PenstockError as error:
+                batch.fail(error)
+                return
+
+
+class AppendService:
+    """Appends of many, batched. `writer` names it in each journal's registers: two at once must not share a name."""
+
+    def __init__(
+        self,
+        journals: Journals,
+        *,
+        writer: str | None = None,
+        batch_bytes: int = BATCH_BYTES,
+        memory_bytes_max: int = 16 << 20,
+        spool_bytes_max: int = 1 << 30,
+        spool_folder: Path | None = None,
+        attempt_s: float = ATTEMPT_S,
+    ) -> None:
+        if not 0 < batch_bytes <= memory_bytes_max:
+            raise InvalidArgument(f"batch_bytes {batch_bytes}: expected 1 to memory_bytes_max, {memory_bytes_max}")
+        self.journals = journals
+        self.writer = writer or secrets.token_hex(8)
+        Txn(self.writer, 1).validate()
+        self.batch_bytes = batch_bytes
+        self.attempt_s = attempt_s
+        self._memory_bytes_max = memory_bytes_max
+        self._spool_bytes_max = spool_bytes_max
+        self._spool_folder = spool_folder
+        self._files = ExitStack()
+        self._spool: IO[bytes] | None = None
+        self._spool_end = 0
+        self._spooled_bytes = 0  # in the file, and not yet appended
+        self._memory_bytes = 0
+        self._lanes: dict[str, _Lane] = {}
+        self._room: deque[asyncio.Future[None]] = deque()
+        self._is_closed = False
+
+    async def __aenter__(self) -> "AppendService":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.flush()
+        await self.close()
+
+    async def append(self, journal: str, content: Buffer) -> Appended:
+        """Append; return when it is on every replica. Waits for room first, if too much is on its way."""
+        await self.wait_for_room()
+        return await self.put(journal, content)
+
+    async def wait_for_room(self) -> None:
+        """Wait until `put` would take something."""
+        while self.is_full:
+            room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._room.append(room)
+            await room
+
+    def put(self, journal: str, content: Buffer) -> "asyncio.Future[Appended]":
+        """Append, and tell later. Refuses when too much is on its way: see `is_full`."""
+        if self._is_closed:
+            raise AlreadyClosed("the append service is closed")
+        if self.is_full:
+            raise Unavailable("too much waits to be appended; nothing was written")
+        lane = self._lanes.get(journal)
+        if lane is None:
+            check_journal_name(journal)
+            lane = self._lanes[journal] = _Lane(self, journal)
+        future: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        data = content if isinstance(content, bytes) else bytes(content)
+        self._memory_bytes += len(data)
+        lane.add(data, future)
+        return future
+
+    @property
+    def is_full(self) -> bool:
+        return self._memory_bytes + self._spooled_bytes >= self._memory_bytes_max + self._spool_bytes_max
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What is not appended yet."""
+        return self._memory_bytes + self._spooled_bytes
+
+    async def flush(self) -> None:
+        """Wait until everything which was put is appended, or refused."""
+        while tasks := [lane.task for lane in self._lanes.values() if lane.task is not None]:
+            await asyncio.wait(tasks)
+
+    async def close(self) -> None:
+        """Stop. What was not appended fails: unknown if it was sent, not written if it was not."""
+        self._is_closed = True
+        tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for lane in self._lanes.values():
+            for batch in lane.batches:
+                batch.fail(
+                    Unavailable("the append service was closed before this was sent; nothing was written")
+                    if batch.txn is None
+                    else Indeterminate("the append service was closed before the answer came")
+                )
+            lane.batches.clear()
+        self._files.close()
+        self._wake()
+
+    # for lanes
+
+    def sealed(self, batch: _Batch) -> None:
+        """A batch which is complete, and waits: beyond the memory it may take, its content goes into the file."""
+        if self._memory_bytes <= self._memory_bytes_max or batch.txn is not None:
+            return
+        if self._spool is None:
+            self._spool = self._files.enter_context(tempfile.TemporaryFile(dir=self._spool_folder))  # noqa: SIM115
+        self._spool.seek(self._spool_end)
+        self._spool.write(b"".join(batch.contents))
+        batch.contents, batch.place = [], self._spool_end
+        self._spool_end += batch.size
+        self._spooled_bytes += batch.size
+        self._memory_bytes -= batch.size
+
+    def content(self, batch: _Batch) -> bytes:
+        if batch.place is None:
+            return batch.contents[0] if len(batch.contents) == 1 else b"".join(batch.contents)
+        assert self._spool is not None
+        self._spool.seek(batch.place)
+        return self._spool.read(batch.size)
+
+    def done(self, batch: _Batch) -> None:
+        if batch.place is None:
+            self._memory_bytes -= batch.size
+        else:
+            self._spooled_bytes -= batch.size
+            if not self._spooled_bytes and self._spool is not None:
+                self._spool.truncate(0)
+                self._spool_end = 0
+        if not self.is_full:
+            self._wake()
+
+    def _wake(self) -> None:
+        while self._room:
+            room = self._room.popleft()
+            if not room.done():
+                room.set_result(None)

@@ -1,0 +1,244 @@
+"""A client's stream of appends to the primary of one journal: parts out, answers in, many appends in flight.
+
+Parts of one turn of the loop are one message, or a few; an append which has the stream to itself leaves at once. What
+always holds: the parts of an append are in order, and
+appends begin in the order they were asked for; what is queued here is bounded, and whoever sends more waits; every
+append ends in one answer, or in `Lost`, which says whether its last part was sent.
+"""
+
+import asyncio
+from collections import deque
+from typing import Any, Final
+
+import msgspec
+
+from penstock.journals.records.api import AppendResponse
+from penstock.journals.records.protocol import (
+    APPEND,
+    APPEND_ANSWERS,
+    APPEND_PARTS,
+    AppendHello,
+    AppendPart,
+    AppendWish,
+    PartKind,
+)
+from penstock.kernel.errors import PenstockError
+from penstock.kernel.ids import Revision
+from penstock.keyspace.core.records import NO_REVISION
+from penstock.plumbing.wire.client import Channel
+from penstock.plumbing.wire.client_stream import ClientStream
+from penstock.plumbing.wire.deadlines import NEVER, DeadlineSweep
+from penstock.plumbing.wire.message import Message
+
+__all__ = ["PART_BYTES", "Answered", "AppendStream", "Lost"]
+
+PART_BYTES: Final = 512 << 10  # of one append in one message
+GROUP_BYTES: Final = 192 << 10  # of several: the broker begins with the first while the next ones are on their way
+QUEUE_BYTES: Final = 4 << 20  # not sent yet, because the broker has no room for it
+COMMIT: Final = PartKind.COMMIT  # to find it in its Enum costs as much as a call
+
+
+class Lost(Exception):
+    """The stream ended before the answer came."""
+
+    def __init__(self, error: PenstockError | None, *, was_sent: bool) -> None:
+        super().__init__(str(error) if error is not None else "the stream has ended")
+        self.error = error
+        self.was_sent = was_sent  # all of it, commit included: it may have taken effect
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """What the broker said, and where the primary is if it is not that broker."""
+
+    response: AppendResponse
+    primary: str
+
+
+class _Waiting:
+    __slots__ = ("answer", "deadline_at", "was_sent")
+
+    def __init__(self, answer: "asyncio.Future[Answered]") -> None:
+        self.answer = answer
+        self.deadline_at = NEVER
+        self.was_sent = False
+
+    def lose(self, error: PenstockError | None) -> None:
+        """No answer will come, or none in time."""
+        if not self.answer.done():
+            self.answer.set_exception(Lost(error, was_sent=self.was_sent))
+            self.answer.exception()  # whoever waits has it; nobody else need be told
+
+
+class AppendStream:
+    """One stream: a `Receiver` of the wire. Make it with `open`."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.is_over = False
+        self._loop = asyncio.get_running_loop()
+        self._stream: ClientStream
+        self._waiting: dict[int, _Waiting] = {}
+        self._numbers = 0
+        self._parts: list[AppendPart] = []
+        self._contents: list[Any] = []
+        self._size = 0
+        self._queue: deque[tuple[bytes, Any, list[int]]] = deque()
+        self._queued_bytes = 0
+        self._room: deque[asyncio.Future[None]] = deque()
+        self._is_flush_due = False
+        self._is_retiring = False
+        self._sweep = DeadlineSweep(self._loop, self._expire)
+
+    @classmethod
+    async def open(
+        cls, channel: Channel, journal: str, *, timeout_s: float, min_revision: Revision = NO_REVISION
+    ) -> "AppendStream":
+        """Open one. The broker waits until it knows the KeySpace as of `min_revision`."""
+        stream = cls(channel.address)
+        hello = msgspec.msgpack.encode(AppendHello(journal, min_revision))
+        async with asyncio.timeout(timeout_s):
+            stream._stream = await channel.open(APPEND, hello, receiver=stream)
+        return stream
+
+    def begin(self) -> int:
+        """A new append: its number."""
+        self._numbers += 1
+        self._waiting[self._numbers] = _Waiting(self._loop.create_future())
+        return self._numbers
+
+    def send(self, number: int, content: Any, kind: PartKind, wish: AppendWish | None = None) -> None:
+        """Send a part at the end of this turn of the loop; at once, if it is a whole append and nobody else waits."""
+        if self.is_over:
+            return
+        is_alone = len(self._waiting) == 1 and wish is not None and kind is COMMIT
+        if is_alone and not self._parts and not self._queue:
+            self._send_alone(number, content, wish)
+            return
+        length = len(content)
+        if self._contents and self._size + length > GROUP_BYTES:
+            self._close_message()
+        self._parts.append(AppendPart(number, length, kind, wish))
+        if length:
+            self._contents.append(content)
+            self._size += length
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _send_alone(self, number: int, content: Any, wish: AppendWish | None) -> None:
+        body = APPEND_PARTS.encode([AppendPart(number, len(content), COMMIT, wish)])
+        if self._stream.send_at_once(body, content):
+            self._waiting[number].was_sent = True
+        else:
+            self._queue.append((body, content, [number]))
+            self._queued_bytes += len(body) + len(content)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the broker has to take something before more may be sent."""
+        return self._queued_bytes + self._size > QUEUE_BYTES
+
+    async def wait_for_room(self) -> None:
+        """Until the broker has taken enough of what was sent."""
+        while self.is_full and not self.is_over:
+            room = self._loop.create_future()
+            self._room.append(room)
+            await room
+
+    def answered(self, number: int) -> "asyncio.Future[Answered]":
+        """Done when the answer is there, or the stream is lost."""
+        return self._waiting[number].answer
+
+    def answered_within(self, number: int, timeout_s: float) -> "asyncio.Future[Answered]":
+        """The same, and it is lost after a while. Whoever waits no longer, for whatever reason, says `forget`."""
+        waiting = self._waiting[number]
+        waiting.deadline_at = deadline_at = self._loop.time() + timeout_s
+        if deadline_at < self._sweep.next_at:
+            self._sweep.note(deadline_at)
+        return waiting.answer
+
+    def _expire(self, now: float) -> float:
+        """Tell those who have waited long enough; return when the next one has."""
+        left = NEVER
+        for number, waiting in self._waiting.items():
+            if waiting.answer.done():
+                continue
+            if waiting.deadline_at > now:
+                left = min(left, waiting.deadline_at)
+                continue
+            if not waiting.was_sent:
+                self.send(number, b"", PartKind.ABORT)
+            waiting.lose(None)
+        return left
+
+    def forget(self, number: int) -> None:
+        """Nobody waits for this append any more; what was not sent whole is taken back."""
+        waiting = self._waiting.pop(number, None)
+        if waiting is not None and not waiting.was_sent and not waiting.answer.done():
+            self.send(number, b"", PartKind.ABORT)
+        if self._is_retiring and not self._waiting:
+            self._loop.call_soon(self._end)
+
+    def retire(self) -> None:
+        """Take no more appends; end when the last one on its way is answered."""
+        self._is_retiring = True
+        if not self._waiting:
+            self._end()
+
+    def _end(self) -> None:
+        if not self.is_over:
+            self._stream.end()
+
+    def close(self) -> None:
+        if not self.is_over:
+            self._stream.cancel()
+
+    # sending
+
+    def _close_message(self) -> None:
+        bulk = self._contents[0] if len(self._contents) == 1 else b"".join(self._contents)
+        body = APPEND_PARTS.encode(self._parts)
+        commits = [part.number for part in self._parts if part.kind is COMMIT]
+        self._queue.append((body, bulk, commits))
+        self._queued_bytes += len(body) + len(bulk)
+        self._parts, self._contents, self._size = [], [], 0
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        if self._parts and not self.is_over:
+            self._close_message()
+            self.on_writable()
+
+    def on_writable(self) -> None:
+        while self._queue and self._stream.can_send(len(self._queue[0][0]) + len(self._queue[0][1])):
+            body, bulk, commits = self._queue.popleft()
+            self._queued_bytes -= len(body) + len(bulk)
+            self._stream.send_nowait(body, bulk)
+            for number in commits:
+                if number in self._waiting:
+                    self._waiting[number].was_sent = True
+        while self._room and self._queued_bytes <= QUEUE_BYTES // 2:
+            room = self._room.popleft()
+            if not room.done():
+                room.set_result(None)
+
+    # receiving
+
+    def on_messages(self, messages: list[Message]) -> None:
+        for message in messages:
+            for answer in APPEND_ANSWERS.decode(message.body):
+                waiting = self._waiting.get(answer.number)
+                if waiting is not None and not waiting.answer.done():
+                    waiting.answer.set_result(Answered(answer.response, answer.primary))
+
+    def on_end(self) -> None:
+        pass
+
+    def on_closed(self, error: PenstockError | None) -> None:
+        self.is_over = True
+        self._sweep.close()
+        for waiting in self._waiting.values():
+            waiting.lose(error)
+        for room in self._room:
+            if not room.done():
+                room.set_result(None)

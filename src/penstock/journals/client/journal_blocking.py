@@ -1,0 +1,154 @@
+"""The client of journals without `await`: the same names, for scripts, notebooks and threads.
+
+with BlockingJournals(["127.0.0.1:7201"]) as journals:
+    journals.append("shop/orders", b"...")
+    for chunk in journals.read("shop/orders"):
+        print(chunk.offset, chunk.content)
+
+with BlockingAppendService(journals) as service:
+    service.append("shop/orders", b"...")       # many threads: many small appends become few large ones
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+from penstock.journals.client.append_service import AppendService
+from penstock.journals.client.journal import START, Change, Chunk, Explanations, Infos, Journals
+from penstock.journals.client.journal_content import Buffer, Source
+from penstock.journals.client.journal_outcomes import Appended
+from penstock.journals.records.api import Resolution
+from penstock.journals.records.epoch import PipelineEpoch
+from penstock.journals.records.labels import Label, LabelSelector
+from penstock.journals.records.protocol import Fragments, ReadHeader
+from penstock.journals.records.registers import Txn
+from penstock.journals.records.spec import JournalSpec
+from penstock.kernel.ids import Offset, Revision
+from penstock.plumbing.process.loop_thread import LoopThread
+from penstock.plumbing.wire.tls import Tls
+
+__all__ = ["BlockingAppendService", "BlockingJournals"]
+
+
+class BlockingJournals:
+    """`Journals`, without `await`."""
+
+    def __init__(
+        self, addresses: Sequence[str], *, token: str | None = None, tls: Tls | None = None, direct: bool = False
+    ) -> None:
+        self.journals = Journals(addresses, token=token, tls=tls, direct=direct)
+        self._thread = LoopThread.shared()
+
+    def __enter__(self) -> "BlockingJournals":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._thread.run(self.journals.close())
+
+    def append(
+        self,
+        journal: str,
+        content: Source,
+        *,
+        offset: Offset | None = None,
+        check: str | LabelSelector = "",
+        union: Iterable[Label] | dict[str, str] = (),
+        subtract: Iterable[Label] | dict[str, str] = (),
+        txn: Txn | None = None,
+        timeout: float = 10.0,
+    ) -> Appended:
+        """As `Journals.append`."""
+        return self._thread.run(
+            self.journals.append(
+                journal, content, offset=offset, check=check, union=union, subtract=subtract, txn=txn, timeout=timeout
+            )
+        )
+
+    def read(
+        self,
+        journal: str,
+        offset: int = START,
+        *,
+        end: int = START,
+        follow: bool = False,
+        begin_mod_time: int = 0,
+        address: str | None = None,
+    ) -> Iterator[Chunk]:
+        """As `Journals.read`. Leaving the loop early ends the read."""
+        chunks = self.journals.read(
+            journal, offset, end=end, follow=follow, begin_mod_time=begin_mod_time, address=address
+        )
+        return self._thread.iterate(chunks)
+
+    def watch(self, selector: str | LabelSelector = "") -> Iterator[Infos]:
+        """As `Journals.watch`."""
+        return self._thread.iterate(self.journals.watch(selector))
+
+    def stat(self, journal: str, offset: int = -1) -> ReadHeader:
+        """As `Journals.stat`."""
+        return self._thread.run(self.journals.stat(journal, offset))
+
+    def list(self, selector: str | LabelSelector = "") -> Infos:
+        """As `Journals.list`."""
+        return self._thread.run(self.journals.list(selector))
+
+    def apply(self, changes: Sequence[Change]) -> Revision:
+        """As `Journals.apply`."""
+        return self._thread.run(self.journals.apply(changes))
+
+    def create(self, *specs: JournalSpec) -> Revision:
+        """As `Journals.create`."""
+        return self._thread.run(self.journals.create(*specs))
+
+    def fragments(self, journal: str) -> Fragments:
+        """As `Journals.fragments`."""
+        return self._thread.run(self.journals.fragments(journal))
+
+    def resolve(self, journal: str, epoch: PipelineEpoch, begin: int, end: int, *, timeout: float = 10.0) -> Resolution:
+        """As `Journals.resolve`."""
+        return self._thread.run(self.journals.resolve(journal, epoch, begin, end, timeout=timeout))
+
+    def explain(self, journal: str) -> Explanations:
+        """As `Journals.explain`."""
+        return self._thread.run(self.journals.explain(journal))
+
+
+class BlockingAppendService:
+    """`AppendService`, without `await`."""
+
+    def __init__(self, journals: BlockingJournals, **settings: Any) -> None:
+        self._service = AppendService(journals.journals, **settings)
+        self._thread = LoopThread.shared()
+
+    def __enter__(self) -> "BlockingAppendService":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.flush()
+        self.close()
+
+    def append(self, journal: str, content: Buffer) -> Appended:
+        """As `AppendService.append`."""
+        return self._thread.run(self._service.append(journal, content))
+
+    def put(self, journal: str, content: Buffer) -> None:
+        """Append later. What became of it `flush` does not tell: use `append` where that matters."""
+        self._thread.run(self._put(journal, content))
+
+    def flush(self) -> None:
+        """As `AppendService.flush`."""
+        self._thread.run(self._service.flush())
+
+    def close(self) -> None:
+        self._thread.run(self._service.close())
+
+    async def _put(self, journal: str, content: Buffer) -> None:
+        self._service.put(journal, content)

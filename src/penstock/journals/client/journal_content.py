@@ -1,0 +1,56 @@
+"""The content of an append on its way to a broker: a buffer, or an iterable of buffers of any length together.
+
+It is cut into parts and sent as fast as the broker takes them; nothing of it is seen if its source fails.
+"""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from typing import Any
+
+from penstock.journals.client.journal_appends import PART_BYTES, AppendStream
+from penstock.journals.records.protocol import AppendWish, PartKind
+
+__all__ = ["Buffer", "Source", "send_unless_answered"]
+
+Buffer = bytes | bytearray | memoryview
+Source = Buffer | Iterable[Buffer] | AsyncIterable[Buffer]
+
+
+async def send_unless_answered(stream: AppendStream, number: int, content: Source, wish: AppendWish) -> None:
+    """Send it; but if it was refused before all was sent, no more of it."""
+    sending = asyncio.create_task(_send(stream, number, content, wish))
+    try:
+        either: list[asyncio.Future[Any]] = [sending, stream.answered(number)]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if sending.done():
+            sending.result()
+    finally:
+        sending.cancel()
+
+
+async def _send(stream: AppendStream, number: int, content: Source, wish: AppendWish) -> None:
+    """All of it, in parts, and the commit; nothing of it if the source fails."""
+    first: AppendWish | None = wish
+    async for part in _parts(content):
+        await stream.wait_for_room()
+        stream.send(number, part, PartKind.MORE, first)
+        first = None
+    stream.send(number, b"", PartKind.COMMIT, first)
+
+
+async def _parts(content: Any) -> AsyncIterator[memoryview]:
+    if isinstance(content, bytes | bytearray | memoryview):
+        content = (content,)
+    if isinstance(content, AsyncIterable):
+        async for each in content:
+            for part in _cut(each):
+                yield part
+    else:
+        for each in content:
+            for part in _cut(each):
+                yield part
+
+
+def _cut(content: Buffer) -> list[memoryview]:
+    view = memoryview(content).cast("B")
+    return [view[at : at + PART_BYTES] for at in range(0, len(view), PART_BYTES)]

@@ -1,0 +1,204 @@
+"""Reading journals: from whichever broker serves them, or straight from the stores which have their fragments.
+
+Design: journals.md J9, J16; gazette.md §2.5.
+
+A client reads its own writes: a replica whose readers lag behind what this client was acknowledged does not say that
+the journal ends earlier. With direct reads a broker only names the fragments which are in a store, and the client reads
+and decodes them itself; what it cannot get there it asks of the broker. A fragment which is read as a whole has its sum
+checked behind its last byte, on both ways.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from penstock.journals.client.journal_content import Buffer
+from penstock.journals.records.fragment import OFFSET_MAX, Fragment
+from penstock.journals.records.names import check_journal_name
+from penstock.journals.records.protocol import FRAGMENTS, READ, Fragments, JournalQuery, ReadHeader, ReadQuery
+from penstock.kernel.codec import Codec
+from penstock.kernel.errors import Indeterminate, InvalidArgument, PenstockError, Unavailable
+from penstock.kernel.ids import Offset, Revision
+from penstock.plumbing.process.logs import get_logger
+from penstock.plumbing.wire.client import Channel
+
+if TYPE_CHECKING:
+    from penstock.journals.storage.fragment_store import FragmentStores
+
+__all__ = ["Chunk", "JournalReads", "checked_query"]
+
+ATTEMPTS_MAX: Final = 20  # which bring nothing; a reader who follows has no such limit
+_encode = msgspec.msgpack.Encoder().encode
+_HEADER = Codec[ReadHeader](ReadHeader)
+_FRAGMENTS = Codec[Fragments](Fragments)
+log = get_logger()
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """Content of a journal, from an offset on."""
+
+    offset: Offset
+    content: Buffer
+    fragment: Fragment
+    write_head: Offset  # how far the journal had come when this Fragment was found
+
+    @property
+    def end(self) -> Offset:
+        return Offset(self.offset + len(self.content))
+
+
+class _NotReached(Exception):
+    """A store did not give what it should have; `at` is where the rest begins."""
+
+    def __init__(self, store: str, at: Offset, error: PenstockError) -> None:
+        super().__init__(str(error))
+        self.store = store
+        self.at = at
+        self.error = error
+
+
+class JournalReads:
+    """The reads of one client."""
+
+    def __init__(
+        self,
+        channel: Callable[[str], Channel],
+        serving: Callable[[str], Awaitable[str]],
+        pause_s: Callable[[int], float],
+        revision: Callable[[], Revision],
+        *,
+        is_direct: bool,
+    ) -> None:
+        """`revision`: what whoever is asked must know of the KeySpace."""
+        self._channel = channel
+        self._serving = serving
+        self._pause_s = pause_s
+        self._revision = revision
+        self._stores = _open_stores() if is_direct else None
+        self._unreachable: set[str] = set()  # stores which this client cannot read: brokers do it
+        self._ends: dict[str, Offset] = {}  # by journal: what this client knows to be there
+
+    def has_appended(self, journal: str, end: Offset) -> None:
+        """Reads of this client show at least so much from now on."""
+        if end > self._ends.get(journal, 0):
+            self._ends[journal] = end
+
+    def forget(self, journal: str) -> None:
+        """It was deleted: its next life has its own end."""
+        self._ends.pop(journal, None)
+
+    async def close(self) -> None:
+        if self._stores is not None:
+            await self._stores.close()
+
+    # reading
+
+    async def read(self, query: ReadQuery, address: str | None) -> AsyncIterator[Chunk]:
+        """Content, through all losses of brokers. With an `address` only that broker is asked, once."""
+        attempt = 0
+        while True:
+            asked = msgspec.structs.replace(
+                query,
+                min_head=min(self._ends.get(query.journal, Offset(0)), query.end or OFFSET_MAX),
+                is_direct=self._stores is not None and not self._unreachable,
+            )
+            at = query.offset
+            try:
+                async for chunk in self._read_once(asked, address):
+                    attempt, at = 0, chunk.end
+                    yield chunk
+                return
+            except _NotReached as missed:
+                self._unreachable.add(missed.store)
+                log.info("a store is read through brokers", store=missed.store, reason=str(missed.error))
+                at = missed.at
+            except (Unavailable, Indeterminate):
+                attempt += 1
+                if address is not None or (attempt > ATTEMPTS_MAX and not query.blocks):
+                    raise
+                await asyncio.sleep(self._pause_s(attempt))
+            query = msgspec.structs.replace(query, offset=at)
+
+    async def _read_once(self, query: ReadQuery, address: str | None) -> AsyncIterator[Chunk]:
+        header: ReadHeader | None = None
+        at = query.offset
+        address = address or await self._serving(query.journal)
+        query = msgspec.structs.replace(query, min_revision=self._revision())
+        async with self._channel(address).stream(READ, _encode(query), is_read_only=True) as stream:
+            async for message in stream:
+                if message.body:
+                    header = _HEADER.decode(message.body)
+                    at = header.offset
+                    if query.is_direct and header.fragment is not None and header.fragment.backing_store:
+                        async for chunk in self._stored(header, header.fragment, query.end):
+                            yield chunk
+                elif header is not None and header.fragment is not None:
+                    yield Chunk(at, message.bulk, header.fragment, header.write_head)
+                    at = Offset(at + len(message.bulk))
+
+    async def _stored(self, header: ReadHeader, fragment: Fragment, end: Offset) -> AsyncIterator[Chunk]:
+        """A Fragment from its store; the broker has gone on behind it."""
+        assert self._stores is not None
+        at, end = header.offset, min(fragment.end, end or fragment.end)
+        try:
+            async for piece in self._stores.read(fragment, at, end):
+                yield Chunk(at, piece, fragment, header.write_head)
+                at = Offset(at + len(piece))
+        except PenstockError as error:
+            if at == end:
+                raise  # all of it came, and its sum is wrong: that is damage, and who read it must know
+            raise _NotReached(fragment.backing_store, at, error) from error
+
+    async def stat(self, journal: str, offset: int, address: str | None) -> ReadHeader:
+        """What a read at an offset would begin with."""
+        address = address or await self._serving(journal)
+        query = ReadQuery(
+            journal,
+            Offset(offset),
+            is_metadata_only=True,
+            min_revision=self._revision(),
+            min_head=self._ends.get(journal, Offset(0)),
+        )
+        async with self._channel(address).stream(READ, _encode(query), is_read_only=True) as stream:
+            async for message in stream:
+                return _HEADER.decode(message.body)
+        raise Unavailable(f"{address} said nothing about {journal}")
+
+    async def fragments(self, journal: str, timeout: float) -> Fragments:
+        """The fragments of a journal, from whichever of its brokers has come as far as this client knows it to be."""
+        loop = asyncio.get_running_loop()
+        deadline, attempt = loop.time() + timeout, 0
+        while True:
+            try:
+                address = await self._serving(journal)
+                left_s = max(0.1, deadline - loop.time())
+                known_end = self._ends.get(journal, Offset(0))
+                query = JournalQuery(journal, int(left_s * 1_000), self._revision(), known_end)
+                answer = await self._channel(address).call(FRAGMENTS, _encode(query), deadline_s=left_s)
+                return _FRAGMENTS.decode(answer.body)
+            except (Unavailable, Indeterminate):
+                attempt += 1
+                pause_s = self._pause_s(attempt)
+                if loop.time() + pause_s >= deadline:
+                    raise
+                await asyncio.sleep(pause_s)
+
+
+def _open_stores() -> "FragmentStores":
+    from penstock.journals.storage.fragment_store import FragmentStores  # and with it object stores: few need them
+
+    return FragmentStores()
+
+
+def checked_query(journal: str, offset: int, end: int, *, follow: bool, begin_mod_time: int) -> ReadQuery:
+    """What a reader asks for, or the error which says what is wrong with it."""
+    check_journal_name(journal)
+    if not -1 <= offset <= OFFSET_MAX:
+        raise InvalidArgument(f"offset {offset}: expected 0 and more, or -1 for where the journal ends now")
+    if not 0 <= end <= OFFSET_MAX or (end and end < offset):
+        raise InvalidArgument(f"end {end}: expected an offset at or above {max(0, offset)}, or 0 for none")
+    if not 0 <= begin_mod_time < 1 << 63:
+        raise InvalidArgument(f"begin_mod_time {begin_mod_time}: expected a unix time in seconds")
+    return ReadQuery(journal, Offset(offset), Offset(end), blocks=follow, begin_mod_time=begin_mod_time)

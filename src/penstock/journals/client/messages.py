@@ -1,0 +1,157 @@
+"""Messages in journals, for who needs no consumer: publish them, and read the committed ones.
+
+    async with MessagePublisher(journals) as publish:
+        await publish("shop/orders", {"sku": "kettle"})           # when it is on every replica
+    async for message in read_committed(journals, "shop/orders"):
+        print(message.published_at, message.value)
+
+Each published message is committed by itself. One whose answer was lost is sent again, and still is there once for
+whoever reads committed messages.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Final
+
+import msgspec
+
+from penstock.journals.client.append_service import AppendService
+from penstock.journals.client.journal import Journals
+from penstock.journals.client.journal_outcomes import Appended
+from penstock.kernel.errors import InvalidArgument, MalformedFrame
+from penstock.kernel.ids import Offset
+from penstock.messages.clock import to_unix_ns
+from penstock.messages.framing.framing import Framing
+from penstock.messages.framing.json_lines import JsonLines
+from penstock.messages.message import Message, Replay
+from penstock.messages.publisher import Publisher
+from penstock.messages.read_state import ReadState
+from penstock.messages.reader import Committed, CommittedReader, OnBad
+from penstock.messages.uuid import Uuid, producer_id
+from penstock.plumbing.process.logs import get_logger
+
+__all__ = ["JSON", "CommittedMessage", "MessagePublisher", "as_it_is_now", "read_committed"]
+
+JSON: Final = JsonLines()
+log = get_logger()
+
+
+class CommittedMessage:
+    """A committed message of a source journal."""
+
+    __slots__ = ("_framing", "_message", "journal")
+
+    def __init__(self, journal: str, message: Message, framing: Framing) -> None:
+        self.journal = journal
+        self._message = message
+        self._framing = framing
+
+    def __repr__(self) -> str:
+        return f"CommittedMessage({self.journal} [{self.begin}, {self.end}))"
+
+    @property
+    def value(self) -> Any:
+        """What it says; decoded each time it is asked for."""
+        try:
+            return self._framing.decode(self._message.frame)
+        except InvalidArgument as error:
+            raise MalformedFrame(
+                f"{self.journal} at {self.begin}: {error.message}", journal=self.journal, begin=self.begin, end=self.end
+            ) from None
+
+    @property
+    def frame(self) -> bytes:
+        """The message as it stands in the journal."""
+        return self._message.frame
+
+    @property
+    def begin(self) -> Offset:
+        return self._message.begin
+
+    @property
+    def end(self) -> Offset:
+        return self._message.end
+
+    @property
+    def uuid(self) -> Uuid | None:
+        """Who published it, and when. None: it has none, and may come again."""
+        return self._message.uuid if self._message.clock else None
+
+    @property
+    def published_at(self) -> datetime | None:
+        clock = self._message.clock
+        return datetime.fromtimestamp(to_unix_ns(clock) / 1e9, UTC) if clock else None
+
+
+class MessagePublisher:
+    """Publishes messages, in order per journal, in batches, through outages of the brokers."""
+
+    def __init__(self, journals: Journals, framing: Framing = JSON) -> None:
+        self._framing = framing
+        self._publisher = Publisher(producer_id(secrets.randbits(48)), time.time_ns())
+        self._appends = AppendService(journals)
+
+    async def __aenter__(self) -> "MessagePublisher":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._appends.__aexit__(kind, error, trace)
+
+    async def __call__(self, journal: str, *values: Any) -> Appended:
+        """Publish, and return when it is on every replica. Waits for room first, if too much is on its way."""
+        return await (await self.put(journal, values))
+
+    async def put(self, journal: str, values: Sequence[Any]) -> "asyncio.Future[Appended]":
+        """Publish, and tell later. Waits for room."""
+        await self._appends.wait_for_room()
+        self._publisher.update(time.time_ns())
+        return self._appends.put(journal, self._publisher.committed(journal, self._framing, values))
+
+
+def as_it_is_now(framing: Framing, value: Any) -> Any:
+    """The value as it is now, if the framing can hold it."""
+    if isinstance(framing, JsonLines):
+        try:
+            encoded = msgspec.Raw(msgspec.json.encode(value))
+        except (TypeError, ValueError) as error:
+            raise InvalidArgument(f"this cannot be a JSON message: {error}") from None
+        framing.encode(encoded, None)
+        return encoded
+    framing.encode(value, None)
+    return value
+
+
+async def read_committed(
+    journals: Journals,
+    journal: str,
+    offset: int = 0,
+    *,
+    framing: Framing = JSON,
+    follow: bool = False,
+    on_bad: OnBad = OnBad.FAIL,
+) -> AsyncIterator[CommittedMessage]:
+    """The committed messages of a journal from an offset on, each once, without the ACKs which committed them."""
+    reader = CommittedReader(journal, framing, ReadState(Offset(offset)), on_bad=on_bad)
+    async for chunk in journals.read(journal, offset, follow=follow):
+        reader.feed(chunk.offset, bytes(chunk.content))
+        while (found := reader.next()) is not None:
+            if isinstance(found, Replay):
+                await _replay(journals, journal, reader, found)
+            elif isinstance(found, Committed):
+                for message in found.messages:
+                    if not message.is_ack:
+                        yield CommittedMessage(journal, message, framing)
+            else:
+                log.warning("passed over", journal=journal, found=str(found))
+
+
+async def _replay(journals: Journals, journal: str, reader: CommittedReader, wanted: Replay) -> None:
+    async for chunk in journals.read(journal, wanted.begin, end=wanted.end, follow=True):
+        reader.replay(chunk.offset, bytes(chunk.content))
+        return

@@ -1,0 +1,65 @@
+"""Step two of a sync: from what everybody has, decide where the journal goes on. Design: journals.md J4, J5, J13, J15.
+
+Participants are the members whose Spool has at least the head's epoch: they have all that was ever acknowledged, for an
+acknowledged append is on *every* member of its epoch. So the smallest of their ends is enough, and what is kept has as
+many copies as there are participants. Everything above was acknowledged to nobody.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from penstock.journals.records.fragment import EMPTY_SUM, CompressionCodec
+from penstock.journals.records.head import HeadRecord
+from penstock.journals.records.messages import PromiseResponse
+from penstock.journals.records.point import Point
+from penstock.journals.records.registers import LOST_REGISTERS, NO_REGISTERS
+from penstock.kernel.ids import NodeId, Offset, Revision
+
+__all__ = ["Decision", "decide", "decide_reset"]
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """Where everybody goes on: behind `point`, or with a new Fragment if it is empty."""
+
+    point: Point
+    is_reset: bool = False
+
+
+def decide(
+    head: HeadRecord | None,
+    create_revision: Revision,
+    promises: Mapping[NodeId, PromiseResponse],
+    codec: CompressionCodec = CompressionCodec.NONE,
+) -> Decision | None:
+    """Where the journal goes on; None if nobody who could know is left (HEAD_LOST)."""
+    if head is not None and head.create_revision != create_revision:
+        return Decision(_begun(head.limit, codec), is_reset=True)  # another life: above all the old one ever wrote
+    participants = participants_of(head, promises)
+    if not participants:
+        return None
+    least = min(participants, key=lambda promise: promise.points[-1].end)
+    at_least = least.points[-1]
+    points = [_point_at(promise, at_least.end) for promise in promises.values()]
+    if all(point == at_least for point in points):
+        return Decision(at_least)
+    return Decision(at_least.rolled(codec=codec))
+
+
+def decide_reset(head: HeadRecord, codec: CompressionCodec = CompressionCodec.NONE) -> Decision:
+    """reset-head: above every offset that was ever proposed, whoever still has it (J13)."""
+    point = Point(head.limit, head.limit, EMPTY_SUM, LOST_REGISTERS, codec)
+    return Decision(point, is_reset=True)
+
+
+def participants_of(head: HeadRecord | None, promises: Mapping[NodeId, PromiseResponse]) -> list[PromiseResponse]:
+    """Who has all that was acknowledged: everybody, if the journal is virgin."""
+    return [promise for promise in promises.values() if head is None or promise.spool_epoch >= head.epoch]
+
+
+def _begun(offset: Offset, codec: CompressionCodec) -> Point:
+    return Point(offset, offset, EMPTY_SUM, NO_REGISTERS, codec)
+
+
+def _point_at(promise: PromiseResponse, offset: Offset) -> Point | None:
+    return next((point for point in reversed(promise.points) if point.end == offset), None)

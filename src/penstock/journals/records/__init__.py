@@ -1,0 +1,1 @@
+"""Records of journals: names, specs, fragments, heads, routes, and the messages between brokers."""

@@ -1,0 +1,267 @@
+"""Fragments in object stores: uploaded once under the name their content gives them, listed, read, deleted.
+
+Design: gazette.md §2.4, §2.5. A name says journal, span, sum and codec, so an object which is there has the content
+that would be written: nobody replaces one, and whoever comes second has nothing to do. The sum is checked on both
+sides: of what is read from the Spool before the object appears, and of what is read from the store when all was read.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol, Self
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+
+from penstock.journals.records.fragment import CompressionCodec, Fragment
+from penstock.journals.storage.codecs import Compressor, Decompressor, compressor, decompressor
+from penstock.kernel.errors import InvalidArgument, NotFound, PreconditionFailed, StorageError
+from penstock.kernel.ids import Offset
+from penstock.plumbing.objects import ObjectMeta, ObjectStore, open_store
+from penstock.plumbing.process.logs import get_logger
+
+__all__ = ["FragmentContent", "FragmentStores", "object_store_url"]
+
+_CHUNK_BYTES: Final = 1 << 20
+_PUT_BYTES_MAX: Final = 8 << 20  # of content; longer ones are streamed
+_DELETE_KEYS_MAX: Final = 500  # in one call
+
+log = get_logger()
+
+
+class FragmentContent(Protocol):
+    """The bytes of a final fragment on this machine."""
+
+    path: Path
+
+    def read(self, at: int, size: int) -> bytes:
+        """Return the bytes from `at`, counted from the begin of the fragment."""
+        ...
+
+
+class FragmentStores:
+    """The object stores which journals name in their specs, each opened once. Safe to share between tasks."""
+
+    def __init__(self, open_: Callable[[str], ObjectStore] = open_store) -> None:
+        self._open = open_
+        self._stores: dict[str, ObjectStore] = {}
+
+    def store(self, url: str) -> ObjectStore:
+        """The store of a spec's URL. `InvalidArgument` if there can be none."""
+        store = self._stores.get(url)
+        if store is None:
+            store = self._stores[url] = self._open(object_store_url(url))
+        return store
+
+    async def close(self) -> None:
+        stores, self._stores = self._stores, {}
+        for store in stores.values():
+            await store.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # Storing
+
+    async def upload(self, fragment: Fragment, file: FragmentContent, url: str) -> Fragment:
+        """Store a final Fragment, unless it is there; return it with its store and time."""
+        assert fragment.length
+        store, key = self.store(url), fragment.content_path
+        found = await _head(store, key)
+        if found is None:
+            await (_put if fragment.length <= _PUT_BYTES_MAX else _stream)(store, fragment, file)
+            found = await store.head(key)
+        if fragment.codec is CompressionCodec.NONE and found.size != fragment.length:
+            raise StorageError(f"{url}{key} has {found.size} bytes, but its name says {fragment.length}")
+        return _stored(fragment, url, found)
+
+    async def delete(self, fragments: Iterable[Fragment]) -> None:
+        """Remove objects. What is gone already is no error."""
+        by_store: dict[str, list[str]] = {}
+        for fragment in fragments:
+            by_store.setdefault(fragment.backing_store, []).append(fragment.content_path)
+        for url, keys in by_store.items():
+            for first in range(0, len(keys), _DELETE_KEYS_MAX):
+                await self.store(url).delete(*keys[first : first + _DELETE_KEYS_MAX])
+
+    # Finding
+
+    async def list(self, journal: str, urls: Sequence[str], *, nested: Iterable[str] = ()) -> list[Fragment]:
+        """All Fragments of a journal in all its stores.
+
+        `nested` names journals below this one (`a/b/c` below `a/b`): their objects lie there too, and are not ours.
+        """
+        others = tuple(f"{name}/" for name in nested)
+        found: list[Fragment] = []
+        for url in urls:
+            strangers = 0
+            async for page in self.store(url).list(f"{journal}/"):
+                for meta in page.objects:
+                    if meta.key.startswith(others):
+                        continue
+                    try:
+                        found.append(_stored(Fragment.parse_path(journal, meta.key), url, meta))
+                    except InvalidArgument:
+                        strangers += 1
+            if strangers:
+                log.info("objects which are no fragments", journal=journal, store=url, objects=strangers)
+        return found
+
+    async def sign(self, fragment: Fragment, expires_s: int) -> str:
+        """A URL to read the object without credentials; empty where the store has none."""
+        try:
+            return await self.store(fragment.backing_store).sign("GET", fragment.content_path, expires_s)
+        except InvalidArgument:
+            return ""
+
+    # Reading
+
+    async def read(self, fragment: Fragment, begin: Offset, end: Offset) -> AsyncIterator[memoryview]:
+        """The content [begin, end) of a stored Fragment. Who reads all of it has its sum checked behind the last byte.
+
+        A compressed object is read from its start: there is no way into its middle.
+        """
+        assert fragment.begin <= begin <= end <= fragment.end
+        store, key = self.store(fragment.backing_store), fragment.content_path
+        is_whole = (begin, end) == (fragment.begin, fragment.end)
+        check = hashlib.sha1(usedforsecurity=False)
+        chunks = _plain if fragment.codec is CompressionCodec.NONE else _unpacked
+        async for chunk in chunks(store, fragment, begin, end):
+            if is_whole:
+                check.update(chunk)
+            yield chunk
+        if is_whole and fragment.length and check.digest() != fragment.sum:
+            raise StorageError(f"{fragment.backing_store}{key} is damaged: its content has another sum than its name")
+
+
+def object_store_url(url: str) -> str:
+    """A store as specs name it, which is as Gazette does, in the words of our object stores.
+
+    >>> object_store_url("s3://bucket/prefix/?region=eu-central-1"), object_store_url("file:///data/")
+    ('s3://bucket/prefix?region=eu-central-1', 'file:///data')
+    >>> object_store_url("azure://account/container/prefix/")
+    'az://container/prefix?account=account'
+    """
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/")
+    match parts.scheme:
+        case "memory":
+            return "memory://"
+        case "azure" | "azure-ad":
+            names = [parts.netloc, *path.strip("/").split("/")]
+            account, container, *prefix = names[1:] if parts.scheme == "azure-ad" else names
+            return urlunsplit(("az", container, "/".join(prefix), f"account={account}", ""))
+        case _:
+            return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+
+
+def _stored(fragment: Fragment, url: str, meta: ObjectMeta) -> Fragment:
+    return msgspec.structs.replace(fragment, backing_store=url, mod_time=int(meta.modified.timestamp()))
+
+
+async def _head(store: ObjectStore, key: str) -> ObjectMeta | None:
+    try:
+        return await store.head(key)
+    except NotFound:
+        return None
+
+
+# Uploading
+
+
+class _Packing:
+    """The content of a Spool's file on its way: read, summed and compressed, in a thread."""
+
+    def __init__(self, fragment: Fragment, file: FragmentContent) -> None:
+        self._fragment = fragment
+        self._file = file
+        self._at = 0
+        self._sum = hashlib.sha1(usedforsecurity=False)
+        self._stream: Compressor = compressor(fragment.codec)
+
+    @property
+    def is_done(self) -> bool:
+        return self._at == self._fragment.length
+
+    def next(self) -> bytes:
+        """Some more of the object; behind the last of it, the content must have had the right sum."""
+        content = self._file.read(self._at, min(_CHUNK_BYTES, self._fragment.length - self._at))
+        self._sum.update(content)
+        self._at += len(content)
+        packed = self._stream.compress(content)
+        if not self.is_done:
+            return packed
+        if self._sum.digest() != self._fragment.sum:
+            raise StorageError(f"{self._file.path} is damaged: its content is not that of the fragment")
+        return packed + self._stream.finish()
+
+    def all(self) -> bytes:
+        parts: list[bytes] = []
+        while not self.is_done:
+            parts.append(self.next())
+        return b"".join(parts)
+
+
+async def _put(store: ObjectStore, fragment: Fragment, file: FragmentContent) -> None:
+    data = await asyncio.to_thread(_Packing(fragment, file).all)
+    with contextlib.suppress(PreconditionFailed):  # another broker was faster, with the same content
+        await store.put(fragment.content_path, data, if_absent=True)
+
+
+async def _stream(store: ObjectStore, fragment: Fragment, file: FragmentContent) -> None:
+    packing = _Packing(fragment, file)
+    async with store.writer(fragment.content_path) as writer:
+        while not packing.is_done:
+            packed = await asyncio.to_thread(packing.next)
+            if packed:
+                await writer.write(packed)
+
+
+# Reading
+
+
+async def _plain(store: ObjectStore, fragment: Fragment, begin: Offset, end: Offset) -> AsyncIterator[memoryview]:
+    size = 0
+    async with store.reader(fragment.content_path, begin - fragment.begin, end - fragment.begin) as reader:
+        async for chunk in reader:
+            size += len(chunk)
+            yield chunk
+    if size != end - begin:
+        raise _cut_short(fragment)
+
+
+async def _unpacked(store: ObjectStore, fragment: Fragment, begin: Offset, end: Offset) -> AsyncIterator[memoryview]:
+    stream = decompressor(fragment.codec)
+    at = fragment.begin  # of the next piece
+    async with store.reader(fragment.content_path) as reader:
+        async for chunk in reader:
+            for piece in await asyncio.to_thread(_pieces, stream, chunk, fragment.end - at):
+                wanted = memoryview(piece)[max(0, begin - at) : max(0, end - at)]
+                at = Offset(at + len(piece))
+                if wanted:
+                    yield wanted
+            if at >= end and end < fragment.end:
+                return
+    stream.finish()
+    if at != fragment.end:
+        raise _cut_short(fragment)
+
+
+def _pieces(stream: Decompressor, chunk: memoryview, room: int) -> Sequence[bytes]:
+    """What comes out of a chunk, but not more than the Fragment can have."""
+    pieces: list[Any] = []
+    for piece in stream.decompress(chunk):
+        room -= len(piece)
+        if room < 0:
+            raise StorageError("a fragment's object has more content than its name says")
+        pieces.append(piece)
+    return pieces
+
+
+def _cut_short(fragment: Fragment) -> StorageError:
+    return StorageError(f"{fragment.backing_store}{fragment.content_path} has less content than its name says")

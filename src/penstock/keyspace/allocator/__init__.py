@@ -1,8 +1,0 @@
-"""The allocator: gives every item its members, and takes none away before others can serve in its place."""
-
-from penstock.keyspace.allocator.allocator import Allocator, leader_of
-from penstock.keyspace.allocator.layout import Layout, MemberId
-from penstock.keyspace.allocator.policy import Capacity, Demand, Policy
-from penstock.keyspace.allocator.steps import Batch
-
-__all__ = ["Allocator", "Batch", "Capacity", "Demand", "Layout", "MemberId", "Policy", "leader_of"]

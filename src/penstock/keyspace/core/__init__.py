@@ -1,0 +1,1 @@
+"""The KeySpace: a local mirror of the linearizable store that says who serves what."""

@@ -1,0 +1,94 @@
+"""Where items, members and assignments lie in the KeySpace. Design: gazette.md §1.4, whose layout this is.
+
+    {root}/items/{item}                              what is to be served; its value says by how many
+    {root}/members/{zone}#{suffix}                   a process which serves; under its lease
+    {root}/assign/{item}#{zone}#{suffix}#{slot}      who serves what; under the member's lease; slot 0 is the primary
+
+What always holds: names have no character up to '#', so that the order of the keys is the order of (item, zone,
+suffix), and a key is read in one way only.
+"""
+
+from typing import Final
+
+import msgspec
+
+from penstock.kernel.errors import InvalidArgument
+
+__all__ = ["PRIMARY_SLOT", "SLOT_MAX", "Layout", "MemberId", "Place", "check_name"]
+
+PRIMARY_SLOT: Final = 0
+SLOT_MAX: Final = 999
+_SLOTS: Final = {str(slot): slot for slot in range(SLOT_MAX + 1)}  # one spelling each: another would be another key
+
+
+class MemberId(msgspec.Struct, frozen=True, order=True, gc=False):
+    """A process, and the zone which may fail together with all that is in it.
+
+    >>> str(MemberId("eu-1", "brave-otter"))
+    'eu-1#brave-otter'
+    """
+
+    zone: str
+    suffix: str
+
+    def __str__(self) -> str:
+        return f"{self.zone}#{self.suffix}"
+
+    @classmethod
+    def parse(cls, name: str) -> "MemberId":
+        """The id that `str` wrote."""
+        zone, _, suffix = name.partition("#")
+        return cls(check_name("zone", zone), check_name("suffix", suffix))
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """What the key of an assignment says."""
+
+    item: str
+    member: str  # as str(MemberId)
+    slot: int
+
+
+class Layout:
+    """The keys under one root."""
+
+    def __init__(self, root: str) -> None:
+        if not root or root.endswith("/"):
+            raise InvalidArgument(f"{root!r} is no root: it must not be empty, nor end in '/'")
+        self.root = root
+        self.items = f"{root}/items/"
+        self.members = f"{root}/members/"
+        self.assignments = f"{root}/assign/"
+
+    def item_key(self, item: str) -> str:
+        return self.items + check_name("item", item)
+
+    def member_key(self, member: MemberId) -> str:
+        return f"{self.members}{check_name('zone', member.zone)}#{check_name('suffix', member.suffix)}"
+
+    def assignment_key(self, item: str, member: MemberId | str, slot: int) -> str:
+        return f"{self.assignments}{item}#{member}#{slot}"
+
+    def assignments_of(self, item: str) -> str:
+        """The prefix of all assignments of one item."""
+        return f"{self.assignments}{item}#"
+
+    def parse_assignment(self, key: str) -> Place | None:
+        """What an assignment's key says; None if it is none.
+
+        >>> Layout("/j").parse_assignment("/j/assign/shop/orders#eu#otter#0")
+        Place(item='shop/orders', member='eu#otter', slot=0)
+        """
+        parts = key[len(self.assignments) :].split("#")
+        if len(parts) != 4 or not all(parts) or (slot := _SLOTS.get(parts[3])) is None:
+            return None
+        return Place(parts[0], f"{parts[1]}#{parts[2]}", slot)
+
+
+def check_name(what: str, name: str) -> str:
+    """The name itself, if it can be part of a key."""
+    if not name:
+        raise InvalidArgument(f"the {what} has no name")
+    if not name.isprintable() or min(name) <= "#":
+        raise InvalidArgument(f'{what} {name!r}: no blank and none of ! " # may be in it, and all must be printable')
+    return name

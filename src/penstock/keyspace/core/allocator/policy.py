@@ -1,0 +1,76 @@
+"""What the allocator asks of who uses it: journals and consumers read their values in their own ways.
+
+Design: journals.md J14. An assignment is *consistent* when its member has all an item needs of it: for a journal, when
+the head record names the very members which are assigned. The allocator removes nothing before enough of them are.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from penstock.kernel.errors import InvalidArgument
+from penstock.keyspace.core.mirror import Entry
+from penstock.keyspace.core.transaction import Compare
+
+__all__ = ["REPLICATION_MAX", "Capacity", "Demand", "Policy"]
+
+REPLICATION_MAX = 32
+
+
+class Demand(msgspec.Struct, frozen=True, gc=False):
+    """What an item needs."""
+
+    replication: int  # by how many members it is to be served
+    load: float = 1.0  # what one replica costs its member, in any unit that is the same for all items
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.replication <= REPLICATION_MAX:
+            raise InvalidArgument(f"a replication of {self.replication}: it must be 0 to {REPLICATION_MAX}")
+        if not 0 < self.load < 1e18:
+            raise InvalidArgument(f"a load of {self.load}: it must be greater than 0, and finite")
+
+
+class Capacity(msgspec.Struct, frozen=True, gc=False):
+    """What a member offers. Its fair share of all load is in proportion to its limit."""
+
+    limit: int  # of items
+    is_exiting: bool = False  # takes nothing new, and is relieved of what it has
+
+    def __post_init__(self) -> None:
+        if self.limit < 0:
+            raise InvalidArgument(f"a limit of {self.limit} items")
+
+
+class Policy(Protocol):
+    """How to read the values. Every answer may depend on entries it is given and on other keys of the same mirror.
+
+    What raises, or answers None, is left alone: an item whose value cannot be read keeps the assignments it has.
+    """
+
+    def demand(self, item: Entry) -> Demand | None:
+        """What an item needs."""
+        ...
+
+    def capacity(self, member: Entry) -> Capacity | None:
+        """What a member offers."""
+        ...
+
+    def consistent(self, item: Entry, assignments: Sequence[Entry]) -> Sequence[bool]:
+        """Which of the item's assignments are consistent; all of them are given, sorted by key."""
+        ...
+
+    def guards(self, item: Entry) -> Sequence[Compare]:
+        """What must still hold when an assignment is removed, besides the item's own keys: J14, the head record."""
+        ...
+
+    def preferred(self, item: Entry) -> Sequence[str]:
+        """Members, as str(MemberId), who come before others, and one of whom the item must have if it can be had.
+
+        J5: those which hold its last bytes.
+        """
+        ...
+
+    def item_of(self, key: str) -> str | None:
+        """Which item must be looked at anew because another key changed: its head record, its measured load."""
+        ...

@@ -1,0 +1,104 @@
+"""A process which is a member of a cluster: a broker, a consumer. What all of them run on, and how they end.
+
+Losing its lease, its mirror or its allocator ends it: `failed` then raises, and the process should end, so that another
+life begins with a new lease. A process which is told to end drains first: others take over what is assigned to it.
+"""
+
+import asyncio
+import contextlib
+from contextlib import AsyncExitStack
+
+from penstock.kernel.errors import PenstockError, Unavailable
+from penstock.keyspace.core.allocator import Policy
+from penstock.keyspace.core.allocator.layout import Layout, MemberId
+from penstock.keyspace.shell.allocator import AllocatorDaemon
+from penstock.keyspace.shell.membership import Membership
+from penstock.keyspace.shell.mirror import KeySpaceMirror
+from penstock.keyspace.shell.port import KeySpace
+from penstock.plumbing.wire.server import Server
+from penstock.plumbing.wire.service import Service
+from penstock.plumbing.wiring.wiring import Wiring
+
+__all__ = ["RunningMember"]
+
+
+class RunningMember:
+    """A member, and what it runs on. Kinds of members add what they serve, and how they drain."""
+
+    def __init__(self) -> None:
+        self.wire: Server
+        self.membership: Membership
+        self.allocator: AllocatorDaemon
+        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def address(self) -> str:
+        return self.wire.address
+
+    def fail(self, error: PenstockError) -> None:
+        """It cannot go on. The first reason counts."""
+        if not self._failure.done():
+            self._failure.set_exception(error)
+            self._failure.exception()  # heard, even if nobody waits any more
+
+    async def failed(self) -> None:
+        """Wait until it cannot go on; raises why."""
+        await asyncio.shield(self._failure)
+
+    async def until_told(self) -> None:
+        """Serve until this task is cancelled, as a signal does, then drain. A failure ends it at once."""
+        try:
+            await self.failed()
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            assert current is not None
+            current.uncancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.drain()
+            raise
+
+    async def drain(self) -> list[str]:
+        """Have others take over everything; return what nobody could take."""
+        raise NotImplementedError
+
+    # how it begins, in this order
+
+    async def listen(self, stack: AsyncExitStack, service: Service, wiring: Wiring) -> None:
+        self.wire = await Server.start(
+            service, wiring.host, wiring.port, limits=wiring.limits, token=wiring.token, tls=wiring.server_tls
+        )
+        stack.push_async_callback(self.wire.close, drain_s=0.5)
+
+    async def announce(
+        self,
+        stack: AsyncExitStack,
+        keyspace: KeySpace,
+        mirror: KeySpaceMirror,
+        key: str,
+        value: bytes,
+        *,
+        lease_ms: int,
+    ) -> None:
+        """Be a member, which its own mirror shows: from now on something may be assigned to it."""
+        self.membership = await Membership.announce(
+            keyspace,
+            key,
+            value,
+            lease_ms=lease_ms,
+            on_lost=lambda reason: self.fail(Unavailable(f"the lease is lost: {reason}")),
+        )
+        stack.push_async_callback(self.membership.close)
+        await mirror.wait_for_revision(self.membership.revision)
+
+    def allocate(
+        self,
+        stack: AsyncExitStack,
+        keyspace: KeySpace,
+        mirror: KeySpaceMirror,
+        layout: Layout,
+        member: MemberId,
+        policy: Policy,
+    ) -> None:
+        """Run its allocator, which works while this member is the oldest."""
+        self.allocator = AllocatorDaemon.start(keyspace, mirror, layout.root, member, policy, on_failure=self.fail)
+        stack.push_async_callback(self.allocator.close)

@@ -1,0 +1,261 @@
+"""The lake from Python without `await`: a ref is a dict of files, a branch one that can be changed.
+
+    shop = BlockingRepository(lake, "shop")
+    main = shop.branch("main")
+    main["prices/2026.csv"] = Path("prices.csv")        # or bytes, or a file opened for reading
+    for path in main: ...                                # sorted; also in, len, items, del
+    main.commit("new prices")
+    with main.transaction("all of it, or nothing") as changes:
+        changes["a"] = b"..."
+
+A path which has no object raises KeyError, as dicts do. One background thread runs the event loop of all of them; calls
+may come from any thread.
+"""
+
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from penstock.kernel.errors import NotFound
+from penstock.lake.client.lake_api import LakeApi
+from penstock.lake.client.lake_place import LakePlace
+from penstock.lake.client.lake_repository import Branch, Content, LakeFile, Ref, Repository, Transaction
+from penstock.lake.records.service import Change, Commit, Strategy
+from penstock.plumbing.process.loop_thread import LoopThread
+
+__all__ = ["BlockingBranch", "BlockingLake", "BlockingRef", "BlockingRepository", "BlockingTransaction"]
+
+T = TypeVar("T")
+
+
+class BlockingLake:
+    """One lake's server."""
+
+    def __init__(self, place: LakePlace) -> None:
+        self.place = place
+        self._thread = LoopThread.shared()
+        self.api = self.run(_opened(place))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._thread.run(work)
+
+    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        """Take what comes, one by one. Leaving the loop early ends it over there too."""
+        return self._thread.iterate(items)
+
+    def repository(self, name: str) -> "BlockingRepository":
+        return BlockingRepository(self, name)
+
+    def repositories(self) -> list[str]:
+        return [each["id"] for each in self.iterate(self.api.pages("/repositories"))]
+
+    def close(self) -> None:
+        self.run(self.api.close())
+
+
+class BlockingRepository:
+    """`Repository`, without `await`."""
+
+    def __init__(self, lake: BlockingLake, name: str) -> None:
+        self.lake = lake
+        self.name = name
+        self._repository = Repository(lake.api, name)
+
+    def __repr__(self) -> str:
+        return repr(self._repository)
+
+    def create(self, *, storage: str = "", default_branch: str = "main", exists_ok: bool = False) -> None:
+        """As `Repository.create`."""
+        self.lake.run(self._repository.create(storage=storage, default_branch=default_branch, exists_ok=exists_ok))
+
+    def exists(self) -> bool:
+        """As `Repository.exists`."""
+        return self.lake.run(self._repository.exists())
+
+    def delete(self) -> None:
+        """As `Repository.delete`."""
+        self.lake.run(self._repository.delete())
+
+    def ref(self, name: str) -> "BlockingRef":
+        """As `Repository.ref`."""
+        return BlockingRef(self.lake, self._repository.ref(name))
+
+    def branch(self, name: str, *, source: str | None = None) -> "BlockingBranch":
+        """A branch; with a source, a new one."""
+        if source is not None:
+            self.lake.run(self._repository.create_branch(name, source))
+        return BlockingBranch(self.lake, self._repository.branch(name))
+
+    def branches(self) -> list[str]:
+        """As `Repository.branches`."""
+        return self.lake.run(self._repository.branches())
+
+    def tag(self, name: str, ref: str) -> "BlockingRef":
+        """Make a tag."""
+        return BlockingRef(self.lake, self.lake.run(self._repository.create_tag(name, ref)))
+
+    def delete_tag(self, name: str) -> None:
+        """As `Repository.delete_tag`."""
+        self.lake.run(self._repository.delete_tag(name))
+
+    def tags(self) -> dict[str, str]:
+        """As `Repository.tags`."""
+        return self.lake.run(self._repository.tags())
+
+    def merge(
+        self, source: str, into: str, message: str = "", *, strategy: Strategy = "", squash: bool = False
+    ) -> Commit:
+        """As `Repository.merge`."""
+        return self.lake.run(self._repository.merge(source, into, message, strategy=strategy, squash=squash))
+
+
+class BlockingRef(Mapping[str, bytes]):
+    """`Ref`, without `await`: what a ref shows, as a dict of files."""
+
+    def __init__(self, lake: BlockingLake, ref: Ref) -> None:
+        self.lake = lake
+        self.name = ref.name
+        self._ref = ref
+
+    def __repr__(self) -> str:
+        return repr(self._ref)
+
+    def __getitem__(self, path: str) -> bytes:
+        try:
+            return self.read(path)
+        except NotFound as error:
+            if error.details.get("kind", "object") != "object":
+                raise
+            raise KeyError(path) from None
+
+    def __contains__(self, path: object) -> bool:
+        return isinstance(path, str) and self.lake.run(self._ref.exists(path))
+
+    def __iter__(self) -> Iterator[str]:
+        return (each.path for each in self.list())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.list())
+
+    def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
+        """As `Ref.read`."""
+        return self.lake.run(self._ref.read(path, start, end))
+
+    def chunks(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """As `Ref.chunks`."""
+        return self.lake.iterate(self._ref.chunks(path, start, end))
+
+    def stat(self, path: str) -> LakeFile:
+        """As `Ref.stat`."""
+        return self.lake.run(self._ref.stat(path))
+
+    def list(self, prefix: str = "", *, delimiter: str = "", limit: int | None = None) -> Iterator[LakeFile]:
+        """As `Ref.list`."""
+        return self.lake.iterate(self._ref.list(prefix, delimiter=delimiter, limit=limit))
+
+    def head(self) -> Commit:
+        """As `Ref.head`."""
+        return self.lake.run(self._ref.head())
+
+    def log(self, *, path: str = "", limit: int | None = None) -> Iterator[Commit]:
+        """As `Ref.log`."""
+        return self.lake.iterate(self._ref.log(path=path, limit=limit))
+
+    def diff(self, other: str, *, prefix: str = "") -> Iterator[Change]:
+        """As `Ref.diff`."""
+        return self.lake.iterate(self._ref.diff(other, prefix=prefix))
+
+
+class BlockingBranch(BlockingRef, MutableMapping[str, bytes]):
+    """`Branch`, without `await`: a dict of files which can be changed."""
+
+    def __init__(self, lake: BlockingLake, branch: Branch) -> None:
+        super().__init__(lake, branch)
+        self._branch = branch
+
+    def __setitem__(self, path: str, content: Content) -> None:
+        self.put(path, content)
+
+    def __delitem__(self, path: str) -> None:
+        if path not in self:
+            raise KeyError(path)
+        self.remove([path])
+
+    def put(self, path: str, content: Content, *, content_type: str = "", if_absent: bool = False) -> LakeFile:
+        """As `Branch.put`."""
+        return self.lake.run(self._branch.put(path, content, content_type=content_type, if_absent=if_absent))
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """As `Branch.remove`."""
+        given = list(iter(paths))  # here: it may be another of these dicts
+        self.lake.run(self._branch.remove(given))
+
+    def copy(self, source: str, path: str, *, ref: str = "") -> LakeFile:
+        """As `Branch.copy`."""
+        return self.lake.run(self._branch.copy(source, path, ref=ref))
+
+    def commit(self, message: str, *, metadata: Mapping[str, str] | None = None, allow_empty: bool = False) -> Commit:
+        """As `Branch.commit`."""
+        return self.lake.run(self._branch.commit(message, metadata=metadata, allow_empty=allow_empty))
+
+    def uncommitted(self, *, prefix: str = "") -> Iterator[Change]:
+        """As `Branch.uncommitted`."""
+        return self.lake.iterate(self._branch.uncommitted(prefix=prefix))
+
+    def reset(self, path: str = "") -> None:
+        """As `Branch.reset`."""
+        self.lake.run(self._branch.reset(path))
+
+    def revert(self, ref: str, *, parent: int = 0) -> Commit:
+        """As `Branch.revert`."""
+        return self.lake.run(self._branch.revert(ref, parent=parent))
+
+    def delete(self) -> None:
+        """As `Branch.delete`."""
+        self.lake.run(self._branch.delete())
+
+    @contextmanager
+    def transaction(
+        self, message: str, *, metadata: Mapping[str, str] | None = None
+    ) -> Iterator["BlockingTransaction"]:
+        """As `Branch.transaction`."""
+        block = self._branch.transaction(message, metadata=metadata)
+        changes = self.lake.run(_enter(block))
+        try:
+            yield BlockingTransaction(self.lake, changes)
+        except BaseException as error:
+            if not self.lake.run(_exit(block, error)):
+                raise
+        else:
+            self.lake.run(_exit(block, None))
+
+
+class BlockingTransaction(BlockingBranch):
+    """`Transaction`, without `await`."""
+
+    def __init__(self, lake: BlockingLake, changes: Transaction) -> None:
+        super().__init__(lake, changes)
+        self._changes = changes
+
+    @property
+    def committed(self) -> Commit | None:
+        """Its commit, once the block has ended; None if nothing changed."""
+        return self._changes.committed
+
+
+async def _opened(place: LakePlace) -> LakeApi:
+    return LakeApi(place)  # over there, where its loop is
+
+
+async def _enter(block: Any) -> Transaction:
+    entered: Transaction = await block.__aenter__()
+    return entered
+
+
+async def _exit(block: Any, error: BaseException | None) -> bool:
+    try:
+        return bool(await block.__aexit__(type(error) if error else None, error, error and error.__traceback__))
+    except BaseException as raised:
+        if raised is error:
+            return False  # raised again where it came from
+        raise

@@ -1,0 +1,1 @@
+"""The core of the lake: pure state machines and tables."""

@@ -1,0 +1,82 @@
+"""Commits: what a tree was, who made it of which parents, and why.
+
+A commit's id is the SHA-256 of its content: committer, message, tree id, time, parents, metadata and the request which
+made it (lake.md, L2: whoever lost an answer finds it by that). Not in the id: where the tree is stored, which garbage
+collection may have to know but history does not; and the generation, which follows from the parents.
+"""
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from penstock.kernel.codec import Codec
+from penstock.kernel.errors import ObjectStoreFailed, RemoteError
+from penstock.lake.core.committed.metarange import TreeAddress
+from penstock.lake.core.staging.records import CommitId
+
+__all__ = ["Commit", "commit_id", "commit_key", "decode_commit", "encode_commit", "generation_of"]
+
+_TAG: Final = "penstock commit 1"
+
+
+class Commit(msgspec.Struct, frozen=True, tag="commit-1"):
+    """One commit as it is stored."""
+
+    tree: TreeAddress
+    parents: tuple[CommitId, ...]  # a merge's first one is the head it moved
+    committer: str
+    message: str
+    created_ns: int  # since 1970; of the record which asked for it, so that every member sees the same
+    metadata: dict[str, str]
+    request: str
+    generation: int  # 1 more than the highest of its parents
+
+
+_COMMITS: Final = Codec[Commit](Commit)
+
+
+def commit_id(commit: Commit) -> CommitId:
+    """The id: a digest of the content, each part with its length so that no two contents read the same."""
+    pairs = [text for key in sorted(commit.metadata) for text in (key, commit.metadata[key])]
+    parts = [
+        _TAG,
+        commit.committer,
+        commit.message,
+        commit.tree.id,
+        str(commit.created_ns),
+        str(len(commit.parents)),
+        *commit.parents,
+        commit.request,
+        *pairs,
+    ]
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return CommitId(digest.hexdigest())
+
+
+def commit_key(id_: CommitId) -> str:
+    """Where a commit is stored, below the repository's storage namespace."""
+    return f"_penstock/commits/{id_}"
+
+
+def encode_commit(commit: Commit) -> bytes:
+    return _COMMITS.encode(commit)
+
+
+def decode_commit(data: bytes | memoryview, expected: CommitId) -> Commit:
+    """The commit in a file, if it is the one which the id names."""
+    try:
+        commit = _COMMITS.decode(data)
+    except RemoteError as error:
+        raise ObjectStoreFailed(f"commit {expected} cannot be read: {error.message}", retryable=False) from None
+    if commit_id(commit) != expected:
+        raise ObjectStoreFailed(f"commit {expected} holds another commit: {commit_id(commit)}", retryable=False)
+    return commit
+
+
+def generation_of(parents: list[Commit]) -> int:
+    """The generation of a commit with these parents."""
+    return 1 + max((parent.generation for parent in parents), default=0)

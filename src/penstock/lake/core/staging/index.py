@@ -1,0 +1,276 @@
+"""One merged index over all staging areas of a branch: path to newest change. Design: lake.md L6; lakefs.md §1.3.
+
+Without it a read would ask every sealed area in turn, and a list would walk over every tombstone. The index is derived
+from the areas: it is in no checkpoint and in no hash, and members may build it differently.
+
+Levels hold sorted paths with a locator each (which run, which row; negative for a tombstone). A level is at least
+`FANOUT` times as long as the next newer one, so there are few: a read asks each once. A level knows which of its rows
+are shown: no tombstones, and nothing that a newer level has. So a list goes from shown row to shown row, however many
+others are between them. The rows of the last area's memtable are on top of the levels. As long as all runs together
+are small there are no levels: the index is a dict.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.lake.core.staging.entry import Change, Entry, entries_at, entry_at
+from penstock.lake.core.staging.run import SMALL_ROWS_MAX, Run, bisect, find, merge_order
+from penstock.lake.core.staging.small_overlay import SmallOverlay
+
+__all__ = ["Index", "Overlay"]
+
+FANOUT = 4
+BLOCK_ROWS_MIN = 16
+BLOCK_ROWS_MAX = 65_536
+_TOMBSTONE = -1
+_ROW_BITS = 32
+_MEMTABLE = 1 << 30  # the number of the run which the memtable would be
+_ROW_MASK = (1 << _ROW_BITS) - 1
+
+Memtable = Mapping[str, Entry | None]
+
+
+class _Level:
+    """Sorted paths and where their changes are. Never changed: what hides some of its rows makes another one."""
+
+    def __init__(
+        self,
+        paths: pa.LargeStringArray,
+        locators: npt.NDArray[np.int64],
+        live: npt.NDArray[np.int64] | None = None,
+    ) -> None:
+        self.paths = paths
+        self.locators = locators
+        self.live = np.flatnonzero(locators >= 0) if live is None else live  # the rows which are shown
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def hidden_by(self, newer: pa.LargeStringArray) -> "_Level":
+        """The same level under some newer paths."""
+        if not len(self.live):
+            return self
+        at = pc.search_sorted(self.paths, newer).to_numpy(zero_copy_only=False).astype(np.int64)
+        rows = np.minimum(at, len(self) - 1)
+        same: npt.NDArray[np.bool_] = np.array(pc.equal(self.paths.take(pa.array(rows)), newer))
+        if not same.any():
+            return self
+        return _Level(self.paths, self.locators, np.setdiff1d(self.live, rows[same], assume_unique=True))
+
+    def merged(self, newer: "_Level") -> "_Level":
+        order = merge_order(self.paths, newer.paths)
+        paths = pa.concat_arrays([self.paths, newer.paths]).take(pa.array(order))
+        return _Level(paths, np.concatenate([self.locators, newer.locators])[order])
+
+    def row(self, path: str) -> int:
+        """The first row not before the path."""
+        return bisect(self.paths, path)
+
+    def has(self, paths: pa.LargeStringArray) -> npt.NDArray[np.bool_]:
+        """Which of these paths the level has, tombstones included."""
+        if not len(self):
+            return np.zeros(len(paths), dtype=np.bool_)
+        at = pc.search_sorted(self.paths, paths).to_numpy(zero_copy_only=False).astype(np.int64)
+        there = self.paths.take(pa.array(np.minimum(at, len(self) - 1)))
+        found: npt.NDArray[np.bool_] = np.array(pc.equal(there, paths))
+        found &= at < len(self)
+        return found
+
+
+class Index:
+    """The index of a branch, kept up while runs are added. The machine owns it; readers take `overlay`."""
+
+    def __init__(self, runs: Iterable[Run] = (), *, small_rows_max: int = SMALL_ROWS_MAX) -> None:
+        self._small: dict[str, Entry | None] | None = {}  # all there is, while that is little; then there are levels
+        self._small_rows_max = small_rows_max
+        self._rows = 0
+        self._runs: dict[int, Run] = {}
+        self._levels: tuple[_Level, ...] = ()  # oldest first
+        for run in runs:
+            self.add(run)
+
+    def add(self, run: Run) -> None:
+        """A run newer than all before."""
+        if not len(run):
+            return
+        number = len(self._runs)
+        self._rows += len(run)
+        self._runs = {**self._runs, number: run}  # a new dict: overlays taken before keep theirs
+        if self._small is None:
+            self._add_level(number, run)
+        elif self._rows <= self._small_rows_max:
+            self._small = {**self._small, **run.rows}
+        else:
+            self._small = None
+            for number, run in self._runs.items():
+                self._add_level(number, run)
+
+    def _add_level(self, number: int, run: Run) -> None:
+        locators = np.arange(len(run), dtype=np.int64) + (number << _ROW_BITS)
+        locators[~run.live()] = _TOMBSTONE
+        levels = [*self._levels, _Level(run.paths, locators)]
+        while len(levels) > 1 and len(levels[-2]) < FANOUT * len(levels[-1]):
+            newer = levels.pop()
+            levels[-1] = levels[-1].merged(newer)
+        older = [level.hidden_by(run.paths) for level in levels[:-1]]
+        self._levels = (*older, levels[-1])
+
+    def overlay(self, memtable: Memtable) -> "Overlay | SmallOverlay":
+        """What is staged now. The memtable must not change afterwards."""
+        if self._small is not None:
+            return SmallOverlay(self._small, memtable)
+        return Overlay(self._runs, self._levels, memtable)
+
+    @property
+    def depth(self) -> int:
+        return len(self._levels)
+
+
+class Overlay:
+    """All that is staged on a branch at one position; nothing in it ever changes. Any thread may use it."""
+
+    def __init__(self, runs: Mapping[int, Run], levels: Sequence[_Level], memtable: Memtable) -> None:
+        self._runs = runs
+        self._levels = levels
+        self._memtable = memtable
+
+    @cached_property
+    def _all_levels(self) -> list[_Level]:
+        """With the memtable as the newest level."""
+        if not self._memtable:
+            return list(self._levels)
+        rows = sorted(self._memtable)
+        locators = [_TOMBSTONE if self._memtable[path] is None else _MEMTABLE << _ROW_BITS for path in rows]
+        top = _Level(pa.array(rows, pa.large_string()), np.array(locators, dtype=np.int64))
+        return [*self._levels, top]
+
+    def find(self, path: str) -> tuple[Entry | None] | None:
+        """The newest change of a path: (entry,), (None,) for a tombstone, None if nothing is staged."""
+        if path in self._memtable:
+            return (self._memtable[path],)
+        for level in reversed(self._levels):
+            row = find(level.paths, path)
+            if row is not None:
+                return (self._load(int(level.locators[row])),)
+        return None
+
+    def covers(self, paths: Sequence[str]) -> list[bool]:
+        """Which of these paths are staged, as an entry or as a tombstone: what is committed there is hidden."""
+        asked = pa.array(paths, pa.large_string())
+        covered = np.zeros(len(paths), dtype=np.bool_)
+        for level in self._all_levels:
+            covered |= level.has(asked)
+        return cast("list[bool]", covered.tolist())
+
+    def entries(self, start: str = "", stop: str | None = None) -> Iterator[tuple[str, Entry]]:
+        """Staged entries (no tombstones) in [start, stop), sorted."""
+        for paths, locators in self._blocks(start, stop):
+            yield from zip(paths, self._load_many(paths, locators), strict=True)
+
+    def _blocks(self, start: str, stop: str | None) -> Iterator[tuple[list[str], list[int]]]:
+        """Live rows of all levels, merged, in blocks which grow."""
+        levels = self._all_levels
+        cursors = [_Cursor(level, start, stop) for level in levels]
+        count = BLOCK_ROWS_MIN
+        while any(cursor.is_open for cursor in cursors):
+            blocks = [cursor.peek(count) for cursor in cursors]
+            ends = [block[-1].as_py() for cursor, block in zip(cursors, blocks, strict=True) if cursor.has_more(count)]
+            bound = min(ends, default=None)
+            found: list[tuple[str, int]] = []
+            for cursor, block in zip(cursors, blocks, strict=True):
+                paths, locators = cursor.take(block, bound)
+                is_top = cursor is cursors[-1] and bool(self._memtable)
+                found += (
+                    (path, locator)
+                    for path, locator in zip(paths.to_pylist(), locators.tolist(), strict=True)
+                    if is_top or path not in self._memtable
+                )
+            found.sort()
+            yield [path for path, _ in found], [locator for _, locator in found]
+            count = min(4 * count, BLOCK_ROWS_MAX)
+
+    def changes(self) -> Iterator[Change]:
+        """Everything staged, tombstones included, sorted; row by row: for small overlays and for tests."""
+        batch = self.batch()
+        for row, path in enumerate(batch.column(0)):
+            yield path.as_py(), entry_at(batch, row)
+
+    def batch(self) -> pa.RecordBatch:
+        """Everything staged, tombstones included, as sorted columns: what a commit writes."""
+        return newest([*self._runs.values(), Run.of(self._memtable.items())]).batch
+
+    def top(self) -> pa.RecordBatch:
+        """The rows of the memtable."""
+        return Run.of(self._memtable.items()).batch
+
+    def _load(self, locator: int) -> Entry | None:
+        if locator < 0:
+            return None
+        return entry_at(self._runs[locator >> _ROW_BITS].batch, locator & _ROW_MASK)
+
+    def _load_many(self, paths: list[str], locators: list[int]) -> list[Entry]:
+        """The entries of live rows: run by run, not row by row."""
+        places: dict[int, list[int]] = {}
+        for place, locator in enumerate(locators):
+            places.setdefault(locator >> _ROW_BITS, []).append(place)
+        entries: list[Entry | None] = [None] * len(paths)
+        loaded: Sequence[Entry | None]
+        for number, mine in places.items():
+            if number == _MEMTABLE:
+                loaded = [self._memtable[paths[place]] for place in mine]
+            else:
+                loaded = entries_at(self._runs[number].batch, [locators[place] & _ROW_MASK for place in mine])
+            for place, entry in zip(mine, loaded, strict=True):
+                entries[place] = entry
+        return cast("list[Entry]", entries)
+
+
+class _Cursor:
+    """Goes over the live rows of a level."""
+
+    def __init__(self, level: _Level, start: str, stop: str | None) -> None:
+        ends = (level.row(start), len(level) if stop is None else level.row(stop))
+        self._level = level
+        self._at, self._end = (int(place) for place in np.searchsorted(level.live, ends))
+
+    @property
+    def is_open(self) -> bool:
+        return self._at < self._end
+
+    def has_more(self, count: int) -> bool:
+        return self._at + count < self._end
+
+    def peek(self, count: int) -> pa.LargeStringArray:
+        rows = self._level.live[self._at : min(self._at + count, self._end)]
+        return self._level.paths.take(pa.array(rows, pa.int64()))
+
+    def take(self, block: pa.LargeStringArray, bound: str | None) -> tuple[pa.LargeStringArray, npt.NDArray[np.int64]]:
+        """The rows of a peeked block up to the bound, and their locators; the cursor goes behind them."""
+        if bound is not None and len(block):
+            block = block[: bisect(block, bound, "right")]
+        rows = self._level.live[self._at : self._at + len(block)]
+        self._at += len(block)
+        return block, self._level.locators[rows]
+
+
+def newest(runs: Sequence[Run]) -> Run:
+    """The newest change of each path of some runs, oldest run first, as one run."""
+    if sum(map(len, runs)) <= SMALL_ROWS_MAX:
+        return Run.of({path: entry for run in runs for path, entry in run.rows.items()}.items())
+    levels: list[_Level] = []
+    base = 0
+    for run in runs:
+        levels.append(_Level(run.paths, np.arange(len(run), dtype=np.int64) + base))
+        base += len(run)
+    while len(levels) > 1:  # neighbours in pairs: each row is moved log(runs) times
+        pairs = [older.merged(newer) for older, newer in zip(levels[::2], levels[1::2], strict=False)]
+        levels = pairs + levels[len(levels) & ~1 :]
+    table = pa.Table.from_batches([run.batch for run in runs]).take(pa.array(levels[0].locators))
+    (batch,) = table.combine_chunks().to_batches()
+    return Run(batch)

@@ -1,0 +1,76 @@
+"""The request table: what became of each request, so that none takes effect twice. Design: lake.md L2.
+
+The table is bounded, so it forgets: the oldest recorded entry first. What it forgets raises the floor, and a request
+not above the floor is refused. Whatever the bound, a copy is either answered from the table or refused: never applied
+again.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import msgspec
+
+from penstock.lake.core.staging.records import Limits, Request
+from penstock.lake.core.staging.results import Result
+from penstock.lake.core.staging.state_hash import StateSum
+
+__all__ = ["Recorded", "RequestTable"]
+
+
+class Recorded(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One request's final result, and when it was recorded."""
+
+    request: Request
+    result: Result
+    at: int
+
+
+class RequestTable:
+    """Final results in the order they were recorded."""
+
+    def __init__(self, total: StateSum, recorded: Iterable[Recorded] = (), floor: int = -1) -> None:
+        self.floor = floor  # requests issued at or before this are forgotten, if they are not in the table
+        self._table: dict[str, Recorded] = {}
+        self._total = total
+        for entry in recorded:
+            self._add(entry)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __iter__(self) -> Iterator[Recorded]:
+        return iter(self._table.values())
+
+    def get(self, id_: str) -> Result | None:
+        entry = self._table.get(id_)
+        return None if entry is None else entry.result
+
+    def is_forgotten(self, request: Request) -> bool:
+        """Whether an entry of this request might have been evicted."""
+        return request.issued <= self.floor
+
+    def record(self, request: Request, result: Result, now: int) -> None:
+        assert request.id not in self._table
+        self._add(Recorded(request, result, now))
+
+    def evict(self, limits: Limits, now: int) -> None:
+        """Keep to the bounds, by count and by age."""
+        excess = len(self._table) - max(1, limits.requests_max)
+        oldest = now - limits.request_age_ns
+        leaving: list[Recorded] = []
+        for entry in islice(self._table.values(), max(excess, 16)):
+            if len(leaving) < excess or entry.at < oldest:
+                leaving.append(entry)
+            else:
+                break
+        for entry in leaving:
+            del self._table[entry.request.id]
+            self._total.remove("request", entry)
+            self.raise_floor(entry)
+
+    def raise_floor(self, evicted: Recorded) -> None:
+        self.floor = max(self.floor, evicted.request.issued)
+
+    def _add(self, entry: Recorded) -> None:
+        self._table[entry.request.id] = entry
+        self._total.add("request", entry)

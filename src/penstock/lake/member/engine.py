@@ -1,0 +1,270 @@
+"""The engine under the lake's service: names to instances, refs to views, records to results. Design: lake.md L2, L6.
+
+A read syncs first, then takes everything it needs from the state in one go. A write names instances; one which hits a
+branch that was made again meanwhile did nothing, and is made again with a request of its own.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from penstock.kernel.errors import (
+    AlreadyExists,
+    DeadlineExceeded,
+    DirtyBranch,
+    Gone,
+    Indeterminate,
+    InternalError,
+    NoChanges,
+    NotFound,
+    Overloaded,
+    PenstockError,
+    PreconditionFailed,
+    Refused,
+    Unavailable,
+)
+from penstock.lake.core.refs.expression import BaseKind, Ref, follow, lookup_order, parse_ref
+from penstock.lake.core.staging.branch import Branch, Repository
+from penstock.lake.core.staging.machine import StagingMachine
+from penstock.lake.core.staging.port import Write
+from penstock.lake.core.staging.records import Changing, CommitId, Instance, Request, StagingToken
+from penstock.lake.core.staging.results import Result, Status
+from penstock.lake.member.builder import LakeBuilder
+from penstock.lake.member.names import check_branch, check_repository
+from penstock.lake.member.shelves import Shelf, Shelves
+from penstock.lake.member.view import View
+
+__all__ = ["Engine", "Host", "new_instance", "new_token"]
+
+QUEUE_S: Final = 30.0  # how long the queue may take
+AGAIN_MAX: Final = 5  # how often a write is made again on a newer view
+
+
+class Host(Protocol):
+    """What is asked of a member: `MemberHost` is one."""
+
+    @property
+    def machine(self) -> StagingMachine: ...
+
+    async def request(self, body: Any, *, to_the_end: bool = False) -> Any: ...
+
+    async def sync(self) -> None: ...
+
+    async def ended(self) -> str: ...
+
+
+def new_instance(kind: str) -> Instance:
+    """A name for one life of something. It tells when it was made."""
+    return Instance(f"{kind}-{time.time_ns()}-{secrets.token_hex(6)}")
+
+
+def made_at(instance: str) -> float:
+    """When an instance was made, in seconds since 1970."""
+    number = instance.split("-")[1]
+    return int(number) / 1e9 if number.isdigit() else 0.0
+
+
+def new_token() -> StagingToken:
+    return StagingToken(secrets.token_hex(12))
+
+
+class Engine:
+    """What the parts of the service share."""
+
+    def __init__(self, host: Host, shelves: Shelves, builder: LakeBuilder) -> None:
+        self.host = host
+        self.shelves = shelves
+        builder.shelf_of = self.shelf_of
+
+    @property
+    def machine(self) -> StagingMachine:
+        return self.host.machine
+
+    def shelf_of(self, instance: Instance) -> Shelf | None:
+        """Where the objects of a branch are."""
+        branch = self.machine.branches.get(instance)
+        return None if branch is None else self.shelves.of(self.machine.repositories[branch.repository])
+
+    async def sync(self) -> None:
+        """Until everything acknowledged before is in the state; `Unavailable` if the queue does not answer."""
+        try:
+            async with asyncio.timeout(QUEUE_S):
+                await self.host.sync()
+        except TimeoutError:
+            raise Unavailable(
+                f"the lake's queue did not answer within {QUEUE_S:g} s", next_step="penstock quorum status"
+            ) from None
+
+    # names
+
+    async def repository(self, name: str) -> Repository:
+        """A repository, fresh."""
+        check_repository(name)
+        await self.sync()
+        return self.known_repository(name)
+
+    def known_repository(self, name: str) -> Repository:
+        found = self.machine.repository_named(name)
+        if found is None:
+            raise NotFound(
+                f"there is no repository {name!r}",
+                kind="repository",
+                next_step=f"penstock lake repo list, or penstock lake repo create {name}",
+            )
+        return found
+
+    async def branch(self, repository: str, name: str) -> tuple[Repository, Branch]:
+        """A branch, fresh."""
+        found = await self.repository(repository)
+        return found, self.known_branch(found, name)
+
+    def known_branch(self, repository: Repository, name: str) -> Branch:
+        branch = repository.branches.get(name)
+        if branch is None:
+            check_branch(name)
+            list_them = f"penstock lake branch list lake://{repository.name}"
+            raise NotFound(f"there is no branch {name!r} in {repository.name}", kind="branch", next_step=list_them)
+        return branch
+
+    async def branch_to_write(self, repository: str, name: str) -> tuple[Repository, Branch]:
+        """A branch as this member knows it: the record itself finds out whether it is still there."""
+        try:
+            found = self.known_repository(repository)
+            return found, self.known_branch(found, name)
+        except NotFound:
+            return await self.branch(repository, name)
+
+    # refs
+
+    async def view(self, repository: str, ref: str, *, stale_ok: bool = False) -> View:
+        """What a ref shows. Only what a whole commit id names needs no SYNC."""
+        wanted = parse_ref(ref)
+        if not stale_ok:
+            await self._sync_for(repository, wanted)
+        found = self.known_repository(repository)
+        shelf = self.shelves.of(found)
+        branch = found.branches.get(wanted.base)
+        if branch is not None and not wanted.committed_only:
+            snapshot = self.machine.capture(branch.instance)
+            assert snapshot is not None
+            return View(shelf, snapshot.head, (await shelf.history.get(snapshot.head)).tree, snapshot)
+        commit = await self._resolve(found, shelf, wanted, ref)
+        return View(shelf, commit, (await shelf.history.get(commit)).tree)
+
+    async def commit_of(self, repository: str, ref: str) -> tuple[Shelf, str]:
+        """The commit a ref names; of a branch, its head."""
+        wanted = parse_ref(ref)
+        await self._sync_for(repository, wanted)
+        found = self.known_repository(repository)
+        shelf = self.shelves.of(found)
+        return shelf, await self._resolve(found, shelf, wanted, ref)
+
+    async def _sync_for(self, repository: str, wanted: Ref) -> None:
+        is_commit = lookup_order(wanted.base)[0] is BaseKind.COMMIT
+        if not is_commit or self.machine.repository_named(repository) is None:
+            check_repository(repository)
+            await self.sync()
+
+    async def _resolve(self, repository: Repository, shelf: Shelf, wanted: Ref, text: str) -> str:
+        base = await self._base(repository, shelf, wanted.base)
+        if base is None:
+            named = f"lake://{repository.name}"
+            raise NotFound(
+                f"there is no ref {text!r} in {repository.name}",
+                kind="ref",
+                next_step=f"penstock lake branch list {named}, or penstock lake tag list {named}",
+            )
+        commit = await shelf.history.search(follow(base, wanted.steps)) if wanted.steps else base
+        if commit in repository.expired:
+            raise Gone(f"commit {commit} was given up by the garbage collector")
+        await shelf.history.get(commit)
+        return commit
+
+    async def _base(self, repository: Repository, shelf: Shelf, name: str) -> CommitId | None:
+        for kind in lookup_order(name):
+            if kind is BaseKind.COMMIT:
+                return CommitId(name)
+            if kind is BaseKind.BRANCH and name in repository.branches:
+                return repository.branches[name].head
+            if kind is BaseKind.TAG and name in repository.tags:
+                return repository.tags[name].commit
+            if kind is BaseKind.COMMIT_PREFIX:
+                return await shelf.history.find(name)
+        return None
+
+    # writing
+
+    def request(self) -> Request:
+        """A new wish, under an id of its own."""
+        return Request(secrets.token_hex(16), self.machine.now)
+
+    async def write(self, record: Changing) -> Result:
+        """Have a record applied; its final result."""
+        try:
+            async with asyncio.timeout(QUEUE_S):
+                result: Result = await self.host.request(Write(record))
+                return result
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"the lake's queue did not answer within {QUEUE_S:g} s; the change may still be made",
+                next_step="look whether it was made, before asking again",
+            ) from None
+
+    async def write_to_branch(
+        self, repository: str, branch: str, make: Callable[[Repository, Branch], Changing]
+    ) -> tuple[Result, Shelf]:
+        """A record for a branch by name; made anew if the branch this member knew is gone."""
+        found, known = await self.branch_to_write(repository, branch)
+        result = await self.write(make(found, known))
+        if result.status is Status.NO_BRANCH:
+            found, fresh = await self.branch(repository, branch)
+            if fresh.instance == known.instance:
+                raise InternalError(f"branch {branch} is there and is not")
+            result = await self.write(make(found, fresh))
+        self.judge(result, branch)
+        return result, self.shelves.of(found)
+
+    def judge(self, result: Result, what: str) -> None:
+        """Nothing if it was done; else the error which says why not."""
+        if result.status is not Status.OK:
+            raise _error_of(result, what)
+
+
+def _error_of(result: Result, what: str) -> PenstockError:
+    detail = f" ({result.detail})" if result.detail else ""
+    make = _ERRORS.get(result.status)
+    return make(what, result) if make is not None else Refused(f"{what}: {result.status.value}{detail}")
+
+
+def _missing(what: str, result: Result) -> PenstockError:
+    kind = result.status.value.removeprefix("no-")
+    return NotFound(f"{what}: there is no such {kind}", kind=kind)
+
+
+def _cancelled(what: str, result: Result) -> PenstockError:
+    match result.detail:
+        case Status.STALE_GC.value:
+            return Gone(f"{what}: the upload is older than a whole garbage collection: upload again")
+        case Status.BUSY.value:
+            return Overloaded(f"{what}: too much is staged; commit or reset something")
+        case Status.NO_BRANCH.value:
+            return NotFound(f"{what}: there is no such branch", kind="branch")
+        case _:
+            return Refused(f"{what}: given up ({result.detail})")
+
+
+_ERRORS: Final[dict[Status, Callable[[str, Result], PenstockError]]] = {
+    Status.NO_BRANCH: _missing,
+    Status.NO_REPOSITORY: _missing,
+    Status.NO_TAG: _missing,
+    Status.CANCELLED: _cancelled,
+    Status.EXISTS: lambda what, _: AlreadyExists(f"{what} already exists"),
+    Status.PRECONDITION_FAILED: lambda _, result: PreconditionFailed(f"precondition failed: {result.detail}"),
+    Status.NO_CHANGES: lambda *_: NoChanges("no changes"),
+    Status.DIRTY: lambda *_: DirtyBranch("uncommitted changes (dirty branch)"),
+    Status.EXPIRED_COMMIT: lambda what, _: Gone(f"{what}: the commit was given up by the garbage collector"),
+    Status.ABORTED: lambda what, _: Unavailable(f"{what}: the commit was aborted: its build failed or took too long"),
+    Status.EXPIRED: lambda what, _: Indeterminate(f"{what}: too old for anyone to remember; ask the branch's log"),
+}

@@ -1,0 +1,1 @@
+"""Garbage collection and retention in a lake member."""

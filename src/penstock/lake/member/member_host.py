@@ -1,0 +1,261 @@
+"""A member's shell: runs the core on a queue, and keeps those who wait for it. Design: lake.md L1, L6, L16.
+
+    host = await MemberHost.start(queue, checkpoints, builder, name="lake-1")
+    result = await host.request(Write(record))
+    await host.sync()          # what `host.machine` holds now is no older than this call
+
+It decides nothing. Records are put on the queue as the core says; what the queue delivers is numbered and handed to the
+core; metaranges are built by the builder, in tasks; checkpoints are taken at places which all members share. When it
+cannot go on (the members have diverged, the queue has forgotten what is missing) it fails, and whoever waits is told.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from itertools import count
+from typing import Any, Protocol
+
+from penstock.kernel.effects import Effect, Event, Reply, Requested
+from penstock.kernel.errors import InternalError, PenstockError, ShuttingDown, Unavailable
+from penstock.kernel.ids import Lsn, NodeId, RequestId
+from penstock.lake.core.staging.machine import StagingMachine
+from penstock.lake.core.staging.member import Member, MemberConfig
+from penstock.lake.core.staging.port import (
+    Build,
+    BuildFailed,
+    BuildMove,
+    Built,
+    Delivered,
+    Enqueue,
+    GiveUp,
+    LookedUp,
+    LookUp,
+    Rebuild,
+    RefsRead,
+    Warn,
+)
+from penstock.lake.member.checkpoints import Checkpoints
+from penstock.lake.member.queue import Queue, QueueBatch
+from penstock.plumbing.host.loop import Done, MachineLoop
+from penstock.plumbing.process.logs import get_logger
+from penstock.plumbing.process.tasks import Tasks
+
+__all__ = ["Builder", "MemberHost"]
+
+log = get_logger()
+
+
+class Builder(Protocol):
+    """Makes what the core asks for outside the queue. An error it raises is told to whoever waits."""
+
+    async def build(self, effect: Build | Rebuild | BuildMove) -> Built: ...
+
+    async def look_up(self, effect: LookUp) -> LookedUp: ...
+
+
+class MemberHost:
+    """One running member. For one event loop."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        checkpoints: Checkpoints,
+        builder: Builder,
+        machine: StagingMachine,
+        cursor: int,
+        *,
+        name: str,
+        config: MemberConfig | None = None,
+        checkpoint_span: int | None = None,
+    ) -> None:
+        self.member = Member(machine, name, secrets.token_hex(6), config)
+        self.failed = ""
+        self._queue = queue
+        self._checkpoints = checkpoints
+        self._builder = builder
+        self._cursor = cursor
+        self._saved_cursor = cursor
+        self._checkpoint_span = checkpoint_span or queue.checkpoint_span
+        self._numbers = count(1)
+        self._waiting: dict[RequestId, asyncio.Future[Any]] = {}
+        self._errors: dict[RequestId, PenstockError] = {}  # why a build failed, until its request is answered
+        self._tasks = Tasks(self._fail)
+        self._loop = MachineLoop(self.member, _NoStorage(), self)
+        self._saving: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
+
+    @classmethod
+    async def start(
+        cls,
+        queue: Queue,
+        checkpoints: Checkpoints,
+        builder: Builder,
+        *,
+        name: str,
+        config: MemberConfig | None = None,
+        checkpoint_span: int | None = None,
+    ) -> "MemberHost":
+        """A member which has played back what it missed: its own SYNC has come back to it."""
+        cursor, machine = await checkpoints.newest()
+        host = cls(
+            queue,
+            checkpoints,
+            builder,
+            machine,
+            cursor,
+            name=name,
+            config=config,
+            checkpoint_span=checkpoint_span,
+        )
+        host._tasks.start(host._read(), "lake queue read")
+        host._loop.run(host.member.start(host._loop.now))
+        await host.sync()
+        log.info("member plays along", member=name, position=machine.applied, from_cursor=cursor)
+        return host
+
+    @property
+    def machine(self) -> StagingMachine:
+        """The state, as far as it is folded: fresh right after `sync`, up to the next await."""
+        return self.member.machine
+
+    # asking
+
+    async def request(self, body: Any, *, to_the_end: bool = False) -> Any:
+        """Have the core do something; its reply. A caller who gives up has it cancelled if it still can be.
+
+        Whether it could be, only the reply says: with `to_the_end` a caller who is cancelled waits for that as well.
+        """
+        if self.failed:
+            raise Unavailable(f"this member of the lake has stopped: {self.failed}", next_step="restart it")
+        number = RequestId(next(self._numbers))
+        future = self._waiting[number] = asyncio.get_running_loop().create_future()
+        self._loop.post(Requested(number, body))
+        try:
+            result = await (asyncio.shield(future) if to_the_end else future)
+        except asyncio.CancelledError:
+            if number in self._waiting:
+                self._loop.post(Requested(RequestId(next(self._numbers)), GiveUp(number)))
+            if not to_the_end:
+                raise
+            result = await future
+        finally:
+            self._waiting.pop(number, None)
+            error = self._errors.pop(number, None)
+        if error is not None:
+            raise error
+        return result
+
+    async def sync(self) -> None:
+        """Wait until the state holds everything that was acknowledged, anywhere, before this call (L6)."""
+        await self.request(RefsRead(""))
+
+    async def ended(self) -> str:
+        """Wait until it cannot go on, or was closed; why."""
+        await self._ended.wait()
+        return self.failed
+
+    async def close(self) -> None:
+        """Take a last checkpoint, so that the next start is quick, and end."""
+        if self._saving is not None:
+            await asyncio.gather(self._saving, return_exceptions=True)
+        if not self.failed and self._cursor > self._saved_cursor:
+            try:
+                await self._checkpoints.save(*self._checkpoints.take(self._cursor, self.machine))
+            except PenstockError as error:
+                log.warning("no last checkpoint", reason=str(error))
+        await self._tasks.close()
+        self._stop("it was closed")
+
+    # the queue
+
+    async def _read(self) -> None:
+        async for batch in self._queue.read(self._cursor):
+            self._take(batch)
+        raise InternalError("the queue ended")
+
+    def _take(self, batch: QueueBatch) -> None:
+        position = self.machine.applied
+        for envelope in batch.envelopes:
+            position += 1
+            self._loop.post(Delivered(position, batch.stamp, envelope))
+        self._cursor = batch.cursor
+        # At places every member shares, so that their states can be compared.
+        if batch.cursor // self._checkpoint_span > self._saved_cursor // self._checkpoint_span:
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        if self._saving is None or self._saving.done():
+            self._saved_cursor = self._cursor
+            taken = self._checkpoints.take(self._cursor, self.machine)
+            self._saving = self._tasks.start(self._checkpoints.save(*taken), "lake checkpoint")
+
+    # effects: what the loop's World must do
+
+    def send(self, to: NodeId, message: Any) -> None:
+        raise AssertionError("members speak through the queue alone")
+
+    def perform(self, effect: Effect) -> None:
+        match effect:
+            case Enqueue(envelope):
+                self._queue.put(envelope)
+            case Reply(request, result):
+                future = self._waiting.get(request)
+                if future is not None and not future.done():
+                    future.set_result(result)
+            case Build() | Rebuild() | BuildMove():
+                self._tasks.start(self._build(effect), "lake build")
+            case LookUp():
+                self._tasks.start(self._look_up(effect), "lake look-up")
+            case Warn(what):
+                log.warning("lake member", what=what)
+            case _:
+                raise AssertionError(f"unknown effect {effect}")
+
+    async def _build(self, effect: Build | Rebuild | BuildMove) -> None:
+        outcome: Event
+        try:
+            outcome = await self._builder.build(effect)
+        except PenstockError as error:
+            self._errors[effect.waiting] = error
+            outcome = BuildFailed(effect.waiting, str(error))
+        self._loop.post(outcome)
+
+    async def _look_up(self, effect: LookUp) -> None:
+        try:
+            outcome = await self._builder.look_up(effect)
+        except PenstockError as error:
+            self._errors[effect.waiting] = error
+            outcome = LookedUp(effect.waiting, None)
+        self._loop.post(outcome)
+
+    # ends
+
+    def stopped(self, reason: str) -> None:
+        self.failed = self.failed or reason
+        self._ended.set()
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(ShuttingDown(f"this member of the lake has stopped: {self.failed}"))
+
+    def _fail(self, error: BaseException) -> None:
+        log.error("lake member failed", reason=str(error), kind=type(error).__name__)
+        self._stop(f"{type(error).__name__}: {error}")
+
+    def _stop(self, reason: str) -> None:
+        self._loop.stop(reason)
+
+
+class _NoStorage:
+    """A member keeps nothing of its own: the queue has its records, checkpoints its state."""
+
+    def append(self, first: Lsn, records: Sequence[Any], done: Done) -> None:
+        raise AssertionError("a member has no log")
+
+    def truncate(self, lsn: Lsn, done: Done) -> None:
+        raise AssertionError("a member has no log")
+
+    def save_state(self, state: Any, done: Done) -> None:
+        raise AssertionError("a member has no state file")
+
+    def trim(self, lsn: Lsn) -> None:
+        raise AssertionError("a member has no log")

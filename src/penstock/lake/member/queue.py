@@ -1,0 +1,48 @@
+"""The queue port: one order of records for all members. Design: lake.md L1, L3; queue-based-staging.md.
+
+A queue promises three things: every member reads the same batches in the same order; what was accepted is read at least
+once; reading can begin again behind any batch. It does not promise that what is put arrives: a member which does not
+see its record come back puts it again, under the same request id.
+
+Positions are counted by who reads, from 1, record by record: they are the same for all since the order is. A **cursor**
+is the queue's own name for a place between two batches; a checkpoint holds both.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Final, Protocol
+
+import msgspec
+
+from penstock.lake.core.staging.port import Envelope
+
+__all__ = ["RECORD_BYTES_MAX", "START", "Queue", "QueueBatch"]
+
+RECORD_BYTES_MAX: Final = 512 << 10  # of one encoded envelope: larger PUTs are cut into several
+START: Final = 0  # the cursor before the first batch
+
+
+class QueueBatch(msgspec.Struct, frozen=True):
+    """Some records which stand together on the queue."""
+
+    cursor: int  # where to go on behind it
+    stamp: int  # nanoseconds since 1970, by whoever put it there (L3: nothing that matters for safety reads it)
+    envelopes: tuple[Envelope, ...]
+
+
+class Queue(Protocol):
+    """What a member asks of a queue."""
+
+    @property
+    def checkpoint_span(self) -> int:
+        """How far apart, in cursors, members take their checkpoints: all at the same places."""
+        ...
+
+    def put(self, envelope: Envelope) -> None:
+        """Hand over a record. Never waits, may be lost."""
+        ...
+
+    def read(self, cursor: int) -> AsyncIterator[QueueBatch]:
+        """Every batch behind the cursor, and then those to come. `Compacted` if the queue no longer has them all."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""The services of a lake member, one per group of requests."""

@@ -1,0 +1,259 @@
+"""Objects of the lake's service: read, list, put, delete, copy; uploads in two phases. Design: lake.md L4-L6, L15."""
+
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Final
+
+from penstock.kernel.errors import InvalidArgument, NotFound, PenstockError, Refused
+from penstock.lake.core.committed.entry import encode_metadata
+from penstock.lake.core.staging.branch import Branch, Repository
+from penstock.lake.core.staging.entry import Entry
+from penstock.lake.core.staging.records import (
+    Basis,
+    Changing,
+    CommitId,
+    Delete,
+    FromCommit,
+    FromStaged,
+    Precondition,
+    Put,
+    Row,
+)
+from penstock.lake.member.engine import AGAIN_MAX, Engine
+from penstock.lake.member.names import check_path
+from penstock.lake.member.services.uploads import LinkSigner, data_address, link_epoch_of, upload
+from penstock.lake.member.view import View
+from penstock.lake.records.service import AMOUNT_MAX, Content, Object, Page, Reading, UploadAddress
+from penstock.plumbing.objects import ObjectStore
+
+__all__ = ["Objects"]
+
+SIGNED_S: Final = 3600
+DEFAULT_TYPE: Final = "application/octet-stream"
+METADATA_BYTES_MAX: Final = 16 << 10
+WHOLE_BYTES_MAX: Final = 512 << 10  # read at once; more comes in chunks
+
+
+class Objects:
+    """The part of the service which deals with objects."""
+
+    engine: Engine
+    signer: LinkSigner
+
+    # reading
+
+    async def head(self, repository: str, ref: str, path: str, *, stale_ok: bool = False) -> Object:
+        view = await self.engine.view(repository, ref, stale_ok=stale_ok)
+        return await _object(view, repository, ref, path)
+
+    @asynccontextmanager
+    async def open(
+        self, repository: str, ref: str, path: str, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[Reading]:
+        reading = await self.read(repository, ref, path, start, end)
+        async with aclosing(reading.chunks):
+            yield reading
+
+    async def read(self, repository: str, ref: str, path: str, start: int = 0, end: int | None = None) -> Reading:
+        view = await self.engine.view(repository, ref)
+        found = await _object(view, repository, ref, path)
+        assert found.entry is not None
+        size = found.entry.size
+        start = max(0, size + start) if start < 0 else start
+        end = size if end is None else min(end, size)
+        if size and start >= size:
+            raise InvalidArgument(f"{path!r} has {size} bytes: none from {start} on", status=416, size=size)
+        if start >= end:
+            return Reading(found, start, start, _whole(None))
+        if not found.key:
+            raise Refused(f"the bytes are at {found.address[:200]!r}, which this lake's store does not hold")
+        key = found.key
+        if end - start <= WHOLE_BYTES_MAX:
+            return Reading(found, start, end, _whole((await view.shelf.store.get(key, start, end)).data))
+        return Reading(found, start, end, _streamed(view.shelf.store, key, start, end))
+
+    async def list(
+        self,
+        repository: str,
+        ref: str,
+        *,
+        prefix: str = "",
+        after: str = "",
+        delimiter: str = "",
+        limit: int = AMOUNT_MAX,
+        stale_ok: bool = False,
+    ) -> Page[Object]:
+        view = await self.engine.view(repository, ref, stale_ok=stale_ok)
+        return await view.list_page(prefix, after, delimiter, limit)
+
+    # writing
+
+    async def put(
+        self,
+        repository: str,
+        branch: str,
+        path: str,
+        content: Content,
+        *,
+        content_type: str = "",
+        metadata: Mapping[str, str] | None = None,
+        when: Precondition | None = None,
+        etag: str = "",
+    ) -> Object:
+        check_path(path)
+        found, _ = await self.engine.branch_to_write(repository, branch)
+        address = data_address(found.gce)
+        size, md5 = await upload(self.engine.shelves.of(found), address, content)
+        entry = Entry(address, size, etag or md5, time.time_ns(), content_type or DEFAULT_TYPE, _metadata(metadata))
+        return await self._link(repository, branch, path, entry, link_epoch_of(address), when)
+
+    async def delete(self, repository: str, branch: str, paths: Iterable[str]) -> None:
+        wanted = tuple(dict.fromkeys(paths))
+        for path in wanted:
+            check_path(path)
+        if wanted:
+            await self.engine.write_to_branch(
+                repository, branch, lambda _, known: Delete(self.engine.request(), known.instance, wanted)
+            )
+
+    async def upload_address(self, repository: str, branch: str, path: str, *, sign: bool = False) -> UploadAddress:
+        check_path(path)
+        found, known = await self.engine.branch_to_write(repository, branch)
+        shelf = self.engine.shelves.of(found)
+        address = self.signer.sign(known.instance, path, data_address(found.gce))
+        key = shelf.folder + address
+        url = await shelf.store.sign("PUT", key, SIGNED_S) if sign else ""
+        return UploadAddress(f"{shelf.storage}/{address}", key, url, time.time() + SIGNED_S if sign else 0.0)
+
+    async def link(
+        self,
+        repository: str,
+        branch: str,
+        path: str,
+        address: str,
+        *,
+        size: int,
+        etag: str,
+        content_type: str = "",
+        metadata: Mapping[str, str] | None = None,
+        mtime: float | None = None,
+        when: Precondition | None = None,
+    ) -> Object:
+        check_path(path)
+        if size < 0:
+            raise InvalidArgument(f"an object cannot have {size} bytes")
+        found, known = await self.engine.branch_to_write(repository, branch)
+        inside = self.engine.shelves.of(found).relative(address)
+        if inside is None:
+            self._check_foreign(address)
+            epoch = found.gce
+        else:
+            self.signer.check(known.instance, path, inside)
+            epoch = link_epoch_of(inside)
+        mtime_ns = time.time_ns() if mtime is None else int(mtime * 1e9)
+        entry = Entry(
+            inside or address, size, etag.strip('"'), mtime_ns, content_type or DEFAULT_TYPE, _metadata(metadata)
+        )
+        return await self._link(repository, branch, path, entry, epoch, when)
+
+    def _check_foreign(self, address: str) -> None:
+        """Objects outside the namespace may be linked if they lie in the lake's store: nothing else is readable."""
+        if not self.engine.shelves.key_of(address):
+            raise InvalidArgument(
+                f"address {address[:200]!r} is not in this lake's store, {self.engine.shelves.prefix}…"
+            )
+
+    async def copy(
+        self,
+        repository: str,
+        branch: str,
+        path: str,
+        *,
+        source_ref: str,
+        source_path: str,
+        metadata: Mapping[str, str] | None = None,
+        content_type: str | None = None,
+        when: Precondition | None = None,
+    ) -> Object:
+        check_path(path)
+        failure: PenstockError | None = None
+        for _ in range(AGAIN_MAX):
+            view = await self.engine.view(repository, source_ref)
+            source = (await _object(view, repository, source_ref, source_path)).entry
+            assert source is not None
+            entry = Entry(
+                source.address,
+                source.size,
+                source.etag,
+                time.time_ns(),
+                source.content_type if content_type is None else content_type,
+                source.metadata if metadata is None else _metadata(metadata),
+            )
+            try:
+                return await self._link(repository, branch, path, entry, 0, when, _source_of(view, source_path))
+            except NotFound as error:
+                if error.details.get("kind") != "source":
+                    raise
+                failure = error  # what was staged there has gone meanwhile: look again
+        assert failure is not None
+        raise failure
+
+    async def _link(
+        self,
+        repository: str,
+        branch: str,
+        path: str,
+        entry: Entry,
+        link_epoch: int,
+        when: Precondition | None,
+        source: FromStaged | FromCommit | None = None,
+    ) -> Object:
+        basis = await self._basis(repository, branch, path) if when is not None else None
+
+        def record(found: Repository, known: Branch) -> Changing:
+            row = Row(path, entry, when, basis, source)
+            return Put(self.engine.request(), known.instance, link_epoch, (row,))
+
+        _, shelf = await self.engine.write_to_branch(repository, branch, record)
+        return Object(path, entry, shelf.full_address(entry), shelf.key(entry))
+
+    async def _basis(self, repository: str, branch: str, path: str) -> Basis:
+        """What is committed under the path, in the head this member knows (L5)."""
+        found, known = await self.engine.branch_to_write(repository, branch)
+        shelf, head = self.engine.shelves.of(found), known.head
+        return Basis(head, await shelf.trees.get((await shelf.history.get(head)).tree, path))
+
+
+def _source_of(view: View, path: str) -> FromStaged | FromCommit:
+    """What holds the bytes which are copied, so that the collector cannot take them first (L15 b)."""
+    if view.snapshot is not None and view.is_staged(path):
+        return FromStaged(view.snapshot.instance, path)
+    return FromCommit(CommitId(view.commit))
+
+
+async def _object(view: View, repository: str, ref: str, path: str) -> Object:
+    entry = await view.entry(path)
+    if entry is None:
+        folder = path.rpartition("/")[0]
+        look = f"penstock lake ls lake://{repository}@{ref}/{folder + '/' if folder else ''}"
+        raise NotFound(f"there is no object {path!r} on {ref}", kind="object", next_step=look)
+    return view.object(path, entry)
+
+
+def _metadata(metadata: Mapping[str, str] | None) -> str:
+    text = encode_metadata(metadata or {})
+    if len(text) > METADATA_BYTES_MAX:
+        raise InvalidArgument(f"metadata of {len(text)} bytes is above the limit of {METADATA_BYTES_MAX}")
+    return text
+
+
+async def _whole(data: memoryview | None) -> AsyncGenerator[memoryview, None]:
+    if data is not None:
+        yield data
+
+
+async def _streamed(store: ObjectStore, key: str, start: int, end: int) -> AsyncGenerator[memoryview, None]:
+    async with store.reader(key, start, end) as reader:
+        async for chunk in reader:
+            yield chunk

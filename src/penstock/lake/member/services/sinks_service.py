@@ -1,0 +1,231 @@
+"""Sinks of the lake's service: batches of files, each committed once, however often asked for. Design: spark.md, L14.
+
+Tasks have put files into the store; a batch's list names them; one PERFORM moves the head and the sink's register
+together. Whether a batch is next, a replay or stale, `sink_rule` says; that nobody came in between, the record checks.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import polars as pl
+
+from penstock.kernel.errors import InvalidArgument, LimitExceeded, PreconditionFailed
+from penstock.lake.core.committed.changes import puts
+from penstock.lake.core.committed.entry import ENTRY_SCHEMA, check_entries
+from penstock.lake.core.committed.importing import import_changes
+from penstock.lake.core.committed.metarange import EMPTY_TREE, Location, TreeAddress, metarange_key
+from penstock.lake.core.refs.commit import Commit
+from penstock.lake.core.staging import port
+from penstock.lake.core.staging.branch import Branch
+from penstock.lake.core.staging.records import Request, SinkRewind
+from penstock.lake.core.staging.results import Status
+from penstock.lake.core.staging.sink_rule import Register, Verdict, part_of, register_of, verdict
+from penstock.lake.member.engine import AGAIN_MAX
+from penstock.lake.member.names import check_path
+from penstock.lake.member.services.commits_service import Commits
+from penstock.lake.member.services.uploads import link_epoch_of
+from penstock.lake.member.wishes import Draft, Made
+from penstock.lake.records.sink_batch import (
+    BatchBody,
+    BatchFile,
+    BatchOutcome,
+    BatchTable,
+    SinkBody,
+    SinkPlace,
+    TreePlace,
+    decode_list,
+    list_key,
+)
+
+__all__ = ["SinkWish", "Sinks"]
+
+SINKS_MAX: Final = 10_000  # of one branch: they are in every member's state
+NAME_MAX: Final = 500
+CONTENT_TYPE: Final = "application/vnd.apache.parquet"
+
+
+@dataclass(slots=True)
+class SinkWish:
+    """A batch's files laid over the branch; below replaced prefixes nothing else is left."""
+
+    draft: Draft
+    tables: tuple[BatchTable, ...]
+
+    async def make(self, head: str, parent: Commit, location: Location) -> Made:
+        trees = self.draft.shelf.trees
+        entries = check_entries(self._entries())
+        existing = [await self._paths(parent.tree, each.prefix) for each in self.tables if each.replaces]
+        changes = import_changes(entries, pl.concat(existing).sort()) if existing else puts(entries)
+        return Made(await trees.build(parent.tree, changes, location))
+
+    def _entries(self) -> pl.DataFrame:
+        files = [each for table in self.tables for each in table.files]
+        columns = {
+            "path": [each.path for each in files],
+            "address": [each.address for each in files],
+            "size": [each.size for each in files],
+            "etag": [each.etag for each in files],
+            "mtime_ns": [self.draft.created_ns] * len(files),
+            "content_type": [CONTENT_TYPE] * len(files),
+            "metadata": [f'{{"rows":"{each.rows}"}}' for each in files],
+        }
+        return pl.DataFrame(columns, schema=ENTRY_SCHEMA).sort("path")
+
+    async def _paths(self, tree: TreeAddress, prefix: str) -> pl.Series:
+        """What the tree has below a prefix."""
+        files = self.draft.shelf.trees.files
+        contents = await files.open(tree)
+        rows = [(await files.scan(contents[row]))["path"] for row in contents.below(prefix)]
+        paths = pl.concat([pl.Series("path", [], pl.String()), *rows])
+        return paths.filter(paths.str.starts_with(prefix))
+
+
+class Sinks(Commits):
+    """The part of the service which commits batches."""
+
+    store_url: str
+
+    async def sink_place(self, repository: str, branch: str) -> SinkPlace:
+        found, _ = await self.engine.branch(repository, branch)
+        folder = self.engine.shelves.of(found).folder
+        return SinkPlace(self.store_url, folder, f"data/{found.gce:08d}/")
+
+    async def tree_place(self, repository: str, ref: str) -> TreePlace:
+        """Where what a ref names lies in the store; of a branch, what is committed."""
+        shelf, id_ = await self.engine.commit_of(repository, ref)
+        tree = (await shelf.history.get(id_)).tree
+        key = "" if tree.id == EMPTY_TREE.id else metarange_key(tree.location, tree.id)
+        return TreePlace(id_, self.store_url, shelf.folder, shelf.storage, shelf.prefix, key)
+
+    async def sinks(self, repository: str, branch: str) -> list[SinkBody]:
+        _, known = await self.engine.branch(repository, branch)
+        return [
+            SinkBody(sink, (register := register_of(state)).query, state.batch, register.guard, state.commit)
+            for sink, state in sorted(known.sinks.items())
+        ]
+
+    async def adopt_sink(self, repository: str, branch: str, body: SinkBody) -> None:
+        """Let a query go on behind a batch, whoever had the sink before."""
+        _, known = await self.engine.branch(repository, branch)
+        self._check_room(known, body.sink)
+        register = Register(_named(body.query, "query"), body.batch, body.guard)
+        await self._rewind(repository, branch, body.sink, register)
+
+    async def forget_sink(self, repository: str, branch: str, sink: str) -> None:
+        """Forget a sink: the next batch of whatever query is its first."""
+        await self._rewind(repository, branch, sink, None)
+
+    async def _rewind(self, repository: str, branch: str, sink: str, register: Register | None) -> None:
+        batch, end = (None, "") if register is None else (register.batch, register.end)
+        await self.engine.write_to_branch(
+            repository, branch, lambda _, known: SinkRewind(self.engine.request(), known.instance, sink, batch, end)
+        )
+
+    async def commit_batch(self, repository: str, branch: str, body: BatchBody) -> BatchOutcome:
+        """Commit a batch, or say which commit it was."""
+        data = (await self.engine.shelves.store.get(list_key(body.list))).data
+        tables = checked_tables(decode_list(body.list, data))
+        _named(body.query, "query")
+        if not body.sink:
+            return await self._commit_alone(repository, branch, body, tables)
+        batch = Register(body.query, body.batch, body.guard)
+        for _ in range(AGAIN_MAX):
+            found, known = await self.engine.branch(repository, branch)
+            self._check_room(known, body.sink)
+            state = known.sinks.get(body.sink)
+            last = None if state is None else register_of(state)
+            what = verdict(last, batch)
+            if what is Verdict.REPLAY and state is not None:
+                return BatchOutcome("replayed", state.commit)
+            if what is not Verdict.COMMIT:
+                raise _refusal(what, body, last)
+            draft = self._draft(self.engine.shelves.of(found), body.message or f"Batch {body.batch}", "", body.metadata)
+            move = port.Move(
+                self.engine.request(),
+                known.instance,
+                SinkWish(draft, tables),
+                sink=part_of(body.sink, last, batch),
+                link_epoch=_oldest_epoch(tables),
+            )
+            result = await self.engine.host.request(move)
+            if result.status in (Status.OK, Status.NO_CHANGES):
+                return BatchOutcome("applied", result.commit)
+            if result.status not in (Status.FENCED, Status.ALREADY):
+                self.engine.judge(result, branch)
+            # Somebody was faster: look again who, and whether that was this very batch.
+        raise PreconditionFailed(f"sink {body.sink}: others commit to it all the time")
+
+    async def _commit_alone(
+        self, repository: str, branch: str, body: BatchBody, tables: tuple[BatchTable, ...]
+    ) -> BatchOutcome:
+        """A job's only commit: its request is remembered for a day, so that asking again does nothing twice."""
+        found, known = await self.engine.branch(repository, branch)
+        draft = self._draft(self.engine.shelves.of(found), body.message or "Write", "", body.metadata)
+        request = Request(f"txn/{body.query}", self.engine.machine.now)
+        was_known = self.engine.machine.requests.get(request.id) is not None
+        wish = SinkWish(draft, tables)
+        result = await self.engine.host.request(
+            port.Move(request, known.instance, wish, link_epoch=_oldest_epoch(tables))
+        )
+        if result.status not in (Status.OK, Status.NO_CHANGES):
+            self.engine.judge(result, branch)
+        return BatchOutcome("replayed" if was_known else "applied", result.commit)
+
+    def _check_room(self, branch: Branch, sink: str) -> None:
+        _named(sink, "sink")
+        if sink not in branch.sinks and len(branch.sinks) >= SINKS_MAX:
+            raise LimitExceeded(
+                f"{branch.name} has {SINKS_MAX} sinks already",
+                next_step="penstock pipeline adopt SINK --forget, for those which are no longer used",
+            )
+
+
+def checked_tables(tables: tuple[BatchTable, ...]) -> tuple[BatchTable, ...]:
+    """The tables themselves, if each file lies in its own table and no table in another."""
+    prefixes = sorted(each.prefix for each in tables)
+    for prefix, following in pairwise(prefixes):
+        if following.startswith(prefix):
+            raise InvalidArgument(f"table {following!r} lies in table {prefix!r}: one commit cannot write both")
+    for table in tables:
+        if not table.prefix.endswith("/"):
+            raise InvalidArgument(f"table {table.prefix!r}: expected a prefix which ends in /")
+        for each in table.files:
+            _check_file(table, each)
+    return tables
+
+
+def _check_file(table: BatchTable, file: BatchFile) -> None:
+    check_path(file.path)
+    if not file.path.startswith(table.prefix) or file.size < 0:
+        raise InvalidArgument(f"{file.path!r} is no file of table {table.prefix!r}")
+    link_epoch_of(file.address)
+
+
+def _oldest_epoch(tables: tuple[BatchTable, ...]) -> int | None:
+    return min((link_epoch_of(each.address) for table in tables for each in table.files), default=None)
+
+
+def _named(name: str, what: str) -> str:
+    if not 0 < len(name) <= NAME_MAX or ":" in name:
+        raise InvalidArgument(f"{what} {name[:100]!r}: expected 1 to {NAME_MAX} characters, and no colon")
+    return name
+
+
+def _refusal(what: Verdict, body: BatchBody, last: Register | None) -> PreconditionFailed:
+    assert last is not None
+    adopt = f"penstock pipeline adopt {body.sink}"
+    match what:
+        case Verdict.OTHER_QUERY:
+            why = (
+                f"sink {body.sink} belongs to query {last.query}, at batch {last.batch}: "
+                f"the checkpoint was reset, or two queries share the sink (this is {body.query}, batch {body.batch})"
+            )
+        case Verdict.OTHER_PLAN:
+            why = f"batch {body.batch} of sink {body.sink} was committed with other offsets: the checkpoint was rewound"
+        case _:
+            why = (
+                f"batch {body.batch} of sink {body.sink} is neither {last.batch} nor {last.batch + 1}: "
+                "a stale driver, or a rewound checkpoint"
+            )
+    return PreconditionFailed(why, next_step=f"{adopt}, if this query is the right one", verdict=what.value)

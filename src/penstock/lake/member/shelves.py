@@ -1,0 +1,106 @@
+"""Where each repository's objects are: its trees, its commits, its data, below one storage namespace.
+
+A storage namespace is what lakeFS's clients name at creation, `local://shop` or `s3://bucket/prefix/shop`: a folder of
+the one store this lake has. Data lies at `<folder>/data/<link epoch>/<name>`, so that the garbage collector
+reads an object's epoch from its key (lake.md L15).
+"""
+
+import asyncio
+from typing import Final
+
+from penstock.kernel.errors import InvalidArgument
+from penstock.lake.core.staging.branch import Repository
+from penstock.lake.core.staging.entry import Entry
+from penstock.lake.member.committed import TreeOptions, Trees
+from penstock.lake.member.history import History
+from penstock.plumbing.objects import ObjectStore
+from penstock.plumbing.objects.keys import check_key
+
+__all__ = ["Shelf", "Shelves", "namespace_prefix"]
+
+RESERVED: Final = ("_penstock", "scratch")
+
+
+def namespace_prefix(store_url: str) -> str:
+    """How storage namespaces in a store begin.
+
+    >>> namespace_prefix("file:///data/objects"), namespace_prefix("s3://shop/lake?region=eu-central-1")
+    ('local://', 's3://shop/lake/')
+    """
+    url = store_url.partition("?")[0]
+    if url.startswith("file:"):
+        return "local://"
+    return "mem://" if url.startswith("memory:") else url.rstrip("/") + "/"
+
+
+def key_below(address: str, prefix: str) -> str:
+    """The key of an address in the store whose namespaces begin so; empty if there is none, or it is reserved."""
+    key = address[len(prefix) :] if address.startswith(prefix) else ""
+    return "" if key.partition("/")[0] in RESERVED else key
+
+
+class Shelf:
+    """One repository's place in the store."""
+
+    def __init__(self, store: ObjectStore, prefix: str, storage: str, folder: str, options: TreeOptions) -> None:
+        self.store = store
+        self.prefix = prefix
+        self.storage = storage.rstrip("/")
+        self.folder = folder  # ends in "/"
+        self.trees = Trees(store, folder, options)
+        self.history = History(store, folder)
+
+    def full_address(self, entry: Entry) -> str:
+        """Where an entry's bytes are, as foreign clients write it."""
+        return entry.address if "://" in entry.address else f"{self.storage}/{entry.address}"
+
+    def relative(self, address: str) -> str | None:
+        """An address below this namespace as entries hold it; None if it lies elsewhere."""
+        inside = self.storage + "/"
+        return address[len(inside) :] if address.startswith(inside) else None
+
+    def key(self, entry: Entry) -> str:
+        """The store's key of an entry's bytes; empty if they are not in the lake's store."""
+        return self.folder + entry.address if "://" not in entry.address else key_below(entry.address, self.prefix)
+
+
+class Shelves:
+    """The shelves of all repositories, made when first asked for."""
+
+    def __init__(self, store: ObjectStore, store_url: str, options: TreeOptions | None = None) -> None:
+        self.store = store
+        self.prefix = namespace_prefix(store_url)
+        self._options = options or TreeOptions()
+        self._shelves: dict[str, Shelf] = {}
+
+    def folder_of(self, storage: str) -> str:
+        """The folder a storage namespace stands for; `InvalidArgument` if it is no namespace of this store."""
+        if not storage.startswith(self.prefix):
+            raise InvalidArgument(f"storage namespace {storage[:200]!r} must begin with {self.prefix}")
+        folder = storage[len(self.prefix) :].strip("/")
+        if not folder or folder.partition("/")[0] in RESERVED:
+            raise InvalidArgument(f"storage namespace {storage[:200]!r} is no folder of its own below {self.prefix}")
+        return check_key(folder) + "/"
+
+    def of(self, repository: Repository) -> Shelf:
+        shelf = self._shelves.get(repository.instance)
+        if shelf is None:
+            folder = self.folder_of(repository.storage)
+            shelf = self._shelves[repository.instance] = Shelf(
+                self.store, self.prefix, repository.storage, folder, self._options
+            )
+        return shelf
+
+    def key_of(self, address: str) -> str:
+        """The store's key of a full address; empty if it is not in the store, or not for everybody."""
+        return key_below(address, self.prefix)
+
+    def overlaps(self, storage: str, others: list[str]) -> bool:
+        """Whether a namespace lies in, or holds, one of the others: collectors must never meet."""
+        mine = self.folder_of(storage)
+        return any(
+            mine.startswith(theirs) or theirs.startswith(mine) for theirs in (self.folder_of(each) for each in others)
+        )
+
+    async def close(self) -> None:
+        await asyncio.gather(*(shelf.trees.files.close() for shelf in self._shelves.values()))

@@ -1,0 +1,1 @@
+"""Records of the lake that clients, members and Spark share."""

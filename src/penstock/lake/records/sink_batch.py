@@ -1,0 +1,165 @@
+"""What a sink's batch is made of, between whoever wrote its files and the lake which commits them. Design: spark.md.
+
+The list of a batch's files is one object of the store, named by what is in it (`scratch/sinks/<SHA-256>`): tasks write
+files, the driver writes the list, and one small request names it. A list nobody commits is gone after a day.
+"""
+
+import hashlib
+import re
+from typing import Final, Literal
+
+import msgspec
+
+from penstock.kernel.codec import Codec
+from penstock.kernel.errors import InvalidArgument, ObjectStoreFailed
+
+__all__ = [
+    "BatchBody",
+    "BatchFile",
+    "BatchOutcome",
+    "BatchTable",
+    "Roots",
+    "SinkBody",
+    "SinkPlace",
+    "TreeBody",
+    "TreePlace",
+    "decode_list",
+    "encode_list",
+    "list_key",
+    "staged_address",
+]
+
+TABLES_MAX: Final = 1000
+_ID: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class BatchFile(msgspec.Struct, frozen=True, array_like=True):
+    """A file which a task has written: the path it is to have, and where its bytes are, below the repository."""
+
+    path: str
+    address: str
+    size: int
+    etag: str
+    rows: int = 0
+
+
+class BatchTable(msgspec.Struct, frozen=True, array_like=True):
+    """What a batch does below one prefix: adds files, or replaces everything there with them."""
+
+    prefix: str
+    files: tuple[BatchFile, ...] = ()
+    replaces: bool = False
+
+
+class BatchBody(msgspec.Struct, frozen=True):
+    """A batch to be committed. Without a sink the query is an id of its own: calling again does nothing."""
+
+    list: str
+    query: str
+    sink: str = ""
+    batch: int = 0
+    guard: str = ""
+    message: str = ""
+    metadata: dict[str, str] = {}
+
+
+class TreeBody(msgspec.Struct, frozen=True):
+    """A tree which was built elsewhere, to be committed below a prefix. Its ranges are all in its own location."""
+
+    tree: str  # the metarange's id
+    location: str
+    query: str  # an id of the job: calling again does nothing
+    prefix: str = ""
+    message: str = ""
+    metadata: dict[str, str] = {}
+
+
+class BatchOutcome(msgspec.Struct, frozen=True):
+    """What became of it. A batch without rows has no commit of its own: it names the head."""
+
+    outcome: Literal["applied", "replayed"]
+    commit: str
+
+
+class SinkPlace(msgspec.Struct, frozen=True):
+    """Where files of a branch go: tasks write below `data` of the folder, in the store."""
+
+    store: str  # its URL
+    folder: str  # of the repository in it; ends in "/"
+    data: str  # below that folder: where new files may go; ends in "/"
+
+    @property
+    def link_epoch(self) -> int:
+        """The epoch under which whatever is written now is addressed.
+
+        >>> SinkPlace("file:///lake", "shop/", "data/00000003/").link_epoch
+        3
+        """
+        return int(self.data.strip("/").rpartition("/")[2])
+
+
+class SinkBody(msgspec.Struct, frozen=True):
+    """A sink with its register, as it is shown, and as it is set by adopting."""
+
+    sink: str
+    query: str
+    batch: int
+    guard: str = ""
+    commit: str = ""
+
+
+class TreePlace(msgspec.Struct, frozen=True):
+    """Where the tree of a commit is, for whoever reads its files by themselves."""
+
+    commit: str
+    store: str
+    folder: str
+    storage: str  # the repository's namespace: how full addresses of its own files begin
+    prefix: str  # how full addresses in this store begin
+    metarange: str  # a key below the folder; empty for an empty tree
+
+
+class Roots(msgspec.Struct, frozen=True):
+    """What a repository's garbage is found by. Keys are below the folder; staged addresses are as they are stored."""
+
+    store: str  # its URL
+    folder: str
+    storage: str  # how full addresses of the repository's own objects begin
+    gce: int  # what is addressed under this epoch, or a later one, is nobody's garbage yet
+    metaranges: tuple[str, ...]  # of trees which are kept with all they contain
+    trees_only: tuple[str, ...]  # of those whose objects are given up
+    staged: tuple[str, ...]
+
+
+_codec: Codec[tuple[BatchTable, ...]] = Codec(tuple[BatchTable, ...])
+
+
+def encode_list(tables: tuple[BatchTable, ...]) -> tuple[str, bytes]:
+    """The list as bytes, and its id."""
+    data = _codec.encode(tables)
+    return hashlib.sha256(data).hexdigest(), data
+
+
+def list_key(id_: str) -> str:
+    if not _ID.fullmatch(id_):
+        raise InvalidArgument(f"{id_[:100]!r} is no list of a batch: its id has 64 hexadecimal digits")
+    return f"scratch/sinks/{id_}"
+
+
+def decode_list(id_: str, data: bytes | memoryview) -> tuple[BatchTable, ...]:
+    """The tables in a list, if it is the one which the id names."""
+    if hashlib.sha256(data).hexdigest() != id_:
+        raise ObjectStoreFailed(f"the list {id_} of a batch holds something else", retryable=False)
+    tables = _codec.decode(bytes(data))
+    if len(tables) > TABLES_MAX:
+        raise InvalidArgument(f"a batch has {TABLES_MAX} tables at most, not {len(tables)}")
+    return tables
+
+
+def staged_address(data: str, attempt: str, number: int) -> str:
+    """Where the nth file of a task's attempt goes. Attempts are random: no two ever write to the same place.
+
+    >>> staged_address("data/00000003/", "5f3c", 2)
+    'data/00000003/5f3c-00002.parquet'
+    """
+    return f"{data}{attempt}-{number:05d}.parquet"

@@ -1,0 +1,115 @@
+"""lakeFS's REST API, version 1, on the lake's service: the unmodified Python packages of lakeFS work with it.
+
+Reference: docs/reference/lake-rest.md. Handlers translate and nothing else: a path, a query and a body become a call of
+`service.Lake`, its answer becomes JSON, and an error becomes {"message": …} under the status lakeFS has for it.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from penstock.kernel.errors import AlreadyExists, DirtyBranch, MergeConflict, NoChanges, PenstockError
+from penstock.lake.records.service import Lake
+from penstock.lake.rest.credentials import Credentials
+from penstock.lake.rest.rest_commits import CommitHandlers
+from penstock.lake.rest.rest_models import LoginBody
+from penstock.lake.rest.rest_objects import ObjectHandlers
+from penstock.lake.rest.rest_refs import RefHandlers
+from penstock.lake.rest.rest_sinks import SinkHandlers
+from penstock.plumbing.http import Request, Response, Router, Site, json_response
+
+__all__ = ["BASE", "rest_site"]
+
+BASE: Final = "/api/v1"
+VERSION: Final = "1.84.0"  # of lakeFS, whose API this is
+_STATUSES: Final[dict[type[PenstockError], int]] = {
+    NoChanges: 400,
+    DirtyBranch: 400,
+    MergeConflict: 409,
+    AlreadyExists: 409,
+}
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def rest_site(lake: Lake, credentials: Credentials, *, namespace_prefix: str, can_sign: bool) -> Site:
+    """The site of one lake, for all paths below /api/v1."""
+    router = Router()
+    general = _General(credentials, namespace_prefix, can_sign=can_sign)
+
+    def guarded(handler: Handler) -> Handler:
+        async def checked(request: Request) -> Response:
+            credentials.check(request)
+            return await handler(request)
+
+        return checked
+
+    def add(method: str, template: str, handler: Handler, answer_ms: int | None = None) -> None:
+        routes = {"GET": router.get, "POST": router.post, "PUT": router.put, "DELETE": router.delete}
+        routes[method](BASE + template, guarded(handler), answer_ms=answer_ms)
+
+    router.get(f"{BASE}/healthcheck", general.health)
+    router.post(f"{BASE}/auth/login", general.login)
+    router.get(f"{BASE}/setup_lakefs", general.setup)
+    add("GET", "/config", general.config)
+    add("GET", "/config/version", general.version)
+    add("GET", "/user", general.user)
+    for part in (RefHandlers(lake), ObjectHandlers(lake, can_sign=can_sign), CommitHandlers(lake), SinkHandlers(lake)):
+        part.add_to(add)
+    return Site("lake-rest", router, _render, lambda request: request.raw_path.startswith(BASE + "/"))
+
+
+def _render(request: Request, error: PenstockError, status: int) -> Response:
+    own = next((_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES), status)
+    # `message` is all that lakeFS's clients read; ours make the same error of the rest.
+    body: dict[str, Any] = {"message": error.message, "penstock": error.to_record()}
+    if isinstance(error, MergeConflict):
+        body["reference"] = ""
+    response = json_response(body, own)
+    if own == 416:
+        response.headers["content-range"] = f"bytes */{error.details.get('size', '*')}"
+    if own == 401:
+        response.headers["www-authenticate"] = 'Basic realm="penstock lake"'
+    return response
+
+
+class _General:
+    """What is not about any repository."""
+
+    def __init__(self, credentials: Credentials, namespace_prefix: str, *, can_sign: bool) -> None:
+        self._credentials = credentials
+        self._prefix = namespace_prefix
+        self._can_sign = can_sign
+
+    async def health(self, request: Request) -> Response:
+        return Response(204)
+
+    async def setup(self, request: Request) -> Response:
+        return json_response({"state": "initialized", "comm_prefs_missing": False})
+
+    async def login(self, request: Request) -> Response:
+        body = await request.json(LoginBody)
+        token, ends_at = self._credentials.login(body.access_key_id, body.secret_access_key)
+        return json_response({"token": token, "token_expiration": ends_at})
+
+    async def user(self, request: Request) -> Response:
+        return json_response({"user": {"id": self._credentials.access_key_id, "creation_date": 0}})
+
+    async def version(self, request: Request) -> Response:
+        return json_response({"version": VERSION})
+
+    async def config(self, request: Request) -> Response:
+        kind = self._prefix.partition(":")[0]
+        storage = {
+            "blockstore_type": kind,
+            "blockstore_namespace_example": f"{self._prefix}example",
+            "blockstore_namespace_ValidityRegex": f"^{self._prefix}",
+            "default_namespace_prefix": self._prefix.rstrip("/") if kind != "local" else "local:/",
+            "pre_sign_support": self._can_sign,
+            "pre_sign_support_ui": False,
+            "import_support": True,
+            "import_validity_regex": f"^{self._prefix}",
+            "pre_sign_multipart_upload": False,
+            "blockstore_id": "",
+        }
+        return json_response(
+            {"version_config": {"version": VERSION}, "storage_config": storage, "storage_config_list": []}
+        )

@@ -1,0 +1,78 @@
+"""Long work behind a request: it goes on after the answer, and its status can be asked for. Bounded.
+
+A finished work is remembered until `REMEMBERED_MAX` newer ones have come. Work belongs to the member it was started on:
+a restart forgets it, and the branch's log tells what became of it.
+"""
+
+import asyncio
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from penstock.kernel.errors import InternalError, NotFound, Overloaded, PenstockError
+from penstock.lake.records.service import Commit, Garbage, Progress
+from penstock.plumbing.process.logs import get_logger
+
+__all__ = ["Work", "Works"]
+
+log = get_logger()
+
+RUNNING_MAX: Final = 100
+REMEMBERED_MAX: Final = 1000
+
+
+@dataclass(slots=True)
+class Work:
+    """One of them."""
+
+    id: str
+    progress: Progress = field(default_factory=lambda: Progress("waiting"))
+    updated_at: float = 0.0
+    result: Commit | Garbage | None = None
+    error: PenstockError | None = None
+
+    @property
+    def is_completed(self) -> bool:
+        return self.result is not None or self.error is not None
+
+    def watch(self, progress: Progress) -> None:
+        self.progress, self.updated_at = progress, time.time()
+
+
+class Works:
+    """All work of one server."""
+
+    def __init__(self) -> None:
+        self._works: OrderedDict[str, Work] = OrderedDict()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self, call: Callable[[Callable[[Progress], None]], Awaitable[Commit | Garbage]]) -> Work:
+        """Start a call which reports its progress, and gives a commit, or what was garbage."""
+        if len(self._tasks) >= RUNNING_MAX:
+            raise Overloaded(f"{RUNNING_MAX} pieces of work are under way already")
+        work = Work(secrets.token_hex(12), updated_at=time.time())
+        self._works[work.id] = work
+        while len(self._works) > REMEMBERED_MAX:
+            self._works.popitem(last=False)
+        task = asyncio.get_running_loop().create_task(self._run(work, call), name=f"lake work {work.id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return work
+
+    async def _run(self, work: Work, call: Callable[[Callable[[Progress], None]], Awaitable[Commit | Garbage]]) -> None:
+        try:
+            work.result = await call(work.watch)
+        except PenstockError as error:
+            work.error = error
+        except Exception as error:  # whoever waits would wait for ever
+            log.exception("work failed by a defect", id=work.id)
+            work.error = InternalError(f"a defect of ours, {type(error).__name__}: {error}")
+        work.updated_at = time.time()
+
+    def get(self, id_: str) -> Work:
+        if id_ not in self._works:
+            raise NotFound(f"no work has the id {id_[:64]!r} on this member", kind="work")
+        return self._works[id_]

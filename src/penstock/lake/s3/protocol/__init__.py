@@ -1,0 +1,1 @@
+"""S3 on the wire: signatures, chunks, checksums and errors."""

@@ -1,0 +1,107 @@
+"""Faults: S3's error codes, as errors of ours, and their XML.
+
+An error raised with `fault(…)` carries its S3 code; any other error of ours gets the code its kind stands for.
+"""
+
+from typing import Final
+
+from penstock.kernel.errors import (
+    AlreadyExists,
+    Forbidden,
+    InvalidArgument,
+    LimitExceeded,
+    NotFound,
+    PenstockError,
+    PreconditionFailed,
+    Unauthenticated,
+)
+from penstock.lake.s3.xml import XML_TYPE, element
+from penstock.plumbing.http.request import Request
+from penstock.plumbing.http.response import Response
+
+__all__ = ["code_of", "fault", "render_xml"]
+
+_FAULTS: Final[dict[str, tuple[int, type[PenstockError]]]] = {
+    "AccessDenied": (403, Forbidden),
+    "AuthorizationHeaderMalformed": (400, InvalidArgument),
+    "AuthorizationQueryParametersError": (400, InvalidArgument),
+    "BadDigest": (400, InvalidArgument),
+    "BucketAlreadyOwnedByYou": (409, AlreadyExists),
+    "EntityTooLarge": (400, LimitExceeded),
+    "EntityTooSmall": (400, InvalidArgument),
+    "IncompleteBody": (400, InvalidArgument),
+    "InvalidAccessKeyId": (403, Unauthenticated),
+    "InvalidArgument": (400, InvalidArgument),
+    "InvalidDigest": (400, InvalidArgument),
+    "InvalidPart": (400, InvalidArgument),
+    "InvalidPartOrder": (400, InvalidArgument),
+    "InvalidRange": (416, InvalidArgument),
+    "InvalidRequest": (400, InvalidArgument),
+    "KeyTooLongError": (400, InvalidArgument),
+    "MalformedXML": (400, InvalidArgument),
+    "MetadataTooLarge": (400, LimitExceeded),
+    "MethodNotAllowed": (405, InvalidArgument),
+    "MissingContentLength": (411, InvalidArgument),
+    "NoSuchBucket": (404, NotFound),
+    "NoSuchKey": (404, NotFound),
+    "NoSuchUpload": (404, NotFound),
+    "NotImplemented": (501, InvalidArgument),
+    "PreconditionFailed": (412, PreconditionFailed),
+    "RequestTimeTooSkewed": (403, Unauthenticated),
+    "SignatureDoesNotMatch": (403, Unauthenticated),
+    "XAmzContentSHA256Mismatch": (400, InvalidArgument),
+}
+
+_BY_STATUS: Final = {
+    400: "InvalidArgument",
+    401: "AccessDenied",
+    403: "AccessDenied",
+    404: "NoSuchKey",
+    405: "MethodNotAllowed",
+    408: "RequestTimeout",
+    409: "OperationAborted",
+    410: "NoSuchKey",
+    412: "PreconditionFailed",
+    413: "EntityTooLarge",
+    416: "InvalidRange",
+    501: "NotImplemented",
+    503: "SlowDown",
+}
+_BY_KIND: Final = {"repository": "NoSuchBucket", "branch": "NoSuchBucket", "upload": "NoSuchUpload"}
+
+
+def fault(code: str, message: str) -> PenstockError:
+    """An error with an S3 code.
+
+    >>> error = fault("NoSuchUpload", "no upload has this id")
+    >>> error.code, error.details
+    ('not-found', {'status': 404, 's3': 'NoSuchUpload'})
+    """
+    status, kind = _FAULTS[code]
+    return kind(message, status=status, s3=code)
+
+
+def code_of(error: PenstockError, status: int) -> str:
+    """The S3 code of any error."""
+    own = error.details.get("s3")
+    if isinstance(own, str):
+        return own
+    if isinstance(error, NotFound):
+        return _BY_KIND.get(str(error.details.get("kind")), "NoSuchKey")
+    return _BY_STATUS.get(status, "InternalError")
+
+
+def render_xml(request: Request, error: PenstockError, status: int) -> Response:
+    """The error as S3's clients read it."""
+    message = f"{error.message} (next: {error.next_step})" if error.next_step else error.message
+    body = element(
+        "Error",
+        element("Code", code_of(error, status)),
+        element("Message", message),
+        element("Resource", request.raw_path),
+        element("RequestId", request.id),
+    )
+    headers = {"content-type": XML_TYPE, "x-amz-request-id": request.id}
+    if status == 416 and "size" in error.details:
+        headers["content-range"] = f"bytes */{error.details['size']}"
+    return Response(status, f'<?xml version="1.0" encoding="UTF-8"?>\n{body}'.encode(), headers)

@@ -1,0 +1,17 @@
+"""The S3 gateway of a lake, as a site to share the lake's port with its REST API."""
+
+from penstock.lake.records.service import Lake
+from penstock.lake.s3.gateway import Keyring, S3Gateway
+from penstock.lake.s3.lake_buckets import LakeBuckets
+from penstock.plumbing.config.secret import Secret
+from penstock.plumbing.http.app import Site
+
+__all__ = ["lake_site"]
+
+
+def lake_site(
+    lake: Lake, access_key_id: str, secret_access_key: str, *, domain: str = "", region: str = "us-east-1"
+) -> Site:
+    """Claims what carries an AWS signature, and what is addressed to the domain, if there is one."""
+    credentials = Keyring({access_key_id: Secret(secret_access_key)})
+    return S3Gateway(LakeBuckets(lake), credentials, domain=domain, region=region).site()

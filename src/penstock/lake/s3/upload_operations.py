@@ -1,0 +1,165 @@
+"""Operations on uploads in parts."""
+
+from collections.abc import AsyncIterator
+
+from penstock.lake.s3.call import Call, iso_time, xml_response
+from penstock.lake.s3.objects import check_source, copy_source
+from penstock.lake.s3.port import Opened
+from penstock.lake.s3.protocol.faults import fault
+from penstock.lake.s3.uploads import PARTS_MAX, Part, Upload, composed_etag
+from penstock.lake.s3.xml import children, element, parse, text_of
+from penstock.plumbing.http.conditions import parse_range
+from penstock.plumbing.http.response import Response
+
+__all__ = ["abort_upload", "begin_upload", "complete_upload", "copy_part", "list_parts", "list_uploads", "put_part"]
+
+
+async def begin_upload(call: Call) -> Response:
+    await call.buckets.check_bucket(call.bucket)
+    upload = await call.uploads.begin(call.bucket, call.key, call.content_type(), call.metadata())
+    return xml_response(
+        "InitiateMultipartUploadResult",
+        element("Bucket", call.bucket),
+        element("Key", call.key),
+        element("UploadId", upload.id),
+    )
+
+
+async def put_part(call: Call) -> Response:
+    upload = await _find(call)
+    payload = call.payload()
+    part = await call.uploads.put_part(upload, _part_number(call), payload)
+    return Response(200, b"", {"etag": f'"{part.etag}"', **payload.checksum_headers})
+
+
+async def copy_part(call: Call) -> Response:
+    """A part which is all of an object, or a range of it."""
+    upload, number = await _find(call), _part_number(call)
+    wish_text = call.request.header("x-amz-copy-source-range")
+    wish = parse_range(wish_text)
+    if wish_text and wish is None:
+        raise fault("InvalidArgument", "x-amz-copy-source-range must be bytes=FIRST-LAST")
+    async with call.buckets.open(*copy_source(call), wish) as opened:
+        check_source(call, opened.info)
+        part = await call.uploads.put_part(upload, number, _bytes_of(opened))
+    return xml_response(
+        "CopyPartResult", element("LastModified", iso_time(part.modified)), element("ETag", f'"{part.etag}"')
+    )
+
+
+async def complete_upload(call: Call) -> Response:
+    upload = await _find(call)
+    wanted = _wanted(await call.xml())
+    etag = await call.uploads.finished_etag(upload)
+    if etag is None:
+        etag = await _compose(call, upload, await call.uploads.choose(upload, wanted))
+    scheme = "https" if call.request.is_secure else "http"
+    return xml_response(
+        "CompleteMultipartUploadResult",
+        element("Location", f"{scheme}://{call.request.header('host')}{call.request.raw_path}"),
+        element("Bucket", call.bucket),
+        element("Key", call.key),
+        element("ETag", f'"{etag}"'),
+    )
+
+
+async def abort_upload(call: Call) -> Response:
+    await call.uploads.abort(await _find(call))
+    return Response(204)
+
+
+async def list_parts(call: Call) -> Response:
+    upload = await _find(call)
+    limit = call.number("max-parts", 1000, 1000)
+    after = call.number("part-number-marker", 0, PARTS_MAX)
+    found = [part for part in await call.uploads.parts(upload) if part.number > after]
+    page, rest = found[:limit], found[limit:]
+    return xml_response(
+        "ListPartsResult",
+        element("Bucket", call.bucket),
+        element("Key", call.key),
+        element("UploadId", upload.id),
+        element("PartNumberMarker", after),
+        element("NextPartNumberMarker", page[-1].number if page else 0),
+        element("MaxParts", limit),
+        element("IsTruncated", "true" if rest else "false"),
+        element("StorageClass", "STANDARD"),
+        *[_row(part) for part in page],
+    )
+
+
+async def list_uploads(call: Call) -> Response:
+    """The first 1000 at most, which no paging goes beyond: they are there to be looked at and aborted."""
+    await call.buckets.check_bucket(call.bucket)
+    limit = call.number("max-uploads", 1000, 1000)
+    found = await call.uploads.under_way(call.bucket, call.query("prefix"), limit)
+    rows = [
+        element(
+            "Upload",
+            element("Key", one.key),
+            element("UploadId", one.id),
+            element("StorageClass", "STANDARD"),
+            element("Initiated", iso_time(one.started)),
+        )
+        for one in found
+    ]
+    return xml_response(
+        "ListMultipartUploadsResult",
+        element("Bucket", call.bucket),
+        element("Prefix", call.query("prefix")),
+        element("MaxUploads", limit),
+        element("IsTruncated", "false"),
+        *rows,
+    )
+
+
+async def _compose(call: Call, upload: Upload, parts: list[Part]) -> str:
+    content = call.uploads.content(parts)
+    try:
+        info = await call.buckets.put(
+            call.bucket,
+            call.key,
+            content,
+            content_type=upload.content_type,
+            metadata=upload.metadata,
+            when=call.precondition(),
+            etag=composed_etag(parts),
+        )
+    finally:
+        await content.aclose()
+    await call.uploads.finish(upload, info.etag)
+    return info.etag
+
+
+async def _find(call: Call) -> Upload:
+    return await call.uploads.find(call.query("uploadId"), call.bucket, call.key)
+
+
+def _part_number(call: Call) -> int:
+    return call.number("partNumber", 0, PARTS_MAX + 1)
+
+
+def _wanted(body: bytes) -> list[tuple[int, str]]:
+    root = parse(body, "CompleteMultipartUpload")
+    found = []
+    for one in children(root, "Part"):
+        number = text_of(one, "PartNumber").strip()
+        if not (number.isascii() and number.isdigit() and len(number) < 7):
+            raise fault("MalformedXML", "<PartNumber> is no number")
+        found.append((int(number), text_of(one, "ETag").strip().strip('"')))
+    return found
+
+
+async def _bytes_of(opened: Opened) -> AsyncIterator[memoryview]:
+    async for chunk in opened.chunks:
+        yield chunk
+
+
+def _row(part: Part) -> str:
+    return element(
+        "Part",
+        element("PartNumber", part.number),
+        element("LastModified", iso_time(part.modified)),
+        element("ETag", f'"{part.etag}"'),
+        element("Size", part.size),
+    )

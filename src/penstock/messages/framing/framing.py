@@ -1,0 +1,62 @@
+"""What a framing is: it cuts bytes into frames, finds a frame's UUID, and makes frames.
+
+A framing holds no position and keeps nothing between calls, so one object serves any number of journals. What is wrong
+with a frame is an `InvalidArgument` or a `Bad` range; the reader, who knows journal and offset, makes the error of it.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol
+
+import msgspec
+
+from penstock.messages.uuid import Uuid
+
+__all__ = ["FRAME_BYTES_MAX", "Bad", "Framing", "Split"]
+
+FRAME_BYTES_MAX = 64 << 20
+
+
+class Bad(msgspec.Struct, frozen=True):
+    """Bytes [begin, end) of what was cut which are no frame."""
+
+    begin: int
+    end: int
+    why: str
+
+
+class Split(msgspec.Struct):
+    """What cutting gave: frames as they follow each other, and how many bytes are done with.
+
+    `ends[i]` is where frame i ends; it begins where the one before it ended, or behind the `Bad` range between them.
+    """
+
+    frames: list[bytes]
+    ends: list[int]
+    bad: Sequence[Bad] = ()
+    consumed: int = 0
+
+
+class Framing(Protocol):
+    """Cuts, reads and makes frames of one kind."""
+
+    content_type: ClassVar[str]
+
+    def split(self, data: bytes) -> Split:
+        """The complete frames at the front of the data."""
+        ...
+
+    def uuid(self, frame: bytes) -> Uuid | None:
+        """The frame's UUID; None for one which holds none (at-least-once). InvalidArgument if it is no frame."""
+        ...
+
+    def decode(self, frame: bytes) -> Any:
+        """What the frame says, without its UUID. InvalidArgument if it says nothing."""
+        ...
+
+    def encode(self, value: Any, uuid: Uuid | None) -> bytes:
+        """A frame. InvalidArgument for a value this framing cannot hold."""
+        ...
+
+    def acknowledgement(self, uuid: Uuid) -> bytes:
+        """A frame which says nothing but its UUID."""
+        ...

@@ -1,0 +1,1 @@
+"""Plumbing: wire, write-ahead log, object stores, HTTP, configuration. It knows no system."""

@@ -1,0 +1,1 @@
+"""The host of state machines: events in, effects out, in order."""

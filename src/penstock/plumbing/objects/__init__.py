@@ -1,0 +1,27 @@
+"""Object stores: a local folder, memory, S3, GCS and Azure behind one port."""
+
+from penstock.plumbing.objects.opening import open_store
+from penstock.plumbing.objects.options import StoreOptions
+from penstock.plumbing.objects.port import (
+    MANY_MAX,
+    ETag,
+    ObjectMeta,
+    ObjectReader,
+    ObjectStore,
+    ObjectWriter,
+    Page,
+    StoredObject,
+)
+
+__all__ = [
+    "MANY_MAX",
+    "ETag",
+    "ObjectMeta",
+    "ObjectReader",
+    "ObjectStore",
+    "ObjectWriter",
+    "Page",
+    "StoreOptions",
+    "StoredObject",
+    "open_store",
+]

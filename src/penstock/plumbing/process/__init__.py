@@ -1,0 +1,1 @@
+"""Parts that every process uses: logs, metrics, tasks, ports, and the loop of blocking clients."""

@@ -1,0 +1,105 @@
+"""The writer: one thread per WAL, which alone touches its files for writing.
+
+It does one thing at a time. A group of appends becomes one batch: one write, one fdatasync, and one word to the loop.
+
+The first failure poisons it: from then on nothing is written any more, and everybody is told so, each with what is
+known about their own request. A failed fdatasync is never tried again, because a second one may succeed without having
+written what the first one lost.
+"""
+
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from threading import Thread
+from time import perf_counter
+
+from penstock.kernel.errors import InternalError, StorageError, Written
+from penstock.plumbing.wal.disk import storage_error
+from penstock.plumbing.wal.segments import Segments
+from penstock.plumbing.wal.statistics import WalStatistics
+from penstock.plumbing.wal.work import Done, Group, Job, Poison, Work
+
+__all__ = ["Writer"]
+
+
+class Writer:
+    """The thread. `notify` is called in it, once for each piece of work; False means that nobody listens any more."""
+
+    def __init__(
+        self, segments: Segments, notify: Callable[[Done], bool], *, folder: str, mark_after_s: float | None
+    ) -> None:
+        self.statistics = WalStatistics()
+        self._segments = segments
+        self._notify = notify
+        self._folder = folder
+        self._mark_after_s = mark_after_s
+        self._queue: SimpleQueue[Work | None] = SimpleQueue()
+        self._poison: Poison | None = None
+        self._thread = Thread(target=self._run, name=f"wal {folder}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def put(self, work: Work) -> None:
+        """Do this next."""
+        self._queue.put(work)
+
+    def stop(self) -> None:
+        """Let the thread close the files and end, when what was put is done."""
+        self._queue.put(None)
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while (work := self._take()) is not None:
+                if not self._notify(self._do(work)):
+                    break
+        finally:
+            self._segments.close()
+
+    def _take(self) -> Work | None:
+        """The next piece of work. A log which falls idle marks its end: see `Segments.mark`."""
+        try:
+            return self._queue.get(timeout=self._mark_after_s)
+        except Empty:
+            if self._poison is None:
+                self._attempt("marking the end of the log", self._segments.mark)
+                self.statistics.marks += 1
+            return self._queue.get()
+
+    def _do(self, work: Work) -> Done:
+        if self._poison is not None:
+            return Done(work, self._poison, Written.NO)
+        return self._commit(work) if isinstance(work, Group) else self._do_job(work)
+
+    def _commit(self, group: Group) -> Done:
+        if not self._attempt("beginning a segment", lambda: self._segments.make_room(group.queued_bytes)):
+            return Done(group, self._poison, Written.NO)
+        before = perf_counter()
+        if not self._attempt("writing a batch", lambda: self._segments.write(group.records)):
+            return Done(group, self._poison, Written.UNKNOWN)
+        self.statistics.commit_seconds += perf_counter() - before
+        self.statistics.batches += 1
+        self.statistics.records += len(group.records)
+        self.statistics.bytes += group.queued_bytes
+        return Done(group)
+
+    def _do_job(self, job: Job) -> Done:
+        self.statistics.jobs += 1
+        is_done = self._attempt(job.doing, job.run)
+        return Done(job, self._poison, Written.YES if is_done else Written.UNKNOWN)
+
+    def _attempt(self, doing: str, action: Callable[[], None]) -> bool:
+        """Whether it went well. If not, this was the last thing this writer has done."""
+        try:
+            action()
+        except OSError as error:
+            self._poison = Poison(storage_error(error, doing, written=Written.UNKNOWN), self._folder)
+        except StorageError as error:
+            self._poison = Poison(error, self._folder)
+        except Exception as error:
+            cause = InternalError(f"{doing} failed by a defect: {error!r}")
+            cause.__cause__ = error
+            self._poison = Poison(cause, self._folder)
+        return self._poison is None

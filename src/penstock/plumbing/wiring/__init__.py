@@ -1,0 +1,1 @@
+"""How a process listens and dials, and how configured values become options."""

@@ -1,0 +1,41 @@
+"""How a process listens, and how it dials others: the same for every role and every client of the command line."""
+
+from random import Random
+
+import msgspec
+
+from penstock.kernel.backoff import Backoff
+from penstock.plumbing.wire.client import Channel
+from penstock.plumbing.wire.limits import Limits
+from penstock.plumbing.wire.tls import Tls
+
+__all__ = ["PEER_LIMITS", "Wiring"]
+
+MIB = 1 << 20
+# A follower that must catch up gets megabytes at a time; a paused peer is noticed within seconds, not minutes.
+PEER_LIMITS = Limits(
+    frame_bytes_max=32 * MIB,
+    stream_window_bytes=32 * MIB,
+    request_bytes_max=64 * MIB,
+    write_bytes_max=8 * MIB,
+    keepalive_ms=2_000,
+    pong_ms=3_000,
+)
+
+
+class Wiring(msgspec.Struct, frozen=True):
+    """How a process listens, and how it dials others."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    token: str | None = None
+    server_tls: Tls | None = None
+    client_tls: Tls | None = None
+    limits: Limits = PEER_LIMITS
+
+    def channel(self, address: str) -> Channel:
+        # A node which was restarted should be followed at once: its links are few, so frequent dialling costs nothing.
+        backoff = Backoff(Random(), base_ms=20.0, pause_ms_max=300.0)
+        return Channel(
+            address, token=self.token, tls=self.client_tls, limits=self.limits, backoff=backoff, deadline_s=5.0
+        )

@@ -1,0 +1,1 @@
+"""Clients of the quorum log and of its operators."""

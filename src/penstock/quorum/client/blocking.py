@@ -1,0 +1,84 @@
+"""The client without `await`: the same names, for scripts, notebooks and threads.
+
+    with BlockingQuorumLog(["127.0.0.1:7101"], "main") as log:
+        appended = log.append(b"...")
+        value = log.read(query)
+
+Calls may come from any thread: see `loop_thread.py`.
+"""
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+
+from penstock.kernel.errors import PenstockError
+from penstock.kernel.ids import EntryId, Offset
+from penstock.plumbing.process.loop_thread import LoopThread
+from penstock.plumbing.wire.tls import Tls
+from penstock.quorum.client.quorum import FIRST, Ack, Appended, QuorumLog
+from penstock.quorum.records.api import ReadResult, ShardStatus
+from penstock.quorum.records.entry import Txn
+from penstock.quorum.records.resolution import Resolution
+
+__all__ = ["BlockingQuorumLog"]
+
+
+class BlockingQuorumLog:
+    """One shard, seen by one client: `QuorumLog`, without `await`."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        shard: str = "main",
+        *,
+        client_id: str | None = None,
+        token: str | None = None,
+        tls: Tls | None = None,
+        window_bytes: int = 8 << 20,
+    ) -> None:
+        self._log = QuorumLog(addresses, shard, client_id=client_id, token=token, tls=tls, window_bytes=window_bytes)
+        self._thread = LoopThread.shared()
+
+    def __enter__(self) -> "BlockingQuorumLog":
+        self._thread.run(self._log.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._thread.run(self._log.close())
+
+    def append(
+        self,
+        ops: bytes,
+        *,
+        sync: bool = True,
+        ack: Ack = "majority",
+        timeout: float = 5.0,
+        roll_back: bool = False,
+        seq: int | None = None,
+    ) -> Appended:
+        """As `QuorumLog.append`."""
+        return self._thread.run(
+            self._log.append(ops, sync=sync, ack=ack, timeout=timeout, roll_back=roll_back, seq=seq)
+        )
+
+    def read(
+        self, query: bytes, *, linearizable: bool = True, after: EntryId | None = None, timeout: float = 5.0
+    ) -> ReadResult:
+        """As `QuorumLog.read`."""
+        return self._thread.run(self._log.read(query, linearizable=linearizable, after=after, timeout=timeout))
+
+    def resolve(self, entry: EntryId, *, timeout: float = 5.0) -> Resolution:
+        """As `QuorumLog.resolve`."""
+        return self._thread.run(self._log.resolve(entry, timeout=timeout))
+
+    def status(self, *, timeout: float = 2.0) -> dict[str, list[tuple[ShardStatus, str]] | PenstockError]:
+        """As `QuorumLog.status`."""
+        return self._thread.run(self._log.status(timeout=timeout))
+
+    def subscribe(self, first: Offset = FIRST, *, follow: bool = True) -> Iterator[tuple[Offset, Txn]]:
+        """As `QuorumLog.subscribe`. Leaving the loop early ends the subscription."""
+        return self._thread.iterate(self._log.subscribe(first, follow=follow))

@@ -1,0 +1,331 @@
+"""A client of one shard of the quorum log.
+
+    async with QuorumLog(["127.0.0.1:7101", "127.0.0.1:7102"], "main") as log:
+        appended = await log.append(b"...")          # committed by a majority, or an error that says what is known
+        await log.append(b"...", sync=False)         # in order, durable on the leader; lost only with it
+        value = await log.read(query)                # linearizable
+        fate = await log.resolve(appended.entry)     # what became of an entry whose answer was lost
+
+It finds the leader, follows it through elections, and sends again what is safe to send again.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Sequence
+from random import Random
+from types import TracebackType
+from typing import Any, Final, Literal
+
+import msgspec
+
+from penstock.kernel.backoff import Backoff
+from penstock.kernel.codec import Codec
+from penstock.kernel.errors import (
+    Compacted,
+    Indeterminate,
+    InvalidArgument,
+    NotLeader,
+    Overloaded,
+    PenstockError,
+    Refused,
+    Unavailable,
+)
+from penstock.kernel.ids import NO_ENTRY, EntryId, Offset
+from penstock.plumbing.wire.client import Channel
+from penstock.plumbing.wire.client_stream import ClientStream
+from penstock.plumbing.wire.limits import Limits
+from penstock.plumbing.wire.message import Message
+from penstock.plumbing.wire.tls import Tls
+from penstock.quorum.client.appends import Answer, Appends
+from penstock.quorum.records.answers import Fate
+from penstock.quorum.records.api import (
+    ClientAppend,
+    Committed,
+    ReadQuery,
+    ReadResult,
+    ResolveQuery,
+    ResolveResult,
+    ShardStatus,
+    Subscribe,
+)
+from penstock.quorum.records.effects import ALL, APPLIED, MAJORITY
+from penstock.quorum.records.entry import ClientId, Txn
+from penstock.quorum.records.resolution import Resolution
+
+__all__ = ["Ack", "Appended", "QuorumLog"]
+
+Ack = Literal["majority", "all", "applied"] | int
+OPS_BYTES_MAX: Final = 1 << 20
+RETRY_S: Final = 0.02
+SILENT_S: Final = 10.0  # a subscription which hears nothing for so long asks whether there was anything to hear
+FIRST: Final = Offset(1)
+_LEVELS: Final = {"majority": MAJORITY, "all": ALL, "applied": APPLIED}
+_READ = Codec[ReadResult](ReadResult)
+_RESOLVED = Codec[ResolveResult](ResolveResult)
+_COMMITTED = Codec[Committed](Committed)
+_STATUS = Codec[list[tuple[ShardStatus, str]]](list[tuple[ShardStatus, str]])
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """A transaction in the log.
+
+    `fate` tells committed, acknowledged (async) and committed below its ack level apart.
+    """
+
+    entry: EntryId
+    fate: Fate
+    result: Any = None  # of the state machine, with ack="applied"
+
+
+class QuorumLog:
+    """One shard, seen by one client. Use it as an async context manager."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        shard: str = "main",
+        *,
+        client_id: str | None = None,
+        token: str | None = None,
+        tls: Tls | None = None,
+        window_bytes: int = 8 << 20,
+        limits: Limits | None = None,
+    ) -> None:
+        if not addresses:
+            raise InvalidArgument("give the address of at least one node, like 127.0.0.1:7101")
+        self.shard = shard
+        self.client_id = ClientId(client_id or secrets.token_hex(8))
+        self._addresses = list(addresses)
+        self._token = token
+        self._tls = tls
+        self._limits = limits or Limits(frame_bytes_max=16 << 20, stream_window_bytes=16 << 20)
+        self._window_bytes = window_bytes
+        self._channels: dict[str, Channel] = {}
+        self._appends: Appends | None = None
+        self._seq = 0
+
+    async def __aenter__(self) -> "QuorumLog":
+        self._appends = Appends(
+            self.shard, self.client_id, self._channel, self._addresses, window_bytes=self._window_bytes
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._appends is not None:
+            await self._appends.close()
+        await asyncio.gather(*(channel.close() for channel in self._channels.values()))
+        self._channels.clear()
+
+    # Writing
+
+    async def append(
+        self,
+        ops: bytes,
+        *,
+        sync: bool = True,
+        ack: Ack = "majority",
+        timeout: float = 5.0,
+        roll_back: bool = False,
+        seq: int | None = None,
+    ) -> Appended:
+        """Append a transaction.
+
+        Returns when it is committed (sync), or durable on the leader behind every sync one before it (async). A
+        time-out raises `Indeterminate`; with `roll_back`, the leader first tries to make that a definite `Refused`.
+        To repeat a transaction whose fate is unknown, give its `seq` again: it takes effect once.
+        """
+        if len(ops) > OPS_BYTES_MAX:
+            raise InvalidArgument(f"a transaction of {len(ops)} bytes is above the limit of {OPS_BYTES_MAX}")
+        if timeout <= 0:
+            raise InvalidArgument(f"timeout {timeout}: expected a time above 0 s")
+        appends = self._opened()
+        seq = self.next_seq() if seq is None else seq
+        number = appends.next_number()
+        append = ClientAppend(number, seq, ops, sync, _level(ack), max(1, int(timeout * 1000)), roll_back)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        grace_s = 1.0 + (5.0 if roll_back else 0.0)  # the leader answers a time-out itself, and knows more
+        while True:
+            left_s = deadline - loop.time()
+            answer = await appends.append(append, max(0.001, left_s) + grace_s)
+            if answer.fate is not Fate.OVERLOADED or left_s <= RETRY_S:
+                return _judged(answer, seq)
+            await asyncio.sleep(RETRY_S)  # the limbo is full: wait for room
+
+    def next_seq(self) -> int:
+        """A number this client has not used."""
+        self._seq += 1
+        return self._seq
+
+    # Reading
+
+    async def read(
+        self, query: bytes, *, linearizable: bool = True, after: EntryId | None = None, timeout: float = 5.0
+    ) -> ReadResult:
+        """Ask the state machine. Not linearizable: what the asked node has applied, at least up to `after`."""
+        body = _encode(ReadQuery(self.shard, query, linearizable, after or NO_ENTRY))
+        return _READ.decode(await self._call_leader("quorum.read", body, timeout))
+
+    async def resolve(self, entry: EntryId, *, timeout: float = 5.0) -> Resolution:
+        """What became of an entry. PENDING only if it is still open after `timeout`."""
+        body = _encode(ResolveQuery(self.shard, entry))
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        resolution = Resolution.PENDING
+        while True:
+            for answer in await self._ask_all("quorum.resolve", body, max(0.1, deadline - loop.time())):
+                resolution = _RESOLVED.decode(answer).resolution
+                if resolution in (Resolution.COMMITTED, Resolution.ABORTED, Resolution.EXPIRED):
+                    return resolution
+            if loop.time() >= deadline:
+                return Resolution.PENDING
+            await asyncio.sleep(RETRY_S)
+
+    async def subscribe(
+        self, first: Offset = FIRST, *, follow: bool = True, is_gapless: bool = False
+    ) -> AsyncGenerator[tuple[Offset, Txn], None]:
+        """Committed transactions from an offset on, each once, through restarts of nodes and elections.
+
+        Without `follow` it ends behind everything which was committed when it was called. What a node has trimmed away
+        is left out; with `is_gapless` that is `Compacted`.
+        """
+        last = None if follow else (await self.read(b"")).applied
+        at = first
+        address = 0
+        while last is None or at <= last:
+            body = _encode(Subscribe(self.shard, at, is_gapless))
+            try:
+                sources = self._sources()
+                channel = self._channel(sources[address % len(sources)])
+                async with channel.stream("quorum.subscribe", body, is_read_only=True) as stream:
+                    while (message := await self._hear(stream, at)) is not None:
+                        committed = _COMMITTED.decode(message.body)
+                        for offset, txn in committed.entries:
+                            if last is None or offset <= last:
+                                yield offset, txn
+                        at = committed.next
+                        if last is not None and at > last:
+                            return
+            except Compacted:
+                raise
+            except PenstockError:
+                address += 1  # another node has the same log
+                await asyncio.sleep(RETRY_S)
+
+    async def _hear(self, stream: ClientStream, at: Offset) -> Message | None:
+        """The next message of a subscription. `Unavailable` if its node was left behind: it lives, but it knows less
+        than has been committed."""
+        while True:
+            try:
+                async with asyncio.timeout(SILENT_S):
+                    return await stream.receive()
+            except TimeoutError:
+                if (await self.read(b"")).applied >= at:
+                    raise Unavailable(f"entries behind {at} are committed, and this node does not tell them") from None
+
+    def _sources(self) -> list[str]:
+        """Whom to subscribe to, best first: the leader hears of a commit before its followers do."""
+        leader = self._opened().leader
+        return [leader, *(each for each in self._addresses if each != leader)]
+
+    async def take_snapshot(self) -> None:
+        """Have the first node write its state down now, and trim its log."""
+        body = _encode({"shard": self.shard})
+        await self._channel(self._addresses[0]).call("quorum.snapshot", body)
+
+    async def status(self, *, timeout: float = 2.0) -> dict[str, list[tuple[ShardStatus, str]] | PenstockError]:
+        """What every node says of its replicas, by address; with the reason in words why appends wait, if they do."""
+
+        async def ask(address: str) -> list[tuple[ShardStatus, str]] | PenstockError:
+            try:
+                answer = await self._channel(address).call("quorum.status", deadline_s=timeout)
+            except PenstockError as error:
+                return error
+            return _STATUS.decode(answer.body)
+
+        found = await asyncio.gather(*(ask(address) for address in self._addresses))
+        return dict(zip(self._addresses, found, strict=True))
+
+    # Plumbing
+
+    def _opened(self) -> Appends:
+        if self._appends is None:
+            raise InvalidArgument("use the client as a context manager: async with QuorumLog(...) as log")
+        return self._appends
+
+    def _channel(self, address: str) -> Channel:
+        if address not in self._channels:
+            backoff = Backoff(Random(), base_ms=20.0, pause_ms_max=300.0)
+            self._channels[address] = Channel(
+                address, token=self._token, tls=self._tls, limits=self._limits, backoff=backoff
+            )
+        return self._channels[address]
+
+    async def _call_leader(self, method: str, body: bytes, timeout: float) -> bytes:
+        """Ask nodes until one answers as leader: reading twice does no harm."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        candidates = list(dict.fromkeys([self._opened().leader, *self._addresses]))
+        last: PenstockError = Unavailable("no node was asked")
+        while (left := deadline - loop.time()) > 0:
+            address = candidates.pop(0)
+            candidates.append(address)
+            try:
+                return (await self._channel(address).call(method, body, deadline_s=left)).body
+            except (Unavailable, Indeterminate) as error:
+                last = error
+                hint = error.details.get("leader") if isinstance(error, NotLeader) else None
+                if hint and hint != address:
+                    candidates = [hint, *(each for each in candidates if each != hint)]
+                    continue
+                await asyncio.sleep(RETRY_S)
+        raise last
+
+    async def _ask_all(self, method: str, body: bytes, timeout: float) -> list[bytes]:
+        async def ask(address: str) -> bytes | None:
+            try:
+                return (await self._channel(address).call(method, body, deadline_s=timeout)).body
+            except PenstockError:
+                return None
+
+        found = await asyncio.gather(*(ask(address) for address in self._addresses))
+        return [answer for answer in found if answer is not None]
+
+
+def _level(ack: Ack) -> int:
+    if isinstance(ack, int) and not isinstance(ack, bool) and ack > 0:
+        return ack
+    if ack in _LEVELS:
+        return _LEVELS[ack]
+    raise InvalidArgument(f"ack {ack!r}: expected majority, all, applied, or a number of nodes above 0")
+
+
+def _judged(answer: Answer, seq: int) -> Appended:
+    """The answer as a value, or as the error it is."""
+    match answer.fate:
+        case Fate.COMMITTED | Fate.ACKNOWLEDGED | Fate.COMMITTED_BELOW_LEVEL:
+            return Appended(answer.entry, answer.fate, answer.result)
+        case Fate.ABORTED:
+            raise Refused(
+                "the transaction was aborted: no quorum held it in time", next_step="append it again under a new seq"
+            )
+        case Fate.INDETERMINATE:
+            raise Indeterminate(
+                f"no quorum in time; entry {answer.entry} may still commit",
+                next_step=f"penstock quorum resolve {answer.entry}",
+                epoch=answer.entry.epoch,
+                offset=answer.entry.offset,
+                seq=seq,
+            )
+        case Fate.INVALID:
+            raise InvalidArgument("no ensemble of this size has that ack level", next_step="penstock quorum status")
+        case Fate.OVERLOADED:
+            raise Overloaded("the leader's limbo is full", next_step="penstock quorum status")
+        case Fate.NOT_LEADER:
+            raise NotLeader("no node leads the shard", next_step="penstock quorum status")

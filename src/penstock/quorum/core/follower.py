@@ -1,0 +1,202 @@
+"""A follower: appends behind exactly the previous id, and acknowledges what is durable. Design: quorum-log.md P4, P13.
+
+Also the ways in which a log gives way to its leader's: truncation and snapshots. All of it happens in the node's own
+epoch only; `node.py` has checked that. What always holds:
+
+- An acknowledgement names the durable head, is sent while the node follows that epoch, and after the epoch is durable.
+- Nothing of the current epoch is ever truncated: such entries can only have come from the current leader.
+- Truncation waits until nothing is under way to the disk, and never goes below `confirmed`.
+"""
+
+from typing import Any
+
+from penstock.kernel.effects import Stop
+from penstock.kernel.ids import EntryId, NodeId, Offset
+from penstock.kernel.probes import reached
+from penstock.quorum.core.replica import Replica
+from penstock.quorum.records.effects import SnapshotWritten, WriteSnapshot
+from penstock.quorum.records.messages import (
+    AddEntryRequest,
+    AddEntryResponse,
+    SnapshotRequest,
+    SnapshotResponse,
+    TruncateRequest,
+    TruncateResponse,
+)
+from penstock.quorum.records.state import SnapshotMeta
+
+__all__ = ["Follower"]
+
+
+class Follower:
+    """What a node knows of the leader it follows, for one epoch."""
+
+    def __init__(self, replica: Replica, leader: NodeId) -> None:
+        self.replica = replica
+        self.epoch = replica.epoch
+        self.leader = leader
+        self.leader_commit = Offset(0)  # for people; nobody applies by it
+        self.round = 0
+        self.stream = 0
+        self.owes_answer = False
+        self.is_behind = False
+        self.receiving: SnapshotMeta | None = None
+        self.received = 0  # bytes of it
+        self.is_received = False  # all of it
+        self.owes_head: EntryId | None = None  # the snapshot in place, of which the leader must hear
+
+    # entries
+
+    def on_add_entry(self, request: AddEntryRequest) -> None:
+        self.leader_commit = Offset(max(self.leader_commit, request.commit))
+        self.stream = request.stream
+        is_heard = request.round > self.round or not request.entries
+        self.round = max(self.round, request.round)
+        new = self._new_entries(request)
+        if new is None:
+            reached("follower.behind")
+            self.is_behind = True
+        elif new:
+            self.replica.append(new)
+        if new is None or not new or is_heard:
+            self.owes_answer = True
+
+    def _new_entries(self, request: AddEntryRequest) -> tuple[Any, ...] | None:
+        """The entries we do not hold yet, if they follow exactly on our head; None if they do not."""
+        log, previous, entries = self.replica.log, request.previous, request.entries
+        if previous.offset == log.end:
+            return entries if log.holds(previous) else None
+        if not log.holds(previous):
+            return None
+        held = log.end - previous.offset
+        for offset, entry in enumerate(entries[:held], previous.offset + 1):
+            if log.epoch_at(Offset(offset)) != entry.epoch:
+                return None  # we have something else there: the leader will see that from our head
+        return entries[held:]
+
+    def on_durable(self) -> None:
+        """More of our log is on the disk."""
+        self.owes_answer = True
+
+    def answer(self) -> None:
+        """Say how far we are durable, if somebody should hear of it and our epoch is durable, too."""
+        replica = self.replica
+        if replica.saving:
+            return
+        if self.owes_head is not None and self._has_in_place(self.owes_head):
+            response = SnapshotResponse(
+                self.epoch, replica.member.incarnation, self.owes_head, self.received, replica.log.durable_head
+            )
+            self.owes_head = None
+            replica.send(self.leader, response)
+        if self.owes_answer:
+            self.owes_answer, is_behind = False, self.is_behind
+            self.is_behind = False
+            head = replica.log.durable_head
+            response_ = AddEntryResponse(
+                self.epoch, replica.member.incarnation, head, self.round, self.stream, is_behind
+            )
+            replica.send(self.leader, response_)
+
+    # truncation
+
+    def on_truncate(self, request: TruncateRequest) -> None:
+        replica, log = self.replica, self.replica.log
+        if not replica.is_settled:
+            return  # the leader asks again
+        if self.may_truncate(request):
+            to = self.cut(request.to)
+            if to < log.confirmed:
+                replica.emit(Stop(f"told to truncate to {request.to}, below what is committed: {log.confirmed}"))
+                return
+            if to < log.end:
+                replica.truncate(to)
+        else:
+            reached("follower.truncate_refused")
+        response = TruncateResponse(self.epoch, replica.member.incarnation, log.head)
+        replica.send(self.leader, response)
+
+    def may_truncate(self, request: TruncateRequest) -> bool:
+        """Only the log which the leader meant (0101): one which has changed since was acknowledged up to its end."""
+        return self.replica.log.head == request.head
+
+    def cut(self, to: EntryId) -> Offset:
+        """Where our log is cut so that it has nothing above `to`, by epoch or by offset."""
+        return Offset(min(self.replica.log.highest_not_above(to.epoch).offset, to.offset))
+
+    # snapshots
+
+    def on_snapshot(self, request: SnapshotRequest) -> None:
+        replica, snapshot = self.replica, request.snapshot
+        if self._holds(snapshot):
+            self.owes_head = snapshot.head  # nothing to install: we have all of it, in entries
+            if not replica.is_formatted:
+                replica.is_formatted = True
+                replica.save()
+            return
+        if replica.is_writing_snapshot:
+            return  # a part is on its way to the disk, perhaps this one: the leader asks again
+        if self.receiving != snapshot:
+            self.receiving, self.received, self.is_received = snapshot, 0, False
+        if self.is_received:
+            return  # all of it is here: to ask for what comes behind its end would write an end which is there already
+        if request.position == self.received:
+            replica.is_writing_snapshot = True
+            replica.emit(WriteSnapshot(snapshot, request.position, request.data, request.is_last))
+        else:
+            self._ask_on(snapshot)  # a part was lost, or we have restarted
+
+    def _holds(self, snapshot: SnapshotMeta) -> bool:
+        log = self.replica.log
+        return snapshot.head.offset <= log.confirmed or log.holds(snapshot.head)
+
+    def _has_in_place(self, head: EntryId) -> bool:
+        """Durably, too: a leader who hears of less sends the snapshot again, at once, for as long as our disk takes."""
+        return not self.replica.is_restoring and self.replica.log.durable >= head.offset
+
+    def _ask_on(self, snapshot: SnapshotMeta) -> None:
+        replica = self.replica
+        replica.send(
+            self.leader, SnapshotResponse(self.epoch, replica.member.incarnation, snapshot.head, self.received)
+        )
+
+    def on_snapshot_written(self, event: SnapshotWritten) -> None:
+        """A part is stored: ask for the next, or put the whole in place."""
+        if self.receiving != event.snapshot:
+            return
+        self.received = event.position
+        if event.is_last:
+            self.is_received = True
+        else:
+            self._ask_on(event.snapshot)
+
+    def maybe_install(self) -> None:
+        """Put a received snapshot in place, once nothing is under way to the disk or to the state machine."""
+        replica, snapshot = self.replica, self.receiving
+        if self.is_received and snapshot is not None and replica.is_settled and not replica.is_restoring:
+            self.receiving, self.is_received = None, False
+            self.owes_head = snapshot.head
+            if not self._holds(snapshot):
+                replica.is_formatted = True
+                replica.install(snapshot)
+
+    # for those who look from outside
+
+    def copy(self, replica: Replica) -> "Follower":
+        """An equal follower on a copied replica."""
+        twin = Follower.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.replica = replica
+        return twin
+
+    def fingerprint(self) -> tuple[Any, ...]:
+        """All that decides what the follower will do, as a hashable value."""
+        return (
+            self.epoch, self.leader, self.round, self.stream, self.owes_answer, self.is_behind,
+            self.receiving, self.received, self.is_received, self.owes_head,
+        )  # fmt: skip
+
+    def check(self) -> None:
+        """I11: what a follower has applied is confirmed."""
+        assert self.epoch == self.replica.epoch
+        assert self.replica.applying <= self.replica.log.confirmed

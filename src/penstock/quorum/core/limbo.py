@@ -1,0 +1,197 @@
+"""The limbo of a leader: who waits for what, until when, and when a ROLLBACK may be written.
+
+Design: quorum-log.md P5 to P9; qsync.rst. The queue's order is `limbo_queue.py`; here is its owner's side: admission,
+time-outs, rollback, ack levels, the async window, and the freeze. A limbo lives as long as one leadership; frozen, it
+says nothing any more (I19). The rules P5 and P6:
+
+- ROLLBACK(f) only for a pending, not doomed, sync TXN of the current epoch above the commit index.
+- A time-out detaches, or (opt-in) tries a ROLLBACK and then waits for that to commit, until a second deadline.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from penstock.kernel.effects import Effect
+from penstock.kernel.ids import Epoch, Instant, Offset, RequestId
+from penstock.quorum.core.config import NodeConfig
+from penstock.quorum.core.deadlines import Deadlines
+from penstock.quorum.core.limbo_queue import LimboEntry, LimboQueue, LimboState
+from penstock.quorum.core.replica import Replica
+from penstock.quorum.records.answers import Answers, Fate
+from penstock.quorum.records.effects import ALL, APPLIED, MAJORITY, AppendRequest
+from penstock.quorum.records.entry import OVERHEAD_BYTES, Rollback, Txn
+from penstock.quorum.records.member import majority
+
+__all__ = ["Limbo"]
+
+NOT_APPENDED = Epoch(0)
+
+
+def _timeout_of(entry: LimboEntry) -> int:
+    timeout_ns: int = entry.body.timeout_ns
+    return timeout_ns
+
+
+class Limbo:
+    """The waiting transactions of one leadership."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+        self.queue = LimboQueue(replica.config.limbo)
+        self.queue.committed = replica.commit
+        self._deadlines = Deadlines(replica.config.timeout_grain_ns)
+        self._armed_at: Instant | None = None  # when the timer fires, if it is set
+
+    @property
+    def config(self) -> NodeConfig:
+        return self.replica.config
+
+    # in
+
+    def offer(self, requests: Sequence[AppendRequest], ensemble_size: int, now: Instant) -> None:
+        """Let requests in; what finds no room, or asks for a level there is not, is refused."""
+        entries: list[LimboEntry] = []
+        invalid: list[RequestId] = []
+        for each in requests:
+            level = self._checked_level(each, ensemble_size) if each.level else MAJORITY
+            if level is None:
+                invalid.append(each.request)
+            else:
+                size = OVERHEAD_BYTES + len(each.ops)
+                entries.append(LimboEntry(each.request, each, size, each.is_sync, level, rolls_back=each.rolls_back))
+        overflow = self.queue.offer(entries)
+        if overflow:
+            del entries[-len(overflow) :]
+            self._refuse(Fate.OVERLOADED, [entry.body.request for entry in overflow])
+        self._refuse(Fate.INVALID, invalid)
+        self._set_deadlines(entries, now)
+
+    def _set_deadlines(self, entries: list[LimboEntry], now: Instant) -> None:
+        """Most of a batch, and mostly all of it, waits equally long."""
+        config, deadlines = self.config, self._deadlines
+        for timeout_ns, run in groupby(entries, key=_timeout_of):
+            timeout = deadlines.rounded(min(timeout_ns or config.append_timeout_ns, config.append_timeout_ns_max))
+            deadlines.add(list(run), timeout, now)
+            if self._armed_at is not None and now + timeout < self._armed_at:
+                self._armed_at = None  # the timer would fire too late
+
+    def _checked_level(self, request: AppendRequest, ensemble_size: int) -> int | None:
+        """Levels below the majority, above the ensemble, or of async transactions do not exist (P7)."""
+        level = request.level
+        if not request.is_sync:
+            return None
+        is_one = level in (ALL, APPLIED) or majority(ensemble_size) <= level <= ensemble_size
+        return level if is_one else None  # not MAJORITY where it is one: a contraction makes that a lower number
+
+    def _refuse(self, fate: Fate, requests: list[RequestId]) -> None:
+        if requests:
+            self.replica.emit(Answers(fate, NOT_APPENDED, tuple(requests), (Offset(0),) * len(requests)))
+
+    def admit(self, *, is_active: bool) -> None:
+        """Append every waiting transaction there is room for."""
+        replica = self.replica
+        epoch = replica.epoch
+        admitted = self.queue.admit(epoch, Offset(replica.log.end + 1), is_active=is_active)
+        if admitted:
+            bodies = [entry.body for entry in admitted]
+            sizes = [entry.size for entry in admitted]
+            txns = [Txn(epoch, body.client, body.seq, body.ops, body.is_sync) for body in bodies]
+            replica.append_transactions(txns, sum(sizes), max(sizes))
+
+    # out
+
+    def committed(self, upto: Offset) -> None:
+        self._emit(self.queue.commit(upto))
+
+    def acknowledge_async(self, durable: Offset) -> None:
+        oldest = self.queue.oldest
+        if oldest is not None and not oldest.is_sync:
+            self._emit(self.queue.acknowledge(durable))
+
+    def levels_reached(self, level_offset: Callable[[int], Offset]) -> None:
+        """Answer committed transactions whose ack level is reached. Rarely is there more than one level in use."""
+        for level in self.queue.levels():
+            if level != APPLIED:
+                self._emit(self.queue.level_reached(level, level_offset(level)))
+
+    def applied(self, first: Offset, upto: Offset, results: tuple[Any, ...]) -> None:
+        """Answer those who waited for the state machine's result. `first` is the offset of the first result."""
+        for told in self.queue.level_reached(APPLIED, upto):
+            mine = tuple(results[offset - first] for offset in told.offsets)
+            self.replica.emit(Answers(told.fate, told.epoch, told.requests, told.offsets, mine))
+
+    def _emit(self, effects: Sequence[Effect]) -> None:
+        if effects:
+            self.replica.emit(*effects)
+
+    def freeze(self) -> None:
+        """Leadership is lost (P9): at once, and for good."""
+        self._emit(self.queue.freeze())
+        self._deadlines.clear()
+
+    # time
+
+    def timer_due(self) -> Instant | None:
+        """When to set the timer for, if it must be set anew."""
+        if self._armed_at is not None or self.queue.is_empty:
+            return None
+        self._armed_at = self._deadlines.earliest()
+        return self._armed_at
+
+    def expire(self, now: Instant) -> Offset | None:
+        """Tell everyone whose time is over what is known; roll back what may be and wants to be (P6).
+
+        Returns where a ROLLBACK was appended, if one was.
+        """
+        self._armed_at = None
+        first: Offset | None = None
+        for entry in self._deadlines.expired(now):
+            if entry.state is LimboState.SUBMITTED and entry.rolls_back and self._can_end_by_rollback(entry):
+                entry.rolls_back = False
+                self._deadlines.add([entry], self._deadlines.rounded(self.config.rollback_grace_ns), now)
+                if self.may_roll_back(entry):
+                    first = entry.offset if first is None else Offset(min(first, entry.offset))
+            else:
+                self._emit(self.queue.time_out(entry))
+        return None if first is None else self.roll_back(first)
+
+    def _can_end_by_rollback(self, entry: LimboEntry) -> bool:
+        return self.may_roll_back(entry) or self.replica.log.is_doomed(entry.offset)
+
+    def may_roll_back(self, entry: LimboEntry) -> bool:
+        """P5. Transactions of prior epochs are never rolled back, only confirmed through the barrier."""
+        replica = self.replica
+        is_pending = entry.offset > replica.commit and not replica.log.is_doomed(entry.offset)
+        return entry.is_sync and entry.epoch == replica.epoch and is_pending
+
+    def roll_back(self, first: Offset) -> Offset:
+        """Append ROLLBACK(first). Nobody hears of it before it commits."""
+        at = self.replica.append((Rollback(self.replica.epoch, first),))
+        self.queue.doom(first, at)
+        return at
+
+    # for those who look from outside
+
+    def waiters(self) -> Iterable[LimboEntry]:
+        yield from self.queue.pending()
+        yield from self.queue.waiting()
+        yield from self.queue.waiting_for_level()
+
+    def copy(self, replica: Replica) -> "Limbo":
+        """An equal limbo on a copied replica."""
+        twin = Limbo.__new__(type(self))
+        twin.replica = replica
+        twin.queue = self.queue.copy()
+        twin._armed_at = self._armed_at
+        twins = dict(zip(map(id, self.waiters()), Limbo.waiters(twin), strict=True))
+        twin._deadlines = self._deadlines.copy(lambda entry: twins[id(entry)])
+        return twin
+
+    def check(self) -> None:
+        """The queue's invariants, no waiter without a deadline (I14), and the commit index they share."""
+        self.queue.check()
+        self._deadlines.check(self.waiters())
+        assert self.queue.is_frozen or self.queue.committed == self.replica.commit
+        for entry in self.queue.pending():
+            assert self.replica.log.epoch_at(entry.offset) == entry.epoch

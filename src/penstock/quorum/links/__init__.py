@@ -1,0 +1,1 @@
+"""Links between the nodes and operators of one shard."""

@@ -1,0 +1,179 @@
+"""Links between the processes of one shard: messages of the protocol on pipelined streams, lost rather than late.
+
+A link may lose messages (its stream broke, its peer does not read): the protocol asks again. It never blocks, and
+holds at most `queue_bytes_max`. An answer goes back on the stream its request came on; whatever has no such stream goes
+by address, which a node learns from the operators.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import msgspec
+
+from penstock.kernel.codec import Codec
+from penstock.kernel.errors import PenstockError
+from penstock.kernel.ids import NodeId
+from penstock.plumbing.process.logs import get_logger
+from penstock.plumbing.process.tasks import Tasks
+from penstock.plumbing.wire.channels import Channels
+from penstock.plumbing.wire.message import Message
+from penstock.plumbing.wire.stream import Stream
+from penstock.quorum.records.messages import Message as PeerMessage
+
+__all__ = ["Directory", "PeerHello", "PeerLink", "Peers", "decode_peer", "encode_peer"]
+
+METHOD = "quorum.peer"
+QUEUE_BYTES_MAX = 32 << 20
+RECONNECT_S = (0.02, 0.5)
+log = get_logger()
+
+
+class PeerHello(msgspec.Struct, frozen=True):
+    """What a stream between peers is opened with."""
+
+    shard: str
+    sender: NodeId
+
+
+class Directory(msgspec.Struct, frozen=True, tag=True):
+    """Where nodes are: from operators to nodes."""
+
+    addresses: dict[NodeId, str]
+
+
+_CODEC = Codec[PeerMessage | Directory](PeerMessage | Directory)
+encode_peer = _CODEC.encode
+decode_peer = _CODEC.decode
+
+OnMessages = Callable[[NodeId, list[Any]], None]
+
+
+class PeerLink:
+    """One direction of talk to one peer, over a stream which somebody opened: a `Receiver` of the wire."""
+
+    def __init__(self, peer: NodeId, on_messages: OnMessages, on_closed: Callable[["PeerLink"], None]) -> None:
+        self.peer = peer
+        self.stream: Stream | None = None
+        self._on_messages = on_messages
+        self._on_closed = on_closed
+        self._queue: deque[bytes] = deque()
+        self._queued_bytes = 0
+        self.dropped = 0
+
+    def send(self, data: bytes) -> None:
+        stream = self.stream
+        if stream is None:
+            self.dropped += 1
+        elif not self._queue and stream.can_send(len(data)):
+            stream.send_nowait(data)
+        elif self._queued_bytes + len(data) <= QUEUE_BYTES_MAX:
+            self._queue.append(data)
+            self._queued_bytes += len(data)
+        else:
+            self.dropped += 1
+
+    def on_messages(self, messages: list[Message]) -> None:
+        self._on_messages(self.peer, [decode_peer(message.body) for message in messages])
+
+    def on_writable(self) -> None:
+        stream = self.stream
+        while self._queue and stream is not None and stream.can_send(len(self._queue[0])):
+            data = self._queue.popleft()
+            self._queued_bytes -= len(data)
+            stream.send_nowait(data)
+
+    def on_end(self) -> None:
+        pass
+
+    def on_closed(self, error: PenstockError | None) -> None:
+        self.stream = None
+        self._queue.clear()
+        self._queued_bytes = 0
+        self._on_closed(self)
+
+
+class Peers:
+    """The links of one shard's process (a node, or an operator) to all others."""
+
+    def __init__(
+        self,
+        me: NodeId,
+        shard: str,
+        channels: Channels,
+        tasks: Tasks,
+        on_messages: OnMessages,
+        *,
+        random: Random,
+    ) -> None:
+        self._me = me
+        self._hello = msgspec.msgpack.encode(PeerHello(shard, me))
+        self._channels = channels
+        self._tasks = tasks
+        self._on_messages = on_messages
+        self._random = random
+        self._inbound: dict[NodeId, PeerLink] = {}  # streams they opened: the newest each
+        self._outbound: dict[NodeId, PeerLink] = {}
+        self.directory: dict[NodeId, str] = {}
+        self.shares_directory = False  # an operator: begins every stream by telling where everybody is
+
+    def learn(self, addresses: dict[NodeId, str]) -> None:
+        """Where nodes are. One which has moved is dialled anew when its stream breaks."""
+        if addresses != self.directory:
+            self.directory = {**self.directory, **addresses}
+            if self.shares_directory:
+                for link in self._outbound.values():
+                    link.send(encode_peer(Directory(self.directory)))
+
+    def accept(self, sender: NodeId, stream: Stream) -> PeerLink:
+        """A peer has opened a stream to us."""
+        link = PeerLink(sender, self._receive, self._inbound_closed)
+        link.stream = stream
+        self._inbound[sender] = link
+        return link
+
+    def send(self, to: NodeId, message: Any) -> None:
+        """On the stream the peer opened, if it did; else on ours. What cannot be sent is lost."""
+        link = self._inbound.get(to) or self._outbound.get(to)
+        if link is None:
+            if to not in self.directory:
+                return
+            link = self._dial(to)
+        link.send(encode_peer(message))
+
+    def _receive(self, sender: NodeId, messages: list[Any]) -> None:
+        protocol = []
+        for message in messages:
+            if isinstance(message, Directory):
+                self.learn(message.addresses)
+            else:
+                protocol.append(message)
+        if protocol:
+            self._on_messages(sender, protocol)
+
+    def _inbound_closed(self, link: PeerLink) -> None:
+        if self._inbound.get(link.peer) is link:
+            del self._inbound[link.peer]
+
+    def _dial(self, to: NodeId) -> PeerLink:
+        lost = asyncio.Event()
+        link = PeerLink(to, self._receive, lambda _: lost.set())
+        self._outbound[to] = link
+        self._tasks.start(self._keep_open(to, link, lost), f"link to {to}")
+        return link
+
+    async def _keep_open(self, to: NodeId, link: PeerLink, lost: asyncio.Event) -> None:
+        """Open the stream, and again whenever it breaks, for as long as the process lives."""
+        while True:
+            lost.clear()
+            try:
+                channel = self._channels.get(self.directory[to])
+                link.stream = await channel.open(METHOD, self._hello, receiver=link)
+                if self.shares_directory:
+                    link.send(encode_peer(Directory(self.directory)))
+                await lost.wait()
+            except PenstockError as error:
+                log.debug("peer not reached", peer=to, error=str(error))
+            await asyncio.sleep(self._random.uniform(*RECONNECT_S))

@@ -1,0 +1,112 @@
+"""What a node offers on the wire: to peers and operators, and to clients."""
+
+import msgspec
+
+from penstock.kernel.codec import Codec
+from penstock.kernel.errors import Compacted, LimitExceeded
+from penstock.kernel.ids import Offset
+from penstock.plumbing.wire.message import Call
+from penstock.plumbing.wire.server_stream import ServerStream
+from penstock.plumbing.wire.service import Service
+from penstock.quorum.links.peers import METHOD, PeerHello, PeerLink
+from penstock.quorum.node.node_server import NodeServer
+from penstock.quorum.node.sessions import AppendSession
+from penstock.quorum.node.status import explain
+from penstock.quorum.records.api import (
+    Committed,
+    Hello,
+    ReadQuery,
+    ReadResult,
+    ResolveQuery,
+    ResolveResult,
+    Subscribe,
+)
+from penstock.quorum.records.entry import Txn
+
+__all__ = ["MemberQuery", "NodeService"]
+
+QUERY_BYTES_MAX = 1 << 20
+SUBSCRIBE_BYTES = 512 << 10
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class MemberQuery(msgspec.Struct, frozen=True):
+    """Who are you in this shard? Makes the replica if there is none."""
+
+    shard: str
+    wiped: bool = False  # set a broken replica aside, and come back as a new incarnation
+
+
+_PEER = Codec[PeerHello](PeerHello)
+_HELLO = Codec[Hello](Hello)
+_READ = Codec[ReadQuery](ReadQuery)
+_RESOLVE = Codec[ResolveQuery](ResolveQuery)
+_SUBSCRIBE = Codec[Subscribe](Subscribe)
+_MEMBER = Codec[MemberQuery](MemberQuery)
+
+
+class NodeService:
+    """The methods of a node."""
+
+    def __init__(self, server: NodeServer) -> None:
+        self._server = server
+
+    def register(self, service: Service) -> None:
+        service.pipelined(METHOD)(self._peer)
+        service.pipelined("quorum.append")(self._append)
+        service.unary("quorum.read")(self._read)
+        service.unary("quorum.resolve")(self._resolve)
+        service.unary("quorum.member")(self._member)
+        service.unary("quorum.snapshot")(self._snapshot)
+        service.inline("quorum.status")(self._status)
+        service.stream("quorum.subscribe")(self._subscribe)
+
+    def _peer(self, stream: ServerStream) -> PeerLink:
+        hello = _PEER.decode(stream.body)
+        return self._server.host(hello.shard).peers.accept(hello.sender, stream)
+
+    def _append(self, stream: ServerStream) -> AppendSession:
+        hello = _HELLO.decode(stream.body)
+        return AppendSession(self._server.host(hello.shard), hello.client, stream)
+
+    async def _read(self, call: Call) -> bytes:
+        query = _READ.decode(call.body)
+        if len(query.query) > QUERY_BYTES_MAX:
+            raise LimitExceeded(f"a query has at most {QUERY_BYTES_MAX} bytes")
+        host = self._server.host(query.shard)
+        result, applied = await host.read(query.query, is_linearizable=query.is_linearizable, after=query.after)
+        return _encode(ReadResult(result, applied))
+
+    async def _resolve(self, call: Call) -> bytes:
+        query = _RESOLVE.decode(call.body)
+        return _encode(ResolveResult(await self._server.host(query.shard).resolve(query.entry), self._server.node))
+
+    async def _member(self, call: Call) -> bytes:
+        query = _MEMBER.decode(call.body)
+        return _encode(await self._server.member(query.shard, wiped=query.wiped))
+
+    async def _snapshot(self, call: Call) -> bytes:
+        self._server.host(_MEMBER.decode(call.body).shard).take_snapshot()
+        return b""
+
+    def _status(self, call: Call) -> bytes:
+        return _encode([(each, explain(each)) for each in self._server.statuses()])
+
+    async def _subscribe(self, stream: ServerStream) -> None:
+        """Committed transactions, from an offset on; what was trimmed away is skipped, or refused."""
+        wanted = _SUBSCRIBE.decode(stream.body)
+        host = self._server.host(wanted.shard)
+        if wanted.is_gapless and wanted.first < host.node.log.first:
+            raise Compacted(
+                f"the log of {wanted.shard} begins at {host.node.log.first} here: {wanted.first} is trimmed away",
+                next_step="begin with a newer checkpoint",
+            )
+        at = Offset(max(wanted.first, host.node.log.first))
+        while True:
+            next_at, entries = await host.entries_from(at, SUBSCRIBE_BYTES)
+            transactions = tuple((offset, entry) for offset, entry in entries if isinstance(entry, Txn))
+            if next_at > at:  # also without a transaction: whoever waits for an offset must hear that it has passed
+                await stream.send(_encode(Committed(next_at, transactions)))
+                at = next_at
+            else:
+                await host.wait_for_applied(Offset(at - 1))

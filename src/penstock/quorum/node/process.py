@@ -1,0 +1,63 @@
+"""A running node: its parts open in order and close in reverse."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from penstock.kernel.ids import NodeId
+from penstock.plumbing.process.logs import get_logger
+from penstock.plumbing.process.tasks import Tasks
+from penstock.plumbing.wal import WalOptions
+from penstock.plumbing.wire.channels import Channels
+from penstock.plumbing.wire.server import Server
+from penstock.plumbing.wire.service import Service
+from penstock.plumbing.wiring.wiring import Wiring
+from penstock.quorum.core.config import NodeConfig
+from penstock.quorum.node.node_server import NodeServer
+from penstock.quorum.node.node_service import NodeService
+
+__all__ = ["in_background", "listening", "running_node"]
+
+log = get_logger()
+
+
+@asynccontextmanager
+async def running_node(
+    node: NodeId,
+    folder: Path,
+    wiring: Wiring,
+    *,
+    config: NodeConfig | None = None,
+    wal: WalOptions | None = None,
+    machine: str = "map",
+) -> AsyncIterator[tuple[NodeServer, Server]]:
+    """A node which serves until the block is left."""
+    async with AsyncExitStack() as stack:
+        tasks, channels = await in_background(stack, wiring)
+        server = await NodeServer.open(node, folder, channels, tasks, config=config, wal=wal, machine=machine)
+        stack.push_async_callback(server.close)
+        service = Service()
+        NodeService(server).register(service)
+        yield server, await listening(stack, service, wiring)
+
+
+async def in_background(stack: AsyncExitStack, wiring: Wiring) -> tuple[Tasks, Channels]:
+    """Return the tasks and the channels of a process; the stack closes them."""
+    channels = Channels(wiring.channel)
+    stack.push_async_callback(channels.close)
+    tasks = Tasks(_on_task_failure)
+    stack.push_async_callback(tasks.close)
+    return tasks, channels
+
+
+async def listening(stack: AsyncExitStack, service: Service, wiring: Wiring) -> Server:
+    """Return a server that listens; the stack drains and closes it."""
+    server = await Server.start(
+        service, wiring.host, wiring.port, limits=wiring.limits, token=wiring.token, tls=wiring.server_tls
+    )
+    stack.push_async_callback(server.close, drain_s=0.5)
+    return server
+
+
+def _on_task_failure(error: BaseException) -> None:
+    log.error("background task failed", exc_info=error)

@@ -1,0 +1,36 @@
+"""What a waiting client is told about its transaction, many clients at a time.
+
+Design: quorum-log.md P6, P7, P8. COMMITTED, ACKNOWLEDGED and COMMITTED_BELOW_LEVEL are the three kinds of OK;
+INDETERMINATE may still become anything, and `resolve` tells what; the rest are definite: no effect, ever.
+"""
+
+from enum import Enum
+from typing import Any
+
+from penstock.kernel.effects import Effect
+from penstock.kernel.ids import Epoch, Offset, RequestId
+
+__all__ = ["Answers", "Fate"]
+
+
+class Fate(Enum):
+    """How a transaction ended, as far as its leader can tell."""
+
+    COMMITTED = "committed"  # it is in the log for good, at the ack level that was asked for
+    ACKNOWLEDGED = "acknowledged"  # async: durable on the leader, in order; lost only by an epoch change
+    COMMITTED_BELOW_LEVEL = "committed-below-level"  # its ack level above majority was not reached in time
+    ABORTED = "aborted"  # rolled back by the log, or never appended: it has no effect, and never will
+    INDETERMINATE = "indeterminate"  # it may commit, or not: ask `resolve` with its id
+    NOT_LEADER = "not-leader"  # nothing was written: ask the leader
+    OVERLOADED = "overloaded"  # nothing was written: the limbo is full
+    INVALID = "invalid"  # nothing was written: no ensemble of this size has that ack level
+
+
+class Answers(Effect, frozen=True):
+    """Answer these requests, in this order. Offsets are 0 for transactions which were never appended."""
+
+    fate: Fate
+    epoch: Epoch
+    requests: tuple[RequestId, ...]
+    offsets: tuple[Offset, ...]
+    results: tuple[Any, ...] = ()  # what the state machine returned, for those who waited for it

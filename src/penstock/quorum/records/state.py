@@ -1,0 +1,33 @@
+"""What a node keeps beside its log: one small record, replaced atomically. Design: quorum-log.md P4, P14."""
+
+import msgspec
+
+from penstock.kernel.ids import NO_ENTRY, EntryId, Epoch, Offset
+from penstock.quorum.records.member import Member
+
+__all__ = ["NO_SNAPSHOT", "DoomedRange", "EpochStart", "NodeState", "SnapshotMeta"]
+
+EpochStart = tuple[Epoch, Offset]  # an epoch, and where its barrier stands
+DoomedRange = tuple[Offset, Offset]  # (f, j): the transactions in [f, j) are rolled back by the ROLLBACK at j
+
+
+class SnapshotMeta(msgspec.Struct, frozen=True):
+    """A snapshot of the state machine: the log up to `head`, folded. What `resolve` needs of that log is kept here."""
+
+    head: EntryId = NO_ENTRY
+    epochs: tuple[EpochStart, ...] = ()
+    doomed: tuple[DoomedRange, ...] = ()
+    window_start: Offset = Offset(1)  # below this, `resolve` answers EXPIRED
+
+
+NO_SNAPSHOT = SnapshotMeta()
+
+
+class NodeState(msgspec.Struct, frozen=True):
+    """The durable registers of a node."""
+
+    member: Member
+    epoch: Epoch = Epoch(0)
+    confirmed: Offset = Offset(0)  # committed for certain; a CONFIRM which said so may be truncated or trimmed since
+    snapshot: SnapshotMeta = NO_SNAPSHOT
+    is_formatted: bool = False  # it has joined its shard, by its first Fence or by a Snapshot

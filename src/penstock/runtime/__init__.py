@@ -1,1 +1,0 @@
-"""The runtime: runs the pure cores on asyncio, sockets and disks."""

@@ -1,0 +1,191 @@
+"""The way in from Python: a server, its journals and its lake.
+
+with penstock.connect() as stock:                     # what `penstock up` runs here
+    stock.lake("shop").branch("main")["a"] = b"..."
+    with stock.journal("shop/orders").publisher() as publish:
+        publish({"sku": "kettle"})
+
+with penstock.open("data/") as stock: ...             # a server of its own, for as long as the block
+
+async with penstock.aio.connect() as stock: ...       # the same names, with await
+"""
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+from penstock.journals.client.journal import Journals
+from penstock.journals.client.journal_blocking import BlockingJournals
+from penstock.journals.client.named_journal import AsyncJournal, Journal
+from penstock.kernel.errors import NotFound
+from penstock.lake.client.lake_api import LakeApi
+from penstock.lake.client.lake_blocking import BlockingLake, BlockingRepository
+from penstock.lake.client.lake_place import LakePlace, find_lake
+from penstock.lake.client.lake_repository import Repository
+from penstock.plumbing.config import Effective, Source, load
+from penstock.plumbing.process.running import running_in
+from penstock.plumbing.wiring.options import wire_tls
+from penstock.server.data_server import DataServer
+
+__all__ = ["AsyncStock", "OpenStock", "Stock", "connect", "connect_async", "open"]
+
+
+class _Places:
+    """Where everything is: as said, else as configured, else what runs in the data folder. Looked up when needed."""
+
+    def __init__(self, address: str | None, lake: str | None, token: str | None, folder: Path | None = None) -> None:
+        self._address = address
+        self._lake = lake
+        self._token = token
+        self._folder = folder  # None: as configured
+
+    @cached_property
+    def effective(self) -> Effective:
+        at = {"PENSTOCK_DATA_FOLDER": str(self._folder)} if self._folder is not None else {}
+        return load(environment={**os.environ, **at})
+
+    @property
+    def lake(self) -> LakePlace:
+        return find_lake(self._lake, effective=self.effective)
+
+    @property
+    def brokers(self) -> list[str]:
+        if self._address is not None:
+            return [self._address]
+        up = running_in(self.effective.config.data.folder)
+        if up is not None:
+            return [up.broker]
+        if self.effective.origins["wire.listen"].source is Source.DEFAULT:
+            raise NotFound(
+                f"nothing runs in {self.effective.config.data.folder}, and no address was given",
+                next_step="penstock up; or say where: penstock.connect('host:7070')",
+            )
+        return [str(self.effective.config.wire.listen)]
+
+    def journals(self) -> Journals:
+        return Journals(self.brokers, token=self.token, tls=wire_tls(self.effective.config.tls))
+
+    def blocking_journals(self) -> BlockingJournals:
+        return BlockingJournals(self.brokers, token=self.token, tls=wire_tls(self.effective.config.tls))
+
+    @property
+    def token(self) -> str | None:
+        configured = self.effective.config.wire.token
+        return self._token or (configured.reveal() if configured is not None else None)
+
+
+class Stock:
+    """One Penstock: its journals and its lake. Connections are made when they are first needed."""
+
+    def __init__(self, places: _Places) -> None:
+        self._places = places
+        self._lake: BlockingLake | None = None
+        self._journals: BlockingJournals | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._lake is not None:
+            self._lake.close()
+        if self._journals is not None:
+            self._journals.close()
+        self._lake = self._journals = None
+
+    def journal(self, name: str) -> Journal:
+        """One journal."""
+        return Journal(self.journals, name)
+
+    def lake(self, repository: str) -> BlockingRepository:
+        """A repository of the lake."""
+        return self.lakes.repository(repository)
+
+    @property
+    def lakes(self) -> BlockingLake:
+        """The lake's server: all repositories."""
+        if self._lake is None:
+            self._lake = BlockingLake(self._places.lake)
+        return self._lake
+
+    @property
+    def journals(self) -> BlockingJournals:
+        """All journals."""
+        if self._journals is None:
+            self._journals = self._places.blocking_journals()
+        return self._journals
+
+
+class AsyncStock:
+    """`Stock`, for asyncio."""
+
+    def __init__(self, places: _Places) -> None:
+        self._places = places
+        self._lake: LakeApi | None = None
+        self._journals: Journals | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._lake is not None:
+            await self._lake.close()
+        if self._journals is not None:
+            await self._journals.close()
+        self._lake = self._journals = None
+
+    def journal(self, name: str) -> AsyncJournal:
+        """One journal."""
+        return AsyncJournal(self.journals, name)
+
+    def lake(self, repository: str) -> Repository:
+        """A repository of the lake."""
+        if self._lake is None:
+            self._lake = LakeApi(self._places.lake)
+        return Repository(self._lake, repository)
+
+    @property
+    def journals(self) -> Journals:
+        """All journals."""
+        if self._journals is None:
+            self._journals = self._places.journals()
+        return self._journals
+
+
+class OpenStock(Stock):
+    """A Stock and the server which it has started: both end together."""
+
+    def __init__(self, server: DataServer) -> None:
+        super().__init__(_Places(server.running.broker, server.running.lake, None, server.folder))
+        self._server = server
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self._server.stop()
+
+
+def open(folder: str | os.PathLike[str] = "penstock-data") -> OpenStock:
+    """A server with every role on a data folder, for as long as the block: for scripts, notebooks and tests.
+
+    What was acknowledged is in the folder: `open` it again, or run `penstock up` there. `PreconditionFailed` if a
+    process runs there already: `connect` to that one.
+    """
+    return OpenStock(DataServer(Path(folder)))
+
+
+def connect(address: str | None = None, *, lake: str | None = None, token: str | None = None) -> Stock:
+    """The local server; or the broker at HOST:PORT, and the lake at a URL."""
+    return Stock(_Places(address, lake, token))
+
+
+def connect_async(address: str | None = None, *, lake: str | None = None, token: str | None = None) -> AsyncStock:
+    """The same, for asyncio."""
+    return AsyncStock(_Places(address, lake, token))

@@ -1,0 +1,207 @@
+"""What each error code means for a person: how it comes about, and what to do next.
+
+Kept apart from the classes in `kernel/errors.py`, which say what a program needs. A test holds the two together: every
+code has an entry here, and `docs/reference/errors.md` is written from both.
+"""
+
+from typing import Final
+
+import msgspec
+
+from penstock.kernel.errors import PenstockError
+
+__all__ = ["Guide", "error_kinds", "guide"]
+
+
+class Guide(msgspec.Struct, frozen=True):
+    """How an error comes about, and the next step."""
+
+    cause: str
+    next_step: str
+
+
+def guide(code: str) -> Guide:
+    """The entry of a code. A code without one is a defect, and a test finds it."""
+    return _GUIDE[code]
+
+
+def error_kinds() -> list[type[PenstockError]]:
+    """Every kind of error, in the order of the tree: a family, then its members."""
+    found: list[type[PenstockError]] = []
+    waiting: list[type[PenstockError]] = [PenstockError]
+    while waiting:
+        kind = waiting.pop()
+        found.append(kind)
+        ours = [each for each in kind.__subclasses__() if each.__module__.startswith("penstock")]
+        waiting.extend(reversed(ours))
+    return found
+
+
+_GUIDE: Final = {
+    "error": Guide(
+        "The other side runs a newer version and sent a code this one does not know.",
+        "Read its message, which is complete, and upgrade the older side.",
+    ),
+    "local": Guide(
+        "The calling program used something in a way it does not allow.",
+        "Correct the call: the same one will fail again.",
+    ),
+    "invalid-argument": Guide(
+        "A command line, a name or a value that no state of the system would accept.",
+        "Compare it with the command's --help; the message names the part that does not fit.",
+    ),
+    "config": Guide(
+        "A configuration key is unknown, its value does not fit, two keys contradict each other, or a file it names "
+        "cannot be used.",
+        "Mend the places the message names, then run: penstock config check",
+    ),
+    "already-closed": Guide(
+        "A connection, WAL or other object was used after it was closed: mostly an `async with` block left too early.",
+        "Keep the block open for as long as the object is used.",
+    ),
+    "remote": Guide(
+        "The other side broke the protocol. Its connection was closed; other connections are not harmed.",
+        "See the log of the other side; make sure that it is a Penstock process of a fitting version.",
+    ),
+    "malformed-frame": Guide(
+        "Bytes arrived which are no frame, or whose body does not decode: another protocol on our port (a browser, a "
+        "health check, TLS against plain text), or damage on the way.",
+        "Check that both sides mean the same port and agree on TLS: penstock config show",
+    ),
+    "frame-too-large": Guide(
+        "A frame is above what this side allows.",
+        "Send smaller messages, or raise wire.frame_bytes_max on the receiving side.",
+    ),
+    "protocol-violation": Guide(
+        "A well-formed frame came where it may not: an unasked reply, more than the window allows, a second hello.",
+        "Upgrade the older side; if both run the same version, report it with both logs.",
+    ),
+    "version-mismatch": Guide(
+        "The two sides share no version of the protocol.",
+        "Upgrade the older side: penstock version",
+    ),
+    "refused": Guide(
+        "The service understood the request, and its rules forbid it.",
+        "Read the reason in the message: the same request is refused again until that changes.",
+    ),
+    "unauthenticated": Guide(
+        "The server asks for a token, and none or a wrong one was shown.",
+        'Set the server\'s token: PENSTOCK_WIRE_TOKEN, or wire.token = "file:PATH" in the configuration.',
+    ),
+    "not-found": Guide(
+        "What the request names does not exist: never made, already removed, or misspelled.",
+        "List what there is, and compare the name letter by letter.",
+    ),
+    "precondition-failed": Guide(
+        "The request said under which condition it may happen, and that does not hold: somebody else was faster.",
+        "Read the present state, and decide again on that.",
+    ),
+    "limit-exceeded": Guide(
+        "The request is above a configured limit.",
+        "Ask for less at once, or raise the limit the message names: penstock config keys",
+    ),
+    "compacted": Guide(
+        "A reader asked for a part of the KeySpace's history which is already dropped: it was behind for too long.",
+        "Read the present state and watch on from there; Penstock's own mirrors do so by themselves.",
+    ),
+    "lease-expired": Guide(
+        "A process did not renew its lease in time (paused, overloaded, or cut off from the KeySpace), or somebody "
+        "revoked it. Every key it held under that lease is gone.",
+        "Start the process again: it takes a new lease. If it happens often, raise the lease's time.",
+    ),
+    "already-exists": Guide(
+        "A repository, a branch or a tag of that name is there already.",
+        "Choose another name, or use what is there.",
+    ),
+    "dirty-branch": Guide(
+        "The branch has changes which are staged and not committed; a merge into it would mix them up with its own.",
+        "Commit them (penstock lake commit) or drop them (penstock lake branch reset), then ask again.",
+    ),
+    "fenced": Guide(
+        "Another process has taken the shard over while this one still worked on it: it was slow, or cut off.",
+        "Nothing: what this process had not committed is done again by the other.",
+    ),
+    "forbidden": Guide(
+        "The request is one nobody may make, such as deleting a repository's default branch.",
+        "Read the message: it says what is protected, and why.",
+    ),
+    "gone": Guide(
+        "The garbage collector has given up this commit or object: nothing referred to it when it was collected.",
+        "Use a newer commit; keep what you need longer by a tag or a branch.",
+    ),
+    "merge-conflict": Guide(
+        "Since the two sides parted, both changed the same paths, each in its own way.",
+        "Look at the paths (penstock lake diff), then merge with a --strategy, source-wins or dest-wins; or mend it.",
+    ),
+    "no-changes": Guide(
+        "Nothing is staged, or what is staged is what is committed already; or the source of a merge has nothing new.",
+        "Nothing needs to be done; where an empty commit is wanted, allow it (--allow-empty).",
+    ),
+    "unavailable": Guide(
+        "The service cannot serve this now, but will be able to later.",
+        "Try the same again after a pause; nothing was written.",
+    ),
+    "connect-failed": Guide(
+        "No connection could be made: nobody listens there, a firewall is between, a name does not resolve, or the two "
+        "sides disagree about TLS.",
+        "Check the address, and that the server runs; then try again.",
+    ),
+    "not-leader": Guide(
+        "The request went to a node which follows, or waits for an election: only the leader of a shard takes it.",
+        "Our client asks the leader by itself; if no node leads for long, see: penstock quorum status",
+    ),
+    "overloaded": Guide(
+        "A bounded queue is full: more is asked for than can be done right now.",
+        "Slow down and try again after a pause; if it stays, add capacity.",
+    ),
+    "shutting-down": Guide(
+        "The process is ending and takes no new work.",
+        "Try again: another process takes over, or this one comes back.",
+    ),
+    "indeterminate": Guide(
+        "The request was sent and its answer never came, so it may have taken effect, or may still.",
+        "Read whether it did before repeating what must not happen twice.",
+    ),
+    "connection-lost": Guide(
+        "The connection broke after the request was sent, before its answer came.",
+        "Read whether it took effect; repeat at once only what may happen twice.",
+    ),
+    "deadline-exceeded": Guide(
+        "No answer came within the time the caller allowed.",
+        "Read whether it took effect; then repeat it with a longer deadline.",
+    ),
+    "cancelled": Guide(
+        "The caller gave up (Ctrl-C, or its own task was cancelled) while the request was on its way.",
+        "Read whether it took effect before repeating it.",
+    ),
+    "storage": Guide(
+        "The disk or the object store failed.",
+        "See the message and the system's own log (dmesg, the bucket's provider) for the reason.",
+    ),
+    "wal-corrupt": Guide(
+        "A record in the middle of a WAL cannot be read back although it was acknowledged: the disk, or somebody's "
+        "editor, changed it. Nothing behind it is trusted.",
+        "Keep the folder as evidence, replace the disk, and let the node copy its data from its replicas again.",
+    ),
+    "wal-poisoned": Guide(
+        "A write or fsync failed, and after that nobody can know what is on the disk: the process stops on purpose.",
+        "Find out why the disk failed (dmesg, df), then start the process again: it recovers what is really there.",
+    ),
+    "disk-full": Guide(
+        "No space is left on the device, or a quota is used up.",
+        "Make room (df -h, df -i) or move data.folder, then start again.",
+    ),
+    "object-store-failed": Guide(
+        "The object store refused or did not answer: wrong keys, no such bucket, or an outage.",
+        "Check objectstore.* with: penstock config show; an outage passes, and the request may be repeated.",
+    ),
+    "keyspace-forgot": Guide(
+        "The KeySpace is at an older revision than it was, or its file was replaced or removed: a restored backup, a "
+        "data folder deleted under running processes. Who serves what can no longer be trusted.",
+        "Stop every process which uses it before you decide: going on with a forgetful KeySpace can lose appends.",
+    ),
+    "internal": Guide(
+        "A defect of ours: an invariant is broken, or a failure nobody foresaw.",
+        "Run it again with --debug, and report the trace with the output of: penstock version",
+    ),
+}

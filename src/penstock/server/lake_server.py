@@ -1,0 +1,114 @@
+"""What `penstock lake serve` runs: one member of the lake, its queue, its store, its HTTP server."""
+
+import json
+import os
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from penstock.journals.client.journal import Journals
+from penstock.kernel.errors import ConfigError, Unavailable
+from penstock.keyspace.shell import open_keyspace
+from penstock.lake.client.lake_place import CREDENTIALS_FILE
+from penstock.lake.member.lake_journal_queue import JournalQueue
+from penstock.lake.member.queue import Queue
+from penstock.lake.member.quorum_queue import QuorumQueue
+from penstock.lake.member.services.lake_service import serving_lake
+from penstock.lake.rest.credentials import Credentials
+from penstock.plumbing.http import HttpServer
+from penstock.plumbing.objects import open_store
+from penstock.plumbing.wiring.options import object_store_url, store_options, wal_options, wire_tls
+from penstock.quorum.client.quorum import QuorumLog
+from penstock.quorum.operator.alone import quorum_alone
+from penstock.server.lake_site import lake_app
+from penstock.server.session import Session
+from penstock.server.targets import addresses_of, quorum_log_of
+from penstock.server.wiring import metrics_endpoint, parse_address, wiring_of
+
+__all__ = ["lake_credentials", "serve_lake"]
+
+
+async def serve_lake(
+    session: Session,
+    listen: str | None,
+    name: str,
+    shard: str,
+    nodes: tuple[str, ...],
+    cluster: Path,
+    *,
+    is_alone: bool,
+    journal: str = "",
+    brokers: tuple[str, ...] = (),
+) -> None:
+    """Serve until cancelled."""
+    config = session.effective.config
+    address = parse_address(listen, "--listen") if listen is not None else config.lake.listen
+    credentials, made_in = lake_credentials(session)
+    url = object_store_url(config)
+    secret = credentials.secret_access_key
+    async with (
+        _queue_of(session, shard, nodes, cluster, journal, brokers, is_alone=is_alone) as queue,
+        open_store(url, store_options(config.objectstore)) as store,
+        serving_lake(queue, store, url, secret=secret, shard=journal or shard, name=name) as lake,
+        await HttpServer.start(
+            lake_app(lake, credentials, url), address.host, address.port, tls=wire_tls(config.tls), name="lake"
+        ) as server,
+        metrics_endpoint(session),
+    ):
+        session.say(f"the lake serves REST and S3 on {server.url}, with its objects in {url}")
+        if made_in is not None:
+            session.say(f"access key {credentials.access_key_id}; its secret is in {made_in}")
+        # A member which cannot go on ends its process: started again it begins with the newest checkpoint.
+        reason = await lake.engine.host.ended()
+        raise Unavailable(f"the member has stopped: {reason}", next_step="start it again")
+
+
+@asynccontextmanager
+async def _queue_of(
+    session: Session,
+    shard: str,
+    nodes: tuple[str, ...],
+    cluster: Path,
+    journal: str,
+    brokers: tuple[str, ...],
+    *,
+    is_alone: bool,
+) -> AsyncIterator[Queue]:
+    if journal:
+        wiring = wiring_of(session)
+        addresses = addresses_of(session, brokers, cluster, "broker", "--broker")
+        async with Journals(addresses, token=wiring.token, tls=wiring.client_tls) as journals:
+            yield JournalQueue(journals, journal)
+        return
+    if not is_alone:
+        async with quorum_log_of(session, shard, nodes, cluster) as log:
+            yield QuorumQueue(log)
+        return
+    config = session.effective.config
+    folder = config.data.folder.absolute()
+    async with (
+        await open_keyspace(f"embedded://{quote(str(folder))}/keyspace") as keyspace,
+        quorum_alone(folder, keyspace, shard, wal=wal_options(config.wal)) as alone,
+        QuorumLog([alone.node], shard) as log,
+    ):
+        yield QuorumQueue(log)
+
+
+def lake_credentials(session: Session) -> tuple[Credentials, Path | None]:
+    """As configured; else those of the data folder, which are made when there are none, and the file they are in."""
+    config = session.effective.config.lake
+    if config.access_key_id and config.secret_access_key:
+        return Credentials(config.access_key_id.reveal(), config.secret_access_key.reveal()), None
+    if config.access_key_id or config.secret_access_key:
+        raise ConfigError("lake.access_key_id and lake.secret_access_key belong together", next_step="set both")
+    path = session.effective.config.data.folder / CREDENTIALS_FILE
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made = {"access_key_id": f"AKIA{secrets.token_hex(8).upper()}", "secret_access_key": secrets.token_urlsafe(30)}
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(made, file)
+    found = json.loads(path.read_text())
+    return Credentials(found["access_key_id"], found["secret_access_key"]), path

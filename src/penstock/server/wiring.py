@@ -1,0 +1,52 @@
+"""From the configuration to how a process listens and dials: what every role of the program shares."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from penstock.kernel.errors import InvalidArgument
+from penstock.plumbing.config import Config
+from penstock.plumbing.config.values import Address
+from penstock.plumbing.wire.limits import Limits
+from penstock.plumbing.wiring.options import fields_from, wire_tls
+from penstock.plumbing.wiring.wiring import PEER_LIMITS, Wiring
+from penstock.server.session import Session
+
+__all__ = ["metrics_endpoint", "parse_address", "wiring_of"]
+
+
+def parse_address(text: str, flag: str) -> Address:
+    try:
+        return Address.read(text)
+    except ValueError as error:
+        raise InvalidArgument(f"{flag} {text}: expected {error}") from None
+
+
+def wiring_of(session: Session, listen: str | None = None) -> Wiring:
+    """How this process listens (by flag or `wire.listen`), its token, TLS and limits."""
+    config = session.effective.config
+    address = parse_address(listen, "--listen") if listen is not None else config.wire.listen
+    token = config.wire.token.reveal() if config.wire.token is not None else None
+    tls = wire_tls(config.tls)
+    return Wiring(address.host, address.port, token, tls, tls, _limits(config))
+
+
+def _limits(config: Config) -> Limits:
+    """As configured; but what is left at its default is as links between nodes want it."""
+    asked, plain = fields_from(config.wire, Limits), Limits()
+    chosen = {
+        name: value if value != getattr(plain, name) else getattr(PEER_LIMITS, name) for name, value in asked.items()
+    }
+    return Limits(**chosen)
+
+
+@asynccontextmanager
+async def metrics_endpoint(session: Session) -> AsyncIterator[None]:
+    """The Prometheus endpoint, if one is configured."""
+    listen = session.effective.config.metrics.listen
+    if listen is None:
+        yield
+        return
+    from penstock.plumbing.process.metrics_http import MetricsServer  # and with it a library few commands need
+
+    async with MetricsServer(listen):
+        yield

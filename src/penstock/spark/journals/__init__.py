@@ -1,0 +1,1 @@
+"""Journals in Spark: sources, sinks and the plan of a read."""

@@ -1,0 +1,245 @@
+"""Writing into journals with Spark, exactly once: streams and batches. Design: spark.md, "Journal sink".
+
+Tasks append under a producer of their own, drawn for each attempt: what they write is pending. The driver's commit
+records the acknowledgements of the attempts which count in the transactions journal, in one append which only one
+driver can do for a batch; then it publishes them. Attempts which lost, zombies and speculation leave nothing visible,
+because nobody acknowledges them.
+"""
+
+import contextlib
+import hashlib
+import os
+import secrets
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from penstock.journals.records.labels import LabelSelector, LabelSet
+from penstock.journals.records.protocol import JournalInfo
+from penstock.kernel.errors import InvalidArgument, NotFound, PenstockError, PreconditionFailed, Unavailable
+from penstock.messages.uuid import producer_id
+from penstock.spark.journals.ranges import shared_access
+from penstock.spark.journals.transaction_rule import TXN, Record
+from penstock.spark.journals.transactions import Transactions, append_surely
+from penstock.spark.options import Connection, SinkOptions
+from penstock.spark.shared.content import Access
+from penstock.spark.shared.encoders import Encoder, Producer, acknowledgement, encoder_of, plain_schema
+from penstock.spark.shared.schemas import framing_of
+
+__all__ = ["JournalStreamWriter", "JournalWriter", "Written"]
+
+QUERY: Final = "sql.streaming.queryId"  # Spark's own names, which a test pins
+BATCH: Final = "streaming.sql.batchId"
+RUN: Final = "spark.jobGroup.id"
+TARGET: Final = "_journal"  # the column which names the journal of a row
+APPEND_BYTES: Final = 4 << 20  # gathered before they are appended
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one attempt of one task has pending."""
+
+    query: str
+    batch: int
+    run: str
+    rows: int
+    intents: dict[str, bytes] = field(default_factory=dict)
+
+
+class Attempt:
+    """One attempt of a task: rows to pending messages, in the order in which they came."""
+
+    def __init__(self, access: Access, options: SinkOptions) -> None:
+        self._access = access
+        self._options = options
+        self._producer = Producer(producer_id(secrets.randbits(48)), time.time_ns())
+        self._encoders: dict[str, Encoder] = {}
+        self._waiting: dict[str, list[bytes]] = {}
+        self.rows = 0
+
+    def write(self, batches: Iterator[Any]) -> dict[str, bytes]:
+        """Append all, and wait until it is there; return the acknowledgements, which nobody has seen yet."""
+        for batch in batches:
+            self.rows += batch.num_rows
+            for journal, part in self._routed(batch):
+                self._put(journal, part)
+        for journal in list(self._waiting):
+            self._flush(journal)
+        return {
+            journal: acknowledgement(encoder, self._producer) for journal, encoder in sorted(self._encoders.items())
+        }
+
+    def _routed(self, batch: Any) -> Iterator[tuple[str, Any]]:
+        """The rows of each journal."""
+        if TARGET not in batch.schema.names:
+            if not self._options.journal:
+                raise InvalidArgument(f"no option journal, and no column {TARGET} which says where each row goes")
+            yield self._options.journal, batch
+            return
+        targets = batch.column(TARGET)
+        rest = batch.drop_columns([TARGET])
+        if targets.null_count:
+            raise InvalidArgument(f"column {TARGET} is null in {targets.null_count} rows: where would they go?")
+        for target in targets.unique().to_pylist():
+            yield target, rest.filter(pa.compute.equal(targets, target))
+
+    def _put(self, journal: str, batch: Any) -> None:
+        if not batch.num_rows:
+            return
+        schema = plain_schema(batch.schema)
+        if journal not in self._encoders:
+            info = find_journal(self._access, journal)
+            self._encoders[journal] = encoder_of(framing_of(info, self._options.framing), schema)
+        plain = pa.Table.from_batches([batch]).cast(schema).to_batches()
+        waiting = self._waiting.setdefault(journal, [])
+        waiting += [self._encoders[journal].encode(each, self._producer) for each in plain]
+        if sum(map(len, waiting)) >= APPEND_BYTES:
+            self._flush(journal)
+
+    def _flush(self, journal: str) -> None:
+        frames = b"".join(self._waiting.pop(journal))
+        self._access.run(append_surely(self._access.journals, journal, frames, self._options.connection.timeout_s))
+
+
+class Committer:
+    """The driver's side: records a batch, then publishes its acknowledgements."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def _transactions(self, intents: dict[str, bytes]) -> Transactions:
+        access = shared_access(self._options.connection)
+        targets = sorted(intents) or [self._options.journal]
+        replication = find_journal(access, targets[0]).spec.replication if targets[0] else 1
+        options = self._options
+        return Transactions(access.journals, options.transactions, options.connection.timeout_s, replication)
+
+    def record(self, wanted: Record) -> Record:
+        """The commit point. Returns what counts: this, or what was recorded before."""
+        transactions = self._transactions(wanted.intents)
+        access = shared_access(self._options.connection)
+        if wanted.sink:
+            return access.run(transactions.commit(wanted))  # type: ignore[no-any-return]
+        access.run(transactions.record(wanted))
+        return wanted
+
+    def publish(self, record: Record) -> None:
+        access = shared_access(self._options.connection)
+        access.run(self._transactions(record.intents).publish(record))
+
+    def finish_others(self, record: Record) -> None:
+        """Once in each process: publish what drivers which never came back have left recorded. See decision 601."""
+        journal = (self._options.connection, self._options.transactions)
+        if journal in _finished:
+            return
+        _finished.add(journal)
+        # Our own batch is there and seen: what hinders another sink's is for the next one to try again.
+        with contextlib.suppress(PenstockError, TimeoutError):
+            shared_access(self._options.connection).run(self._transactions(record.intents).finish())
+
+
+_finished: set[tuple[Connection, str]] = set()  # journals of transactions which this process has looked through
+
+
+class JournalStreamWriter(DataSourceStreamArrowWriter):
+    """The sink of a stream. Spark makes one for the tasks of each batch, and another for its commit."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self.options = options
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """Runs in tasks."""
+        context = TaskContext.get()
+        query = context.getLocalProperty(QUERY) if context is not None else None
+        batch = context.getLocalProperty(BATCH) if context is not None else None
+        if context is None or query is None or batch is None:
+            raise Unavailable(f"Spark did not say which query and batch this task is of ({QUERY}, {BATCH})")
+        attempt = Attempt(shared_access(self.options.connection), self.options)
+        intents = attempt.write(iterator)
+        return Written(query, int(batch), context.getLocalProperty(RUN) or "", attempt.rows, intents)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Runs on the driver. When it returns, the batch is there and seen; if it fails, the next run decides."""
+        committer = self.committer()
+        recorded = committer.record(self.to_record(messages, batchId))
+        committer.publish(recorded)
+        committer.finish_others(recorded)
+
+    def committer(self) -> Committer:
+        return Committer(self.options)
+
+    def to_record(self, messages: list[WriterCommitMessage | None], batch: int) -> Record:
+        found = [each for each in messages if isinstance(each, Written)]
+        queries = {each.query for each in found}
+        if not found or len(found) != len(messages) or len(queries) != 1 or {each.batch for each in found} != {batch}:
+            raise PreconditionFailed(f"the messages of tasks do not fit batch {batch}: {messages!r}"[:500])
+        (query,) = queries
+        guard = guard_of(self.options.checkpoint, batch)
+        sink = self.options.sink or query
+        return Record(sink, query, batch, joined(found), found[0].run, guard, sum(each.rows for each in found))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing to do: what is pending stays so. It may even be that the commit has taken effect."""
+
+
+class JournalWriter(DataSourceArrowWriter):
+    """The sink of a batch write: one transaction, with a name of the user's or a drawn one."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self.options = options
+        self._id = str(uuid.uuid4())
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """Runs in tasks."""
+        attempt = Attempt(shared_access(self.options.connection), self.options)
+        intents = attempt.write(iterator)
+        return Written(self._id, 0, "", attempt.rows, intents)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Runs on the driver."""
+        found = [each for each in messages if isinstance(each, Written)]
+        if len(found) != len(messages):
+            raise PreconditionFailed("a task has left no message: nothing is committed")
+        query = TXN if self.options.txn else self._id
+        rows = sum(each.rows for each in found)
+        committer = Committer(self.options)
+        recorded = committer.record(Record(self.options.txn, query, 0, joined(found), rows=rows))
+        committer.publish(recorded)
+        committer.finish_others(recorded)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Nothing to do: what is pending stays so."""
+
+
+def find_journal(access: Access, name: str) -> JournalInfo:
+    selector = LabelSelector(LabelSet.of({"name": name}))
+    found: list[JournalInfo] = access.ask(lambda: access.journals.list(selector))
+    if not found:
+        raise NotFound(f"there is no journal {name!r}", next_step="penstock journals list")
+    return found[0]
+
+
+def joined(messages: list[Written]) -> dict[str, bytes]:
+    """The acknowledgements of all tasks, by journal."""
+    found: dict[str, bytes] = {}
+    for message in messages:
+        for journal, frames in message.intents.items():
+            found[journal] = found.get(journal, b"") + frames
+    return dict(sorted(found.items()))
+
+
+def guard_of(checkpoint: str, batch: int) -> str:
+    """The SHA-256 of a batch's plan, which has its offsets and its time; empty where the checkpoint is not a folder."""
+    parts = urlsplit(checkpoint)
+    if not checkpoint or parts.scheme not in ("", "file"):
+        return ""
+    plan = Path(unquote(parts.path)) / "offsets" / str(batch)
+    return hashlib.sha256(plan.read_bytes()).hexdigest() if os.path.exists(plan) else ""

@@ -1,0 +1,114 @@
+"""Which batch of a sink of journals may commit, and which sinks are remembered. Design: spark.md, "Rule for batchId".
+
+The register of a sink tells its last batch. Registers of one journal are few (a thousand labels): sinks with a name of
+the user's stay until they are adopted; batch writes with a `txn`, and queries which named no sink, are remembered while
+they are among the newest of their kind.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from penstock.kernel.errors import Fenced, LimitExceeded, PreconditionFailed
+
+__all__ = ["TXN", "Decision", "Intents", "Record", "Register", "decide", "forgotten", "guarded"]
+
+TXN: Final = "txn"  # the query of a batch write with a name
+NAMED_MAX: Final = 250
+KEPT: Final = {"txn": 400, "query": 300}  # together with those which are named, fewer than a journal's registers
+Intents = dict[str, bytes]  # journal -> frames which acknowledge what tasks have pending there
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A committed batch: one line of the journal."""
+
+    sink: str  # empty: a batch write without a name, which nobody can repeat
+    query: str
+    batch: int
+    intents: Intents = {}
+    run: str = ""  # of the query, for people who look for what happened
+    guard: str = ""  # SHA-256 of the batch's plan, where it is known
+    rows: int = 0
+
+    def is_of(self, other: "Record") -> bool:
+        return (self.sink, self.query, self.batch) == (other.sink, other.query, other.batch)
+
+
+class Register(msgspec.Struct, frozen=True):
+    """A sink's last batch.
+
+    >>> str(Register("query", 7, 4096)), Register.parse("query/7/4096").batch
+    ('query/7/4096', 7)
+    """
+
+    query: str
+    batch: int
+    near: int
+
+    def __str__(self) -> str:
+        return f"{self.query}/{self.batch}/{self.near}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Register":
+        query, batch, near = text.rsplit("/", 2)
+        return cls(query, int(batch), int(near))
+
+    def kind(self, sink: str) -> str:
+        """Who has named the sink: a `txn`, its query, or (empty) the user."""
+        return TXN if self.query == TXN else "query" if self.query == sink else ""
+
+
+class Decision(Enum):
+    """What to do about a batch."""
+
+    COMMIT = "commit"
+    REPLAY = "replay"  # it is committed: publish what was recorded, whatever tasks wrote now
+
+
+def decide(register: Register | None, sink: str, query: str, batch: int) -> Decision:
+    """The rule. A conflict is an error, because nothing the caller could do next would be right."""
+    if register is None or (register.query, register.batch) == (query, batch - 1):
+        return Decision.COMMIT
+    if register.query != query:
+        raise PreconditionFailed(
+            f"sink {sink} belongs to query {register.query}, and this is {query}: its checkpoint was reset, or two"
+            " queries share the sink",
+            next_step=f"give this query another sink; if it replaces the other one: penstock pipeline adopt {sink}",
+        )
+    if register.batch == batch:
+        return Decision.REPLAY
+    raise Fenced(
+        f"batch {batch} of sink {sink}, whose last is {register.batch}: a stale driver, or a checkpoint which was"
+        " rewound",
+        next_step="if no other driver runs: start from the checkpoint as it was, or with a new sink",
+    )
+
+
+def guarded(recorded: Record, wanted: Record) -> Record:
+    """What is recorded, if it was planned as what is wanted."""
+    if recorded.guard and wanted.guard and recorded.guard != wanted.guard:
+        raise PreconditionFailed(
+            f"batch {wanted.batch} of sink {wanted.sink} is committed, but was planned anew with other offsets:"
+            " somebody removed files of its checkpoint",
+            next_step="put the checkpoint back as it was, or begin a new one with a new sink",
+        )
+    return recorded
+
+
+def forgotten(registers: Mapping[str, Register], sink: str, query: str) -> dict[str, Register]:
+    """Whom to forget so that there is room for a sink's next batch: the oldest of its kind, if they are too many."""
+    if sink in registers:
+        return {}
+    kind = Register(query, 0, 0).kind(sink)
+    alike = sorted((each.near, name) for name, each in registers.items() if each.kind(name) == kind)
+    if kind:
+        return {name: registers[name] for _, name in alike[: max(0, len(alike) + 1 - KEPT[kind])]}
+    if len(alike) >= NAMED_MAX:
+        raise LimitExceeded(
+            f"this journal of transactions has {NAMED_MAX} sinks with names of their own already",
+            next_step="penstock pipeline adopt SINK, for those which are no longer used; or another journal:"
+            " option transactions",
+        )
+    return {}

@@ -1,0 +1,1 @@
+"""The lake in Spark: tables, staged files, and jobs over trees."""

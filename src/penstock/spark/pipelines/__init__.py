@@ -1,0 +1,1 @@
+"""Pipelines: flows from journals to tables and back."""

@@ -1,0 +1,177 @@
+"""Pipelines: functions from DataFrames to DataFrames, between named sources and sinks.
+
+    pipeline = Pipeline("revenue")
+
+    @pipeline.flow(source=journal("shop/orders", schema="sku string, quantity int, price decimal(9,2)"),
+                   sink=lake("lake://shop@main/orders"))
+    def orders(raw):
+        return raw.where("quantity > 0").selectExpr("*", "quantity * price AS amount")
+
+A flow is one streaming query: its checkpoint lies below the pipeline's folder, its sink is named `<pipeline>.<flow>`,
+so that a lost checkpoint is noticed and nothing is written twice. A function takes as many DataFrames as there are
+sources, by name if sources are named, and returns one; or one for each named sink, and they are committed together.
+"""
+
+import importlib.util
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.kernel.errors import InvalidArgument, NotFound
+from penstock.spark.lake.lake_access import table_url
+from penstock.spark.pipelines.ends import End, Journal, LakeChanges, LakeSink, LakeTable, Source
+
+__all__ = ["Flow", "Pipeline", "load_pipeline"]
+
+CHECKPOINTS: Final = Path("penstock-data/pipelines")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,26}")
+Transform = Callable[..., Any]
+F = TypeVar("F", bound=Transform)
+
+
+class Flow(msgspec.Struct, frozen=True):
+    """One query of a pipeline."""
+
+    pipeline: str
+    name: str
+    transform: Transform
+    sources: Mapping[str, Source]  # one without a name is ""
+    sinks: Mapping[str, End]  # as well
+
+    @property
+    def sink(self) -> str:
+        """What its sink is called, whatever becomes of the checkpoint."""
+        return f"{self.pipeline}.{self.name}"
+
+    def connected(self, journals: Mapping[str, str], lake: Mapping[str, str]) -> "Flow":
+        """The same flow, whose ends know where brokers and lake are; what an end says itself counts more."""
+
+        def known(end: Any) -> Any:
+            more = journals if isinstance(end, Journal) else lake
+            return msgspec.structs.replace(end, options={**more, **end.options})
+
+        sources = {name: known(each) for name, each in self.sources.items()}
+        sinks = {name: known(each) for name, each in self.sinks.items()}
+        return msgspec.structs.replace(self, sources=sources, sinks=sinks)
+
+    @property
+    def is_audited(self) -> bool:
+        return any(isinstance(each, LakeSink) and each.checks for each in self.sinks.values())
+
+    @property
+    def streams(self) -> dict[str, Journal | LakeChanges]:
+        return {name: each for name, each in self.sources.items() if not isinstance(each, LakeTable)}
+
+    @property
+    def output_mode(self) -> str:
+        return next((each.mode for each in self.sinks.values() if isinstance(each, LakeSink)), "append")
+
+    def stream(self, spark: SparkSession, starting: str = "") -> dict[str, DataFrame]:
+        """The function's result, on streams."""
+        return self.apply(
+            {
+                name: each.read(spark) if isinstance(each, LakeTable) else each.stream(spark, starting)
+                for name, each in self.sources.items()
+            }
+        )
+
+    def apply(self, inputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+        """The function's result, one DataFrame for each sink."""
+        unnamed = inputs.get("")
+        found = self.transform(unnamed) if unnamed is not None else self.transform(**inputs)
+        results = {"": found} if "" in self.sinks else found
+        if not isinstance(results, Mapping) or set(results) != set(self.sinks):
+            wanted = ", ".join(self.sinks) if "" not in self.sinks else "one"
+            raise InvalidArgument(f"{self.sink} returned {type(found).__name__}; it has to return DataFrames: {wanted}")
+        for each in results.values():
+            if not isinstance(each, DataFrame):
+                raise InvalidArgument(f"{self.sink} returned {type(each).__name__} where a DataFrame is wanted")
+        return dict(results)
+
+
+class Pipeline:
+    """Flows under one name."""
+
+    def __init__(self, name: str, *, checkpoints: str | Path = "") -> None:
+        self.name = _checked(name)
+        self.has_own_checkpoints = bool(checkpoints)
+        self.checkpoints = Path(checkpoints) if checkpoints else CHECKPOINTS / name
+        self.flows: dict[str, Flow] = {}
+
+    def flow(
+        self, *, source: Source | Mapping[str, Source], sink: End | Mapping[str, End], name: str = ""
+    ) -> Callable[[F], F]:
+        """Add a function as a flow. It stays a plain function: tests may call it."""
+
+        def added(function: F) -> F:
+            chosen = _checked(name or function.__name__)
+            if chosen in self.flows:
+                raise InvalidArgument(f"pipeline {self.name} has two flows named {chosen}")
+            sources: Mapping[str, Source] = dict(source) if isinstance(source, Mapping) else {"": source}
+            sinks: Mapping[str, End] = dict(sink) if isinstance(sink, Mapping) else {"": sink}
+            self.flows[chosen] = _sound(Flow(self.name, chosen, function, sources, sinks))
+            return function
+
+        return added
+
+    def connect(self, journals: Mapping[str, str], lake: Mapping[str, str]) -> None:
+        """Say where brokers and lake are, for all ends which do not say it themselves."""
+        self.flows = {name: flow.connected(journals, lake) for name, flow in self.flows.items()}
+
+    def chosen(self, names: tuple[str, ...] = ()) -> list[Flow]:
+        """All flows, or those of these names."""
+        for name in names:
+            if name not in self.flows:
+                raise NotFound(f"pipeline {self.name} has no flow {name}; it has {', '.join(self.flows)}")
+        return [flow for name, flow in self.flows.items() if not names or name in names]
+
+    def checkpoint_of(self, flow: Flow) -> Path:
+        return (self.checkpoints / flow.name).absolute()
+
+
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise InvalidArgument(f"{name[:60]!r}: a name has up to 27 letters, digits, _ and -")
+    return name
+
+
+def _sound(flow: Flow) -> Flow:
+    """The flow itself, if it can be run."""
+    if not flow.streams:
+        raise InvalidArgument(f"{flow.sink} has no stream among its sources: a journal, or changes of a table")
+    ends = list(flow.sinks.values())
+    if len(ends) > 1 and any(isinstance(each, Journal) for each in ends):
+        raise InvalidArgument(
+            f"{flow.sink}: several sinks are committed together if all are tables of one branch of the lake; "
+            "one journal sink writes to many journals by a column _journal"
+        )
+    branches = {
+        (url.repository, url.ref) for each in ends if isinstance(each, LakeSink) for url in [table_url(each.url)]
+    }
+    modes = {each.mode for each in ends if isinstance(each, LakeSink)}
+    if len(branches) > 1 or len(modes) > 1:
+        raise InvalidArgument(f"{flow.sink}: tables committed together are of one branch, and of one mode")
+    return flow
+
+
+def load_pipeline(file: Path) -> Pipeline:
+    """The pipeline in a Python file: the only one it has at its top level."""
+    if not file.is_file():
+        raise NotFound(f"there is no file {file}")
+    spec = importlib.util.spec_from_file_location(f"penstock_pipeline_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise InvalidArgument(f"{file} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]  # Spark's workers cannot import the file by name
+    spec.loader.exec_module(module)
+    found = [value for value in vars(module).values() if isinstance(value, Pipeline)]
+    if len(found) != 1:
+        raise InvalidArgument(f"{file} has {len(found)} pipelines at its top level; expected one: Pipeline(...)")
+    return found[0]

@@ -1,0 +1,136 @@
+"""Write, audit, publish: a batch lands on a branch of its own, is checked there, and is merged only if it passes.
+
+Each step may be repeated after a crash: the branch's register takes a batch once, checks read what was committed, and a
+merge of what is merged already changes nothing. A batch which fails is kept under `<branch>-failed-<batch>`, and the
+branch goes back to before it, so that the same batch can come again once the code is mended.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+from urllib.parse import quote
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.kernel.errors import AlreadyExists, Fenced, InvalidArgument, NoChanges, NotFound
+from penstock.lake.client.lake import LakeUrl
+from penstock.lake.records.sink_batch import BatchOutcome, SinkBody
+from penstock.spark.lake.lake_access import LakeAccess, access_from, table_url
+from penstock.spark.lake.table import CHANGE, read_changes
+from penstock.spark.pipelines.ends import Check, LakeSink
+from penstock.spark.pipelines.pipeline import Flow
+from penstock.spark.pipelines.together import commit_together
+
+__all__ = ["AuditFailed", "Publisher", "audit_branch", "failing"]
+
+ROWS_SHOWN = 3
+
+
+class AuditFailed(Exception):
+    """Rows which do not keep a check, with some of them."""
+
+
+class Publisher:
+    """Writes the batches of one flow, by way of its branch if there are checks."""
+
+    def __init__(self, flow: Flow, checkpoint: str) -> None:
+        ends = {name: each for name, each in flow.sinks.items() if isinstance(each, LakeSink)}
+        first = next(iter(ends.values()))
+        self.flow = flow
+        self._ends = ends
+        self._checkpoint = checkpoint
+        self._options = dict(first.options)
+        self._access: LakeAccess = access_from(self._options)
+        self._main = table_url(first.url)
+        self.branch = audit_branch(flow) if flow.is_audited else self._main.ref
+
+    def prepare(self) -> None:
+        """The branch of the audit, made from the one it publishes to."""
+        if self.branch == self._main.ref:
+            return
+        body = {"name": self.branch, "source": self._main.ref}
+        with suppress(AlreadyExists):
+            self._access.ask("POST", f"{self._main.api}/branches", body)
+
+    def publish(self, frames: Mapping[str, DataFrame], batch: int) -> BatchOutcome:
+        """Commit one batch; with checks, audit and merge it."""
+        urls = {name: self._url(each) for name, each in self._ends.items()}
+        first = next(iter(self._ends.values()))
+        outcome = commit_together(
+            {urls[name]: frame for name, frame in frames.items()},
+            sink=self.flow.sink,
+            replaces=first.mode == "complete",
+            partition_by=first.partition_by,
+            batch=batch,
+            checkpoint=self._checkpoint,
+            pipeline=self.flow.pipeline,
+            options=self._options,
+        )
+        if self.flow.is_audited:
+            spark = next(iter(frames.values())).sparkSession
+            self._audit(spark, outcome, urls)
+            self._merge(outcome)
+        return outcome
+
+    def _url(self, end: LakeSink) -> str:
+        target = table_url(end.url)
+        return f"lake://{target.repository}@{self.branch}/{target.path}"
+
+    # audit
+
+    def _audit(self, spark: SparkSession, outcome: BatchOutcome, urls: Mapping[str, str]) -> None:
+        for name, end in self._ends.items():
+            target = table_url(urls[name])
+            at = f"lake://{target.repository}@{outcome.commit}/{target.path}"
+            try:
+                rows = read_changes(spark, at, since=f"{outcome.commit}~1", options=self._options)
+            except NotFound:
+                continue  # an empty batch, before the table has any file
+            added = rows.where(f"{CHANGE} = 'insert'").drop(CHANGE)
+            for what, check in end.checks.items():
+                problem = failing(added, what, check)
+                if problem:
+                    self._set_back(outcome)
+                    raise AuditFailed(f"{end.url}: {problem}")
+
+    def _set_back(self, outcome: BatchOutcome) -> None:
+        """Keep the bad batch where people can look at it, and let it come again."""
+        register = self._register()
+        if register.commit != outcome.commit:
+            raise Fenced(f"another driver went on with sink {self.flow.sink}: it is at batch {register.batch}")
+        kept = f"{self.branch}-failed-{register.batch}"
+        with suppress(AlreadyExists):  # it has failed before
+            self._access.ask("POST", f"{self._main.api}/branches", {"name": kept, "source": outcome.commit})
+        branch = LakeUrl(self._main.repository, self.branch)
+        self._access.ask("PUT", f"{branch.branch_api}/hard_reset", ref=f"{outcome.commit}~1")
+        before = SinkBody(self.flow.sink, register.query, register.batch - 1)
+        self._access.ask("PUT", f"{branch.branch_api}/sinks", before)
+
+    def _register(self) -> SinkBody:
+        branch = LakeUrl(self._main.repository, self.branch)
+        for each in self._access.ask("GET", f"{branch.branch_api}/sinks")["results"]:
+            if each["sink"] == self.flow.sink:
+                return SinkBody(**each)
+        raise InvalidArgument(f"{self.branch} has no sink {self.flow.sink}")
+
+    def _merge(self, outcome: BatchOutcome) -> None:
+        main = self._main
+        api = f"{main.api}/refs/{quote(outcome.commit, safe='')}/merge/{quote(main.ref, safe='')}"
+        metadata = {"penstock.audit": "passed", "penstock.sink": self.flow.sink}
+        body: dict[str, Any] = {"message": f"Publish {self.flow.sink}", "metadata": metadata}
+        with suppress(NoChanges):  # published before, by a driver which died behind it
+            self._access.ask("POST", api, body)
+
+
+def audit_branch(flow: Flow) -> str:
+    """Where batches of an audited flow land first."""
+    return f"{flow.pipeline}-{flow.name}-audit"
+
+
+def failing(rows: DataFrame, what: str, check: Check) -> str:
+    """What is wrong with the rows, with some of them; empty if nothing is."""
+    if callable(check):
+        return "" if check(rows) else f"check {what!r} said no"
+    bad = rows.where(f"NOT coalesce(({check}), false)")
+    sample = [row.asDict() for row in bad.limit(ROWS_SHOWN).collect()]
+    return f"check {what!r} ({check}) fails for {bad.count():,} rows, like {sample}" if sample else ""

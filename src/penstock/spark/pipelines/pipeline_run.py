@@ -1,0 +1,260 @@
+"""Running a pipeline: a query for each flow, watched until all are done or one fails.
+
+A failure names pipeline, flow and batch, the rows it was about, and what to do: a traceback of Spark's alone tells a
+reader of user code very little.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.kernel.errors import Refused
+from penstock.spark.pipelines.ends import Journal, LakeSink, LakeTable
+from penstock.spark.pipelines.pipeline import Flow, Pipeline
+from penstock.spark.pipelines.pipeline_audit import Publisher
+from penstock.spark.shared.checkpoint import CheckpointState, state_of
+from penstock.spark.shared.offsets import StreamOffset
+
+__all__ = ["FlowProgress", "PipelineRun", "lag_of", "offset_of", "starting_of"]
+
+POLL_S: Final = 0.25
+ROWS_SHOWN: Final = 3
+SOURCES_S: Final = 60.0
+SLOW_START: Final = "Python worker failed to connect back"  # Spark's words
+SLOW_STARTS_MAX: Final = 30  # of one flow
+STARTING: Final = "backfilled-to"  # in a flow's folder: where its stream begins
+
+
+class FlowProgress(msgspec.Struct, frozen=True):
+    """How a flow is doing."""
+
+    flow: str
+    batch: int
+    rows: int  # of the newest batch
+    rows_per_s: float
+    lag_bytes: int | None  # what its journals hold and it has not read; None where nobody knows
+    is_running: bool
+
+
+class PipelineRun:
+    """The queries of one run."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, flows: tuple[str, ...] = ()) -> None:
+        self.spark = spark
+        self.pipeline = pipeline
+        self.flows = pipeline.chosen(flows)
+        self.queries: dict[str, StreamingQuery] = {}
+        self._settings: dict[str, Any] = {}
+        self._slow_starts: dict[str, int] = {}
+
+    def start(self, *, once: bool = False, interval: str = "0 seconds") -> None:
+        """Start every flow: until all there is is read (`once`), or for good."""
+        self._settings = {"once": once, "interval": interval}
+        for flow in self.flows:
+            self.queries[flow.name] = self._start(flow, once=once, interval=interval)
+            self._wait_for_sources(self.queries[flow.name])
+
+    def _wait_for_sources(self, query: StreamingQuery) -> None:
+        """One after the other: Spark gives the process of a source 10 s to start, on a busy machine too."""
+        end = time.monotonic() + SOURCES_S
+        while query.isActive and query.status["message"] == "Initializing sources" and time.monotonic() < end:
+            time.sleep(POLL_S)
+
+    def _start(self, flow: Flow, *, once: bool, interval: str) -> StreamingQuery:
+        checkpoint = self.pipeline.checkpoint_of(flow)
+        try:
+            frames = flow.stream(self.spark, starting_of(checkpoint))
+        except PySparkException as error:
+            raise Refused(f"{flow.sink} could not be planned: {_plain(error)}") from error
+        writer = self._writer(flow, frames, str(checkpoint))
+        writer = writer.queryName(flow.sink).option("checkpointLocation", str(checkpoint))
+        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=interval)
+        while True:
+            try:
+                query: StreamingQuery = writer.start()
+                return query
+            except PySparkException as error:  # of Spark Connect, which starts a process for `foreachBatch` first
+                if not self._was_slow(flow, str(error)):
+                    raise Refused(f"{flow.sink} could not be started: {_plain(error)}") from error
+
+    def _writer(self, flow: Flow, frames: Mapping[str, DataFrame], checkpoint: str) -> Any:
+        end = next(iter(flow.sinks.values()))
+        if len(frames) == 1 and not flow.is_audited:
+            (frame,) = frames.values()
+            if isinstance(end, LakeSink):
+                options = {**end.options, "pipeline": flow.pipeline, "path": end.url}
+                if end.partition_by:
+                    options["partitionBy"] = ",".join(end.partition_by)
+                return frame.writeStream.format("lake").outputMode(end.mode).options(sink=flow.sink, **options)
+            return frame.writeStream.format("journal").options(sink=flow.sink, path=end.name, **end.options)
+        return self._publishing(flow, frames, checkpoint)
+
+    def _publishing(self, flow: Flow, frames: Mapping[str, DataFrame], checkpoint: str) -> Any:
+        """By `foreachBatch`: with checks; or for several sinks, whose results are then made of each batch."""
+        publisher = Publisher(flow, checkpoint)
+        publisher.prepare()
+        if len(frames) == 1:
+            ((name, frame),) = frames.items()
+            return frame.writeStream.outputMode(flow.output_mode).foreachBatch(
+                lambda batch, number: _published(publisher, {name: batch}, number)
+            )
+        ((source, stream),) = flow.streams.items()
+        tables = {name: each.pinned() for name, each in flow.sources.items() if isinstance(each, LakeTable)}
+
+        def publish(batch: DataFrame, number: int) -> None:
+            # Read here: behind Spark Connect this runs at the server, which no DataFrame goes to.
+            others = {name: each.read(batch.sparkSession) for name, each in tables.items()}
+            _published(publisher, flow.apply({source: batch, **others}), number)
+
+        return stream.stream(self.spark, starting_of(Path(checkpoint))).writeStream.foreachBatch(publish)
+
+    # watching
+
+    def watch(self, tell: Callable[[list[FlowProgress]], None]) -> None:
+        """Until all flows are done; whoever fails ends them all, with an error which says what happened."""
+        try:
+            while True:
+                tell(list(self.progress()))
+                for flow in self.flows:
+                    failure = self.queries[flow.name].exception()
+                    if failure is not None and not self._starts_again(flow, failure):
+                        raise self._failure(flow, failure)
+                # One which was started again may have failed again by now: then it is not done, but looked at next.
+                if not any(each.isActive or each.exception() is not None for each in self.queries.values()):
+                    return
+                time.sleep(POLL_S)
+        finally:
+            self.stop()
+
+    def _starts_again(self, flow: Flow, failure: StreamingQueryException) -> bool:
+        """A source whose process was too slow to start has done nothing yet: it is started again."""
+        if not self._was_slow(flow, str(failure)):
+            return False
+        self.queries[flow.name] = self._start(flow, **self._settings)
+        self._wait_for_sources(self.queries[flow.name])
+        return True
+
+    def _was_slow(self, flow: Flow, failure: str) -> bool:
+        self._slow_starts[flow.name] = self._slow_starts.get(flow.name, 0) + 1
+        return SLOW_START in failure and self._slow_starts[flow.name] <= SLOW_STARTS_MAX
+
+    def stop(self) -> None:
+        for query in self.queries.values():
+            if query.isActive:
+                query.stop()
+
+    def progress(self) -> Iterator[FlowProgress]:
+        for flow in self.flows:
+            query = self.queries[flow.name]
+            last = query.lastProgress
+            if last is None:
+                yield FlowProgress(flow.name, -1, 0, 0.0, None, query.isActive)
+                continue
+            yield FlowProgress(
+                flow.name,
+                last["batchId"],
+                sum(each["numInputRows"] or 0 for each in last["sources"]),  # Spark Connect tells no sum of them
+                last["processedRowsPerSecond"] or 0.0,
+                lag_of(last["sources"]),
+                query.isActive,
+            )
+
+    # failures
+
+    def _failure(self, flow: Flow, failure: StreamingQueryException) -> Refused:
+        folder = self.pipeline.checkpoint_of(flow)
+        batch = state_of(str(folder)).planned if (folder / "metadata").is_file() else 0
+        sample = self._sample(flow, folder, batch)
+        shown = f"\nrows of that batch: {sample}" if sample else ""
+        return Refused(
+            f"pipeline {flow.pipeline}, flow {flow.name}, batch {batch} failed: {_plain(failure)}{shown}",
+            next_step=f"mend the flow and run it again: it goes on with batch {batch}",
+            batch=batch,
+        )
+
+    def _sample(self, flow: Flow, folder: Path, batch: int) -> list[dict[str, Any]]:
+        """Some rows which the batch read; none if they cannot be had: the failure itself is what matters."""
+        source = next(iter(flow.streams.values()))
+        if not isinstance(source, Journal) or len(flow.streams) != 1:
+            return []
+        try:
+            end = StreamOffset.from_dict(offset_of(folder, batch))
+            start = StreamOffset.from_dict(offset_of(folder, batch - 1))
+            ranges = end.ranges(start)
+            frame = source.read(
+                self.spark,
+                startingOffsets=_json({name: begin for name, (begin, _) in ranges.items()}),
+                endingOffsets=_json({name: stop for name, (_, stop) in ranges.items()}),
+            )
+            return [row.asDict() for row in frame.limit(ROWS_SHOWN).collect()]
+        except Exception:
+            return []
+
+
+def _published(publisher: Publisher, frames: Mapping[str, DataFrame], batch: int) -> None:
+    publisher.publish(frames, batch)
+
+
+def starting_of(checkpoint: Path) -> str:
+    """Where a stream begins which follows a backfill; empty if there was none."""
+    try:
+        return (checkpoint.parent / f"{checkpoint.name}.{STARTING}").read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def checkpoint_state(checkpoint: Path) -> CheckpointState | None:
+    return state_of(str(checkpoint)) if (checkpoint / "metadata").is_file() else None
+
+
+def lag_of(sources: list[dict[str, Any]]) -> int | None:
+    """The bytes which journals hold behind what was read, as the query's progress tells it."""
+    lag = 0
+    for each in sources:
+        read, there = (_to(each.get(name)) for name in ("endOffset", "latestOffset"))
+        if read is None or there is None:
+            return None
+        lag += sum(max(0, end - read.get(journal, 0)) for journal, end in there.items())
+    return lag
+
+
+def _to(offset: Any) -> dict[str, int] | None:
+    found = msgspec.json.decode(offset) if isinstance(offset, str) else offset
+    to = found.get("to") if isinstance(found, dict) else None
+    return to if isinstance(to, dict) else None
+
+
+def offset_of(folder: Path, batch: int) -> dict[str, Any]:
+    """The offset of the first source in the plan of a batch; nothing before the first."""
+    if batch < 0:
+        return {}
+    lines = (folder / "offsets" / str(batch)).read_text().splitlines()
+    found = msgspec.json.decode(lines[2])
+    return found if isinstance(found, dict) else {}
+
+
+def _json(value: Mapping[str, int]) -> str:
+    return msgspec.json.encode(dict(value)).decode()
+
+
+def _plain(error: Exception) -> str:
+    """The part of Spark's message which is about the user's code: the last line of the Python error in it, if any."""
+    text = str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in lines:
+        kind, _, rest = line.partition(": ")
+        name = kind.rpartition(".")[2]
+        is_error = name.isidentifier() and (name.endswith(("Error", "Exception", "Failed")) or name in _OURS)
+        if rest and is_error and name not in _WRAPPERS:
+            return f"{name}: {rest}"
+    return lines[0] if lines else text
+
+
+_WRAPPERS: Final = frozenset(["PythonException", "StreamingQueryException", "SparkException", "Py4JJavaError"])
+_OURS: Final = frozenset(["InvalidArgument", "NotFound", "Refused", "Unavailable", "ConnectionLost"])

@@ -1,0 +1,61 @@
+"""How far a pipeline is, without running it: checkpoints, registers of sinks, heads of journals. Starts no Spark."""
+
+from typing import Any
+
+from penstock.kernel.errors import PenstockError
+from penstock.spark.lake.lake_access import access_from, table_url
+from penstock.spark.pipelines.ends import Journal, LakeSink
+from penstock.spark.pipelines.pipeline import Flow, Pipeline
+from penstock.spark.pipelines.pipeline_audit import audit_branch
+from penstock.spark.pipelines.pipeline_backfill import heads_of
+from penstock.spark.pipelines.pipeline_run import offset_of
+from penstock.spark.shared.checkpoint import state_of
+
+__all__ = ["status_of"]
+
+
+def status_of(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
+    """What there is to say of a flow. `problem` is what stands in the way of its next batch, if anything does."""
+    folder = pipeline.checkpoint_of(flow)
+    state = state_of(str(folder)) if (folder / "metadata").is_file() else None
+    shown: dict[str, Any] = {
+        "flow": flow.name,
+        "sink": flow.sink,
+        "query": "" if state is None else state.query,
+        "planned": None if state is None else state.planned,
+        "committed": None if state is None else state.committed,
+        "sink_batch": None,
+        "lag_bytes": None,
+        "problem": "",
+    }
+    try:
+        register = _register(flow)
+        if register is not None:
+            shown["sink_batch"] = register["batch"]
+            if state is not None and register["query"] != state.query:
+                shown["problem"] = f"the sink belongs to another query; penstock pipeline adopt {flow.sink}"
+        shown["lag_bytes"] = _lag(flow, pipeline)
+    except PenstockError as error:
+        shown["problem"] = error.message
+    return shown
+
+
+def _register(flow: Flow) -> dict[str, Any] | None:
+    sink = next(iter(flow.sinks.values()))
+    if not isinstance(sink, LakeSink):
+        return None
+    target = table_url(sink.url)
+    branch = audit_branch(flow) if flow.is_audited else target.ref
+    found = access_from(sink.options).ask("GET", f"{target.api}/branches/{branch}/sinks", patience_s=0.0)
+    return next((each for each in found["results"] if each["sink"] == flow.sink), None)
+
+
+def _lag(flow: Flow, pipeline: Pipeline) -> int | None:
+    """What is in the journals behind the last planned batch."""
+    source = next(iter(flow.streams.values()))
+    if not isinstance(source, Journal):
+        return None
+    folder = pipeline.checkpoint_of(flow)
+    planned = state_of(str(folder)).planned if (folder / "metadata").is_file() else -1
+    read: dict[str, int] = offset_of(folder, planned).get("to", {})
+    return sum(max(0, end - read.get(name, 0)) for name, end in heads_of(source).items())

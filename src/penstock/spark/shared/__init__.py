@@ -1,0 +1,1 @@
+"""Parts that sources, sinks and pipelines share: rows, schemas, offsets and options."""

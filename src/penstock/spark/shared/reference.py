@@ -1,0 +1,20 @@
+"""The table of options, as the reference page shows it: `python -m penstock.spark.shared.reference` prints it."""
+
+from penstock.spark.options import OPTIONS
+
+__all__ = ["options_table"]
+
+_WHERE = {"read": "batch", "stream": "stream", "write": "write"}
+
+
+def options_table() -> str:
+    """Every option, where it is understood, and what it is if it is not given."""
+    lines = ["| option | where | default | meaning |", "|---|---|---|---|"]
+    for option in OPTIONS:
+        where = ", ".join(_WHERE[each] for each in option.of)
+        lines.append(f"| `{option.name}` | {where} | {option.default or '-'} | {option.meaning} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(options_table())

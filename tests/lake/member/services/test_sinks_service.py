@@ -1,0 +1,161 @@
+"""Sinks: batches are committed once, by the right query, in order; on a real quorum node and a real folder."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.lake.member.lakes import member_of, running_lake
+from tests.quorum.node.cluster import running_cluster
+
+from penstock.kernel.errors import Gone, InvalidArgument, PreconditionFailed
+from penstock.lake.core.staging.records import GcFence
+from penstock.lake.member.services.lake_service import LakeService
+from penstock.lake.member.services.sinks_service import checked_tables
+from penstock.lake.records.sink_batch import (
+    BatchBody,
+    BatchFile,
+    BatchTable,
+    SinkBody,
+    encode_list,
+    list_key,
+    staged_address,
+)
+
+
+async def stage(lake: LakeService, attempt: str, *prefixes: str, replaces: bool = False) -> str:
+    """A file for each prefix, put where a task would put it, and their list."""
+    place = await lake.sink_place("shop", "main")
+    tables: list[BatchTable] = []
+    for prefix in prefixes:
+        address = staged_address(place.data, f"{attempt}{len(tables)}", 0)
+        await lake.store.put(place.folder + address, attempt.encode())
+        file = BatchFile(f"{prefix}{attempt}.parquet", address, len(attempt), f"etag-{attempt}", 1)
+        tables.append(BatchTable(prefix, (file,), replaces))
+    id_, data = encode_list(tuple(tables))
+    await lake.store.put(list_key(id_), data)
+    return id_
+
+
+async def shown(lake: LakeService, ref: str = "main") -> list[str]:
+    return [each.path for each in (await lake.list("shop", ref)).results]
+
+
+async def test_a_batch_is_committed_once(tmp_path: Path) -> None:
+    async with running_lake(tmp_path) as lake:
+        await lake.create_repository("shop")
+        first = BatchBody(await stage(lake, "a", "t/"), "q", "s", 0, "plan0", metadata={"offsets": "{}"})
+        done = await lake.commit_batch("shop", "main", first)
+        assert done.outcome == "applied"
+        commit = await lake.get_commit("shop", "main")
+        assert (commit.id, commit.metadata) == (done.commit, {"offsets": "{}"})
+        # A replay has other files: they stay unseen.
+        again = BatchBody(await stage(lake, "b", "t/"), "q", "s", 0, "plan0")
+        assert (await lake.commit_batch("shop", "main", again)).commit == done.commit
+        assert await shown(lake) == ["t/a.parquet"]
+        second = BatchBody(await stage(lake, "c", "t/", "u/"), "q", "s", 1, "plan1")
+        assert (await lake.commit_batch("shop", "main", second)).outcome == "applied"
+        assert await shown(lake) == ["t/a.parquet", "t/c.parquet", "u/c.parquet"]
+        (register,) = await lake.sinks("shop", "main")
+        assert (register.sink, register.query, register.batch, register.guard) == ("s", "q", 1, "plan1")
+
+
+async def test_stale_drivers_and_other_queries_are_refused(tmp_path: Path) -> None:
+    async with running_lake(tmp_path) as lake:
+        await lake.create_repository("shop")
+        list_ = await stage(lake, "a", "t/")
+        await lake.commit_batch("shop", "main", BatchBody(list_, "q", "s", 4, "plan4"))
+        head = (await lake.get_commit("shop", "main")).id
+        for query, batch, guard, why in (
+            ("q", 3, "plan3", "stale driver"),
+            ("q", 6, "plan6", "stale driver"),
+            ("q", 4, "another", "rewound"),
+            ("other", 0, "", "checkpoint was reset"),
+            ("other", 5, "plan5", "checkpoint was reset"),
+        ):
+            with pytest.raises(PreconditionFailed, match=why) as refused:
+                await lake.commit_batch("shop", "main", BatchBody(list_, query, "s", batch, guard))
+            assert "penstock pipeline adopt s" in refused.value.next_step
+        assert (await lake.get_commit("shop", "main")).id == head
+        # Adopted, the other query goes on, and the first one is the stranger.
+        await lake.adopt_sink("shop", "main", SinkBody("s", "other", -1))
+        other = BatchBody(await stage(lake, "b", "t/"), "other", "s", 0)
+        assert (await lake.commit_batch("shop", "main", other)).outcome == "applied"
+        with pytest.raises(PreconditionFailed):
+            await lake.commit_batch("shop", "main", BatchBody(list_, "q", "s", 5))
+        await lake.forget_sink("shop", "main", "s")
+        assert await lake.sinks("shop", "main") == []
+
+
+async def test_of_two_drivers_one_commits(tmp_path: Path) -> None:
+    """A zombie and its successor, through two members, with files of their own: the rows of one of them are seen."""
+    async with (
+        running_cluster(tmp_path / "quorum", 1) as cluster,
+        member_of(cluster, tmp_path, "m1") as one,
+        member_of(cluster, tmp_path, "m2") as other,
+    ):
+        await one.create_repository("shop")
+        for batch in range(3):
+            outcomes = await asyncio.gather(
+                one.commit_batch("shop", "main", BatchBody(await stage(one, f"a{batch}", "t/"), "q", "s", batch)),
+                other.commit_batch("shop", "main", BatchBody(await stage(other, f"b{batch}", "t/"), "q", "s", batch)),
+            )
+            assert {each.commit for each in outcomes} == {(await one.get_commit("shop", "main")).id}
+        assert len(await shown(one)) == 3
+
+
+async def test_a_replaced_prefix_holds_the_batch_and_nothing_else(tmp_path: Path) -> None:
+    async with running_lake(tmp_path) as lake:
+        await lake.create_repository("shop")
+        await lake.commit_batch("shop", "main", BatchBody(await stage(lake, "a", "t/", "u/"), "q", "s", 0))
+        replacing = await stage(lake, "b", "t/", replaces=True)
+        done = await lake.commit_batch("shop", "main", BatchBody(replacing, "q", "s", 1))
+        assert await shown(lake) == ["t/b.parquet", "u/a.parquet"]
+        assert [each.path for each in (await lake.diff("shop", done.commit + "~1", done.commit)).results] == [
+            "t/a.parquet",
+            "t/b.parquet",
+        ]
+
+
+async def test_a_job_without_a_sink_commits_once_too(tmp_path: Path) -> None:
+    async with running_lake(tmp_path) as lake:
+        await lake.create_repository("shop")
+        body = BatchBody(await stage(lake, "a", "t/"), "job1")
+        first = await lake.commit_batch("shop", "main", body)
+        again = await lake.commit_batch("shop", "main", body)
+        assert (first.outcome, again.outcome) == ("applied", "replayed")
+        assert first.commit == again.commit == (await lake.get_commit("shop", "main")).id
+        assert await lake.sinks("shop", "main") == []
+
+
+async def test_an_empty_batch_moves_the_register_alone(tmp_path: Path) -> None:
+    async with running_lake(tmp_path) as lake:
+        await lake.create_repository("shop")
+        head = (await lake.get_commit("shop", "main")).id
+        id_, data = encode_list(())
+        await lake.store.put(list_key(id_), data)
+        done = await lake.commit_batch("shop", "main", BatchBody(id_, "q", "s", 0))
+        assert (done.outcome, done.commit) == ("applied", head)
+        assert (await lake.sinks("shop", "main"))[0].batch == 0
+
+
+async def test_files_from_before_two_garbage_collections_are_refused(tmp_path: Path) -> None:
+    async with running_lake(tmp_path) as lake:
+        await lake.create_repository("shop")
+        list_ = await stage(lake, "a", "t/")
+        repository = await lake.engine.repository("shop")
+        for _ in range(2):
+            await lake.engine.write(GcFence(lake.engine.request(), repository.instance))
+        with pytest.raises(Gone):
+            await lake.commit_batch("shop", "main", BatchBody(list_, "q", "s", 0))
+        assert await shown(lake) == []
+
+
+def test_tables_of_one_commit_do_not_overlap() -> None:
+    with pytest.raises(InvalidArgument, match="lies in table"):
+        checked_tables((BatchTable("t/"), BatchTable("t/u/")))
+    with pytest.raises(InvalidArgument, match="ends in /"):
+        checked_tables((BatchTable("t"),))
+    with pytest.raises(InvalidArgument, match="no file of table"):
+        checked_tables((BatchTable("t/", (BatchFile("u/a", "data/00000001/a", 1, ""),)),))
+    with pytest.raises(InvalidArgument, match="no address"):
+        checked_tables((BatchTable("t/", (BatchFile("t/a", "../../etc/passwd", 1, ""),)),))

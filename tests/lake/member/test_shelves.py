@@ -1,0 +1,34 @@
+"""Storage namespaces: folders of the one store, never one inside another, never those which are reserved."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.kernel.errors import InvalidArgument
+from penstock.lake.member.shelves import Shelves, key_below
+from penstock.plumbing.objects import open_store
+
+
+@pytest.fixture
+def shelves(tmp_path: Path) -> Shelves:
+    url = f"file://{tmp_path}/objects"
+    return Shelves(open_store(url), url)
+
+
+def test_a_namespace_is_a_folder_of_the_store(shelves: Shelves) -> None:
+    assert shelves.folder_of("local://shop/raw/") == "shop/raw/"
+    for wrong in ("local://", "s3://shop", "local://_penstock/x", "local://scratch", "local://a/../b"):
+        with pytest.raises(InvalidArgument):
+            shelves.folder_of(wrong)
+
+
+def test_namespaces_do_not_overlap(shelves: Shelves) -> None:
+    assert shelves.overlaps("local://a/b", ["local://a"])
+    assert shelves.overlaps("local://a", ["local://x", "local://a/b"])
+    assert not shelves.overlaps("local://ab", ["local://a"])
+
+
+def test_keys_of_addresses_outside_are_none() -> None:
+    assert key_below("local://a/b", "local://") == "a/b"
+    assert key_below("file:///etc/passwd", "local://") == ""
+    assert key_below("local://_penstock/lake/main/1", "local://") == ""

@@ -1,0 +1,56 @@
+"""Credentials: the pair, a token of it, and nothing else."""
+
+import base64
+
+import pytest
+
+from penstock.kernel.errors import Unauthenticated
+from penstock.lake.rest.credentials import Credentials
+from penstock.plumbing.http import HttpLimits, Request
+
+
+async def nothing() -> object:
+    raise AssertionError("no body is read")
+
+
+def request(authorization: str) -> Request:
+    scope = {
+        "method": "GET",
+        "raw_path": b"/api/v1/config",
+        "query_string": b"",
+        "headers": [(b"authorization", authorization.encode())],
+    }
+    return Request(scope, nothing, HttpLimits(), "id")
+
+
+def basic(pair: str) -> str:
+    return "Basic " + base64.b64encode(pair.encode()).decode()
+
+
+def test_the_pair_and_its_tokens_pass() -> None:
+    credentials = Credentials("key", "secret")
+    credentials.check(request(basic("key:secret")))
+    credentials.check(request(basic("key:secret").replace("Basic", "basic")))
+    token, ends_at = credentials.login("key", "secret")
+    credentials.check(request(f"Bearer {token}"))
+    Credentials("key", "secret").check(request(f"Bearer {token}"))  # another member with the same pair
+    assert token.startswith(f"{ends_at}.")
+
+
+@pytest.mark.parametrize("wrong", ["", "Basic", "Basic ?", basic("key:other"), basic("key"), "Bearer", "Bearer 1.x"])
+def test_nothing_else_does(wrong: str) -> None:
+    with pytest.raises(Unauthenticated):
+        Credentials("key", "secret").check(request(wrong))
+
+
+def test_tokens_end_and_cannot_be_prolonged(monkeypatch: pytest.MonkeyPatch) -> None:
+    credentials = Credentials("key", "secret")
+    token, ends_at = credentials.login("key", "secret")
+    later = token.replace(str(ends_at), str(ends_at + 1))
+    with pytest.raises(Unauthenticated):
+        credentials.check(request(f"Bearer {later}"))
+    monkeypatch.setattr("time.time", lambda: ends_at + 1.0)
+    with pytest.raises(Unauthenticated):
+        credentials.check(request(f"Bearer {token}"))
+    with pytest.raises(Unauthenticated):
+        credentials.login("key", "wrong")

@@ -1,0 +1,31 @@
+"""The REST reference names every call there is, and none that is not."""
+
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import cast
+
+from penstock.lake.records.service import Lake
+from penstock.lake.rest.rest_commits import CommitHandlers
+from penstock.lake.rest.rest_objects import ObjectHandlers
+from penstock.lake.rest.rest_refs import RefHandlers
+from penstock.lake.rest.rest_sinks import SinkHandlers
+from penstock.plumbing.http import Request, Response
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "lake-rest.md"
+NO_LAKE = cast("Lake", None)  # no handler is called
+
+
+def test_the_page_and_the_routes_agree() -> None:
+    routes: set[str] = set()
+
+    def add(
+        method: str, template: str, handler: Callable[[Request], Awaitable[Response]], answer_ms: int | None = None
+    ) -> None:
+        routes.add(f"{method} {template}")
+
+    objects = ObjectHandlers(NO_LAKE, can_sign=False)
+    for part in (RefHandlers(NO_LAKE), objects, CommitHandlers(NO_LAKE), SinkHandlers(NO_LAKE)):
+        part.add_to(add)
+    named = set(re.findall(r"^\| `([A-Z]+ /\S+)` \|", PAGE.read_text(), re.MULTILINE))
+    assert {each for each in named if "/repositories" in each} == routes

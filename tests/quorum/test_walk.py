@@ -1,9 +1,0 @@
-"""Random walks: a few seeds on every run. More: `python -m tests.quorum.walk 0 1000`."""
-
-import pytest
-from tests.quorum.walk import Walk
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_walk(seed: int) -> None:
-    Walk(seed).run(400)

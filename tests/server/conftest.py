@@ -1,0 +1,5 @@
+"""Sessions are tested through commands."""
+
+from tests.cli.conftest import penstock
+
+__all__ = ["penstock"]
