@@ -30,12 +30,12 @@ from penstock.spark.journals.journal_format import JournalFormat
 from penstock.spark.journals.journal_sink import Committer, JournalStreamWriter, Written
 from penstock.spark.journals.journal_source import JournalStreamReader
 from penstock.spark.journals.transaction_rule import Record
-from penstock.spark.lake.lake_access import LakeAccess, access_from
-from penstock.spark.lake.lake_commit import Batch
-from penstock.spark.lake.lake_format import LakeFormat
-from penstock.spark.lake.lake_sink import StreamSink, Wrote
 from penstock.spark.options import SourceOptions, sink_options, source_options
 from penstock.spark.pipelines import pipeline_audit, together
+from penstock.spark.tables.lake_access import LakeAccess, access_from
+from penstock.spark.tables.lake_commit import Batch
+from penstock.spark.tables.lake_format import LakeFormat
+from penstock.spark.tables.lake_sink import StreamSink, Wrote
 
 
 class KillingReader(JournalStreamReader):

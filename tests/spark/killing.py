@@ -10,7 +10,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from penstock.spark.lake.lake_access import LakeAccess
+from penstock.spark.tables.lake_access import LakeAccess
 
 KILL_BATCH = 1
 POINT, DRIVER, MARK = "KILLING_POINT", "KILLING_DRIVER", "KILLING_MARK"  # PENSTOCK_… would be configuration

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.lake.rest.servers import KEY, SECRET, LakeProcess
 
-from penstock.spark.lake.lake_access import LakeAccess, access_from
+from penstock.spark.tables.lake_access import LakeAccess, access_from
 
 EPOCH = 1_700_000_000
 

@@ -6,10 +6,10 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import Row, SparkSession
 from tests.lake.rest.servers import LakeProcess
-from tests.spark.lake.test_lake_sink import ids
 from tests.spark.lakes import Orders, log, make_repository, options_of, run_stream
+from tests.spark.tables.test_lake_sink import ids
 
-from penstock.spark.lake.table import read_table
+from penstock.spark.tables.table import read_table
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -11,7 +11,7 @@ from tests.docs.guides import shell
 from tests.lake.rest.servers import KEY, SECRET
 
 from penstock.cli.main import run
-from penstock.spark.lake.table import read_table
+from penstock.spark.tables.table import read_table
 
 pytestmark = pytest.mark.timeout(900)
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "pipeline.md"

@@ -8,8 +8,8 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from tests.lake.rest.servers import LakeProcess
-from tests.spark.lake.test_lake_sink import ids
 from tests.spark.lakes import Orders, log, make_repository, options_of, sinks
+from tests.spark.tables.test_lake_sink import ids
 
 from penstock.spark import commit_together, read_table
 

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 from tests.lake.rest.servers import LakeProcess
 from tests.spark.lakes import Orders, access_of, make_repository, options_of
 
-from penstock.spark.lake.lake_access import table_url
-from penstock.spark.lake.lake_tree import files_of
+from penstock.spark.tables.lake_access import table_url
+from penstock.spark.tables.lake_tree import files_of
 
 URL = "lake://soak@main/orders"
 FINISH_S = 900.0  # for the last driver, which nobody disturbs

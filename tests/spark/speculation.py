@@ -25,9 +25,9 @@ from tests.spark.routes import Place, read
 import penstock.spark
 from penstock.spark.journals.journal_format import JournalFormat
 from penstock.spark.journals.journal_sink import JournalStreamWriter, Written
-from penstock.spark.lake.lake_format import LakeFormat
-from penstock.spark.lake.lake_sink import StreamSink
 from penstock.spark.options import sink_options
+from penstock.spark.tables.lake_format import LakeFormat
+from penstock.spark.tables.lake_sink import StreamSink
 
 FOLDER = "SPECULATION_FOLDER"
 WAIT_S = 300.0

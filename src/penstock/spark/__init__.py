@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.spark.journals.columnar import read_journal
-    from penstock.spark.lake.table import read_changes, read_entries, read_ranges, read_table
-    from penstock.spark.lake.tree_diff import diff_entries
-    from penstock.spark.lake.tree_garbage import find_garbage
-    from penstock.spark.lake.tree_import import import_entries
     from penstock.spark.pipelines.compaction import compact
     from penstock.spark.pipelines.ends import journal, lake
     from penstock.spark.pipelines.pipeline import Pipeline
     from penstock.spark.pipelines.together import commit_together
+    from penstock.spark.tables.table import read_changes, read_entries, read_ranges, read_table
+    from penstock.spark.tables.tree_diff import diff_entries
+    from penstock.spark.tables.tree_garbage import find_garbage
+    from penstock.spark.tables.tree_import import import_entries
 
 __all__ = [
     "Pipeline",
@@ -46,16 +46,16 @@ _HOMES = {
     "Pipeline": "penstock.spark.pipelines.pipeline",
     "commit_together": "penstock.spark.pipelines.together",
     "compact": "penstock.spark.pipelines.compaction",
-    "diff_entries": "penstock.spark.lake.tree_diff",
-    "find_garbage": "penstock.spark.lake.tree_garbage",
-    "import_entries": "penstock.spark.lake.tree_import",
+    "diff_entries": "penstock.spark.tables.tree_diff",
+    "find_garbage": "penstock.spark.tables.tree_garbage",
+    "import_entries": "penstock.spark.tables.tree_import",
     "journal": "penstock.spark.pipelines.ends",
     "lake": "penstock.spark.pipelines.ends",
-    "read_changes": "penstock.spark.lake.table",
-    "read_entries": "penstock.spark.lake.table",
+    "read_changes": "penstock.spark.tables.table",
+    "read_entries": "penstock.spark.tables.table",
     "read_journal": "penstock.spark.journals.columnar",
-    "read_ranges": "penstock.spark.lake.table",
-    "read_table": "penstock.spark.lake.table",
+    "read_ranges": "penstock.spark.tables.table",
+    "read_table": "penstock.spark.tables.table",
 }
 
 
@@ -69,7 +69,7 @@ def __getattr__(name: str) -> Any:
 def register(spark: "SparkSession") -> None:
     """Make the formats `journal` and `lake` known to a session."""
     from penstock.spark.journals.journal_format import JournalFormat
-    from penstock.spark.lake.lake_format import LakeFormat
+    from penstock.spark.tables.lake_format import LakeFormat
 
     spark.dataSource.register(JournalFormat)
     spark.dataSource.register(LakeFormat)

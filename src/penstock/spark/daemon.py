@@ -33,9 +33,9 @@ LOADED: Final = (
     "penstock.spark.journals.column_worker",
     "penstock.spark.journals.journal_sink",
     "penstock.spark.journals.journal_source",
-    "penstock.spark.lake.lake_reader",
-    "penstock.spark.lake.lake_sink",
-    "penstock.spark.lake.lake_stream",
+    "penstock.spark.tables.lake_reader",
+    "penstock.spark.tables.lake_sink",
+    "penstock.spark.tables.lake_stream",
 )
 
 

@@ -17,10 +17,10 @@ from penstock.messages.framing.json_lines import JsonLines
 from penstock.messages.publisher import Publisher
 from penstock.messages.uuid import producer_id
 from penstock.spark import Pipeline, journal, lake
-from penstock.spark.lake.table import read_table
 from penstock.spark.pipelines.pipeline_backfill import backfill
 from penstock.spark.pipelines.pipeline_run import PipelineRun
 from penstock.spark.pipelines.pipeline_status import status_of
+from penstock.spark.tables.table import read_table
 
 pytestmark = pytest.mark.timeout(600)
 SCHEMA = "id long, sku string, amount decimal(9,2)"

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from penstock.spark.lake.lake_access import LakeAccess, table_url
-from penstock.spark.lake.lake_tree import files_of
-from penstock.spark.lake.table import read_table
+from penstock.spark.tables.lake_access import LakeAccess, table_url
+from penstock.spark.tables.lake_tree import files_of
+from penstock.spark.tables.table import read_table
 from penstock_lab.bench.report import Options, Recorder, interleave
 
 __all__ = ["lake_vs_parquet"]

@@ -21,7 +21,7 @@ from penstock.journals.client.journal import Journals
 from penstock.journals.records.spec import JournalSpec
 from penstock.quorum.client.operator import Operators
 from penstock.server.cluster.local import LocalCluster
-from penstock.spark.lake.lake_access import LakeAccess
+from penstock.spark.tables.lake_access import LakeAccess
 
 __all__ = ["JOURNAL", "PIPELINE", "Stage"]
 

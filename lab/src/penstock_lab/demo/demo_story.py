@@ -22,8 +22,8 @@ from penstock.journals.client.journal import Journals
 from penstock.journals.client.messages import MessagePublisher
 from penstock.kernel.errors import AlreadyExists, NoChanges, PenstockError, Unavailable
 from penstock.lake.client.lake import LakeClient, LakeUrl
-from penstock.spark.lake.lake_access import LakeAccess
-from penstock.spark.lake.lake_tree import files_of
+from penstock.spark.tables.lake_access import LakeAccess
+from penstock.spark.tables.lake_tree import files_of
 from penstock_lab.demo.demo_shop import PRODUCTS, Findings, Found, audit, books_of, order
 from penstock_lab.demo.demo_stage import JOURNAL, Stage
 

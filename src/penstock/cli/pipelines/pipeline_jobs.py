@@ -77,8 +77,8 @@ def import_listing(
     if not 0 <= tasks <= 100_000:
         raise InvalidArgument(f"--tasks {tasks}: expected 1 to 100000")
     session.start_logs(quiet=True)
-    from penstock.spark.lake.tree_import import import_entries
     from penstock.spark.session import spark_session
+    from penstock.spark.tables.tree_import import import_entries
 
     with spark_session("import", master=master, remote=remote) as spark:
         entries = _listing(spark, listing, kind)
@@ -125,8 +125,8 @@ def garbage(
     The answer is that of `penstock lake gc` without --sweep.
     """
     session.start_logs(quiet=True)
-    from penstock.spark.lake.tree_garbage import find_garbage
     from penstock.spark.session import spark_session
+    from penstock.spark.tables.tree_garbage import find_garbage
 
     with spark_session("garbage", master=master, remote=remote) as spark:
         found = find_garbage(spark, url, options=lake_options(session, lake)).cache()

@@ -18,7 +18,7 @@ Remote = Annotated[str, Parameter(help="A Spark Connect server, like sc://host:1
 
 
 def lake_options(session: Session, url: str | None) -> dict[str, str]:
-    from penstock.spark.lake.lake_access import access_from
+    from penstock.spark.tables.lake_access import access_from
 
     try:
         return access_from({"lake": url} if url else {}, session.effective).options

@@ -17,12 +17,12 @@ from pyspark.sql import SparkSession
 from penstock.kernel.errors import InvalidArgument, PreconditionFailed
 from penstock.lake.client.lake import LakeUrl
 from penstock.lake.records.sink_batch import BatchTable
-from penstock.spark.lake.lake_access import LakeAccess, access_from, table_url
-from penstock.spark.lake.lake_commit import Batch, commit_batch, place_of
 from penstock.spark.pipelines.ends import Journal, LakeSink
 from penstock.spark.pipelines.pipeline_backfill import heads_of
 from penstock.spark.pipelines.together import stage_frame
 from penstock.spark.shared.checkpoint import Plan
+from penstock.spark.tables.lake_access import LakeAccess, access_from, table_url
+from penstock.spark.tables.lake_commit import Batch, commit_batch, place_of
 
 __all__ = ["Compacted", "compact"]
 

@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.kernel.errors import InvalidArgument
 from penstock.spark.journals.columnar import read_journal
-from penstock.spark.lake.lake_access import access_from, table_url
-from penstock.spark.lake.lake_tree import place_at
-from penstock.spark.lake.table import read_table
+from penstock.spark.tables.lake_access import access_from, table_url
+from penstock.spark.tables.lake_tree import place_at
+from penstock.spark.tables.table import read_table
 
 __all__ = ["Check", "End", "Journal", "LakeChanges", "LakeSink", "LakeTable", "Source", "journal", "lake"]
 

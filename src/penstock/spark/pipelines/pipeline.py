@@ -24,8 +24,8 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.kernel.errors import InvalidArgument, NotFound
-from penstock.spark.lake.lake_access import table_url
 from penstock.spark.pipelines.ends import End, Journal, LakeChanges, LakeSink, LakeTable, Source
+from penstock.spark.tables.lake_access import table_url
 
 __all__ = ["Flow", "Pipeline", "load_pipeline"]
 

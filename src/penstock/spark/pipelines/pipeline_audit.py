@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.kernel.errors import AlreadyExists, Fenced, InvalidArgument, NoChanges, NotFound
 from penstock.lake.client.lake import LakeUrl
 from penstock.lake.records.sink_batch import BatchOutcome, SinkBody
-from penstock.spark.lake.lake_access import LakeAccess, access_from, table_url
-from penstock.spark.lake.table import CHANGE, read_changes
 from penstock.spark.pipelines.ends import Check, LakeSink
 from penstock.spark.pipelines.pipeline import Flow
 from penstock.spark.pipelines.together import commit_together
+from penstock.spark.tables.lake_access import LakeAccess, access_from, table_url
+from penstock.spark.tables.table import CHANGE, read_changes
 
 __all__ = ["AuditFailed", "Publisher", "audit_branch", "failing"]
 

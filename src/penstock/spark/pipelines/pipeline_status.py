@@ -3,13 +3,13 @@
 from typing import Any
 
 from penstock.kernel.errors import PenstockError
-from penstock.spark.lake.lake_access import access_from, table_url
 from penstock.spark.pipelines.ends import Journal, LakeSink
 from penstock.spark.pipelines.pipeline import Flow, Pipeline
 from penstock.spark.pipelines.pipeline_audit import audit_branch
 from penstock.spark.pipelines.pipeline_backfill import heads_of
 from penstock.spark.pipelines.pipeline_run import offset_of
 from penstock.spark.shared.checkpoint import state_of
+from penstock.spark.tables.lake_access import access_from, table_url
 
 __all__ = ["status_of"]
 

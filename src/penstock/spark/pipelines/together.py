@@ -24,12 +24,12 @@ from penstock.kernel.errors import InvalidArgument
 from penstock.lake.client.lake import LakeUrl
 from penstock.lake.records.sink_batch import BatchFile, BatchOutcome, BatchTable, SinkPlace
 from penstock.spark.journals.java_source import has_jvm
-from penstock.spark.lake.lake_access import access_from, table_url
-from penstock.spark.lake.lake_commit import Batch, commit_batch, place_of
-from penstock.spark.lake.lake_format import check_types
-from penstock.spark.lake.lake_sink import BATCH_PROPERTY, QUERY_PROPERTY
-from penstock.spark.lake.lake_staging import stage
 from penstock.spark.shared.checkpoint import plan_of, state_of
+from penstock.spark.tables.lake_access import access_from, table_url
+from penstock.spark.tables.lake_commit import Batch, commit_batch, place_of
+from penstock.spark.tables.lake_format import check_types
+from penstock.spark.tables.lake_sink import BATCH_PROPERTY, QUERY_PROPERTY
+from penstock.spark.tables.lake_staging import stage
 
 __all__ = ["commit_together", "stage_frame"]
 

@@ -22,10 +22,10 @@ from pyspark.sql.types import DataType, DateType, LongType, StringType, StructTy
 from penstock.kernel.errors import InvalidArgument, NotFound
 from penstock.lake.client.lake import parse_lake_url
 from penstock.lake.records.sink_batch import TreePlace
-from penstock.spark.lake.footers import footer_schema
-from penstock.spark.lake.lake_access import LakeAccess, access_from, table_url
-from penstock.spark.lake.lake_staging import NO_VALUE
-from penstock.spark.lake.lake_tree import Moment, TableFile, changed_files, files_of, place_at, spark_root
+from penstock.spark.tables.footers import footer_schema
+from penstock.spark.tables.lake_access import LakeAccess, access_from, table_url
+from penstock.spark.tables.lake_staging import NO_VALUE
+from penstock.spark.tables.lake_tree import Moment, TableFile, changed_files, files_of, place_at, spark_root
 
 __all__ = ["CHANGE", "ENTRIES", "read_changes", "read_entries", "read_files", "read_ranges", "read_table"]
 

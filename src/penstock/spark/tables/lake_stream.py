@@ -14,9 +14,9 @@ from pyspark.sql.types import StructType
 
 from penstock.kernel.errors import InvalidArgument
 from penstock.lake.client.lake import LakeUrl
-from penstock.spark.lake.lake_access import LakeAccess
-from penstock.spark.lake.lake_reader import FilePartition, read_file
-from penstock.spark.lake.lake_tree import changed_files, files_of, key_of, place_at
+from penstock.spark.tables.lake_access import LakeAccess
+from penstock.spark.tables.lake_reader import FilePartition, read_file
+from penstock.spark.tables.lake_tree import changed_files, files_of, key_of, place_at
 
 __all__ = ["LakeStreamReader"]
 

@@ -30,10 +30,10 @@ from pyspark.sql.types import (
 )
 
 from penstock.kernel.errors import InvalidArgument
-from penstock.spark.lake.lake_access import access_from, table_url
-from penstock.spark.lake.lake_reader import LakeReader, spark_schema
-from penstock.spark.lake.lake_sink import BatchSink, SinkSettings, StreamSink
-from penstock.spark.lake.lake_stream import LakeStreamReader
+from penstock.spark.tables.lake_access import access_from, table_url
+from penstock.spark.tables.lake_reader import LakeReader, spark_schema
+from penstock.spark.tables.lake_sink import BatchSink, SinkSettings, StreamSink
+from penstock.spark.tables.lake_stream import LakeStreamReader
 
 __all__ = ["LakeFormat"]
 

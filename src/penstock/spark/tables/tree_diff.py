@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.spark.lake.table import ENTRIES, read_files, read_ranges
+from penstock.spark.tables.table import ENTRIES, read_files, read_ranges
 
 __all__ = ["diff_entries"]
 

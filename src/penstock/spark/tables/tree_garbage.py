@@ -19,9 +19,9 @@ from pyspark.sql import functions as F
 from penstock.lake.client.lake import parse_lake_url
 from penstock.lake.records.sink_batch import Roots
 from penstock.plumbing.objects import open_store
-from penstock.spark.lake.lake_access import LakeAccess, access_from
-from penstock.spark.lake.lake_tree import spark_root
-from penstock.spark.lake.table import ENTRIES, RANGES, read_files
+from penstock.spark.tables.lake_access import LakeAccess, access_from
+from penstock.spark.tables.lake_tree import spark_root
+from penstock.spark.tables.table import ENTRIES, RANGES, read_files
 
 __all__ = ["find_garbage"]
 

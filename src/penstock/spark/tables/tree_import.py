@@ -45,8 +45,8 @@ from penstock.lake.core.committed.range import (
 from penstock.lake.member.shelves import namespace_prefix
 from penstock.lake.records.sink_batch import BatchOutcome, SinkPlace, TreeBody
 from penstock.plumbing.objects import open_store
-from penstock.spark.lake.lake_access import LakeAccess, access_from
-from penstock.spark.lake.lake_commit import place_of
+from penstock.spark.tables.lake_access import LakeAccess, access_from
+from penstock.spark.tables.lake_commit import place_of
 
 __all__ = ["Imported", "import_entries"]
 

@@ -19,9 +19,9 @@ from penstock.lake.records.sink_batch import (
     encode_list,
     list_key,
 )
-from penstock.spark.lake.lake_access import LakeAccess, told
-from penstock.spark.lake.lake_staging import put_object
 from penstock.spark.shared.checkpoint import Plan
+from penstock.spark.tables.lake_access import LakeAccess, told
+from penstock.spark.tables.lake_staging import put_object
 
 __all__ = ["Batch", "commit_batch", "place_of", "tables_of"]
 

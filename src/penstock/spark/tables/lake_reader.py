@@ -15,8 +15,8 @@ from pyspark.sql.types import StructType
 from penstock.kernel.errors import NotFound
 from penstock.lake.client.lake import LakeUrl
 from penstock.plumbing.objects import open_store
-from penstock.spark.lake.lake_access import LakeAccess
-from penstock.spark.lake.lake_tree import TableFiles, files_of, key_of
+from penstock.spark.tables.lake_access import LakeAccess
+from penstock.spark.tables.lake_tree import TableFiles, files_of, key_of
 
 __all__ = ["FilePartition", "LakeReader", "read_file", "spark_schema"]
 

@@ -12,7 +12,7 @@ import msgspec
 from penstock.kernel.errors import NotFound
 from penstock.lake.client.lake import LakeUrl
 from penstock.lake.records.sink_batch import TreePlace
-from penstock.spark.lake.lake_access import LakeAccess
+from penstock.spark.tables.lake_access import LakeAccess
 
 __all__ = [
     "ChangedFile",

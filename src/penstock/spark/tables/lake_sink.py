@@ -18,10 +18,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from penstock.kernel.errors import InvalidArgument
 from penstock.lake.client.lake import LakeUrl
 from penstock.lake.records.sink_batch import BatchFile
-from penstock.spark.lake.lake_access import LakeAccess
-from penstock.spark.lake.lake_commit import Batch, commit_batch, place_of, tables_of
-from penstock.spark.lake.lake_staging import stage
 from penstock.spark.shared.checkpoint import plan_of
+from penstock.spark.tables.lake_access import LakeAccess
+from penstock.spark.tables.lake_commit import Batch, commit_batch, place_of, tables_of
+from penstock.spark.tables.lake_staging import stage
 
 __all__ = ["BatchSink", "SinkSettings", "StreamSink", "Wrote"]
 

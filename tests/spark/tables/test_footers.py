@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
-from penstock.spark.lake.footers import SPARKS_OWN, footer_schema
+from penstock.spark.tables.footers import SPARKS_OWN, footer_schema
 
 CERTAIN = [
     pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(),

@@ -12,9 +12,9 @@ from tests.spark.lakes import Orders, access_of, log, make_repository, options_o
 from penstock.kernel.errors import InvalidArgument
 from penstock.lake.records.sink_batch import SinkBody
 from penstock.spark import diff_entries
-from penstock.spark.lake.lake_sink import BATCH_PROPERTY, QUERY_PROPERTY, Wrote, checked
-from penstock.spark.lake.table import read_changes, read_entries, read_ranges, read_table
 from penstock.spark.shared.checkpoint import plan_of, state_of
+from penstock.spark.tables.lake_sink import BATCH_PROPERTY, QUERY_PROPERTY, Wrote, checked
+from penstock.spark.tables.table import read_changes, read_entries, read_ranges, read_table
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -1,1 +1,0 @@
-"""The lake in Spark: tables, staged files, and jobs over trees."""

@@ -1,0 +1,1 @@
+"""Tables of the lake in Spark: reads, commits, staged files, and jobs over trees."""
