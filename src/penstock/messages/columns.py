@@ -13,7 +13,7 @@ import numpy.typing as npt
 from penstock.kernel.errors import InvalidArgument
 from penstock.messages.framing.compiled import address
 from penstock.messages.framing.csv_rows import CsvRows
-from penstock.messages.framing.fixed import Fixed
+from penstock.messages.framing.fixed import Fixed, may_begin
 from penstock.messages.framing.frame_kernels import count_frames, scan_frames
 from penstock.messages.framing.framing import Bad
 from penstock.messages.framing.json_kernels import count_lines, scan_lines
@@ -73,6 +73,8 @@ def fixed_columns(data: Chunk, framing: Fixed) -> Columns:
         return _damaged_columns(data, framing)
     found, is_ours = np.empty((5, count), np.uint64), np.empty(count, np.bool_)
     consumed = scan_frames(base, size_max, base + len(data), found, is_ours)
+    if not may_begin(data, consumed):  # too few bytes for a head, and already wrong
+        return _damaged_columns(data, framing)
     return _one_by_one(_columns(found, consumed), data, framing, np.flatnonzero(~is_ours))
 
 

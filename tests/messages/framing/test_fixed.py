@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from penstock.kernel.errors import InvalidArgument
 from penstock.kernel.ids import Clock
-from penstock.messages.framing.fixed import Fixed
+from penstock.messages.framing.fixed import MAGIC, Fixed
 from penstock.messages.uuid import ProducerId, Uuid
 
 UUID = Uuid(ProducerId(1), Clock(1 << 40), 0)
@@ -26,10 +26,18 @@ def test_after_garbage_the_next_frame_is_found(garbage: bytes) -> None:
 
 
 def test_what_lies_between_frames_is_named() -> None:
-    split = Fixed().split(FRAME + b"garbage" + FRAME + b"6")
+    split = Fixed().split(FRAME + b"garbage" + FRAME + MAGIC[:1])
     assert split.frames == [FRAME, FRAME]
     assert [(bad.begin, bad.end) for bad in split.bad] == [(28, 35)]
     assert split.consumed == 63, "one byte may be the first of a frame"
+
+
+@given(st.binary(max_size=40).map(lambda text: text.replace(b"f", b"3f")), st.integers(0, 60))
+def test_where_a_reader_goes_on_after_garbage_does_not_depend_on_chunks(garbage: bytes, cut: int) -> None:
+    data = FRAME + garbage
+    whole = Fixed().split(data).consumed
+    first = Fixed().split(data[:cut]).consumed
+    assert first + Fixed().split(data[first:]).consumed == whole
 
 
 def test_a_length_out_of_range_is_no_frame() -> None:

@@ -13,13 +13,19 @@ from penstock.kernel.errors import InvalidArgument
 from penstock.messages.framing.framing import FRAME_BYTES_MAX, Bad, Split
 from penstock.messages.uuid import UUID_BYTES, Uuid
 
-__all__ = ["HEAD_BYTES", "MAGIC", "Fixed"]
+__all__ = ["HEAD_BYTES", "MAGIC", "Fixed", "may_begin"]
 
 MAGIC = b"\x66\x33\x93\x36"
 _HEAD = struct.Struct("<4sI")
 HEAD_BYTES = _HEAD.size
 BODY_AT = HEAD_BYTES + UUID_BYTES
 _NO_UUID = bytes(UUID_BYTES)
+
+
+def may_begin(data: bytes | memoryview, at: int) -> bool:
+    """Tell whether a frame may begin here, by as much of its magic bytes as there is; at the end one always may."""
+    head = bytes(data[at : at + len(MAGIC)])
+    return MAGIC.startswith(head)
 
 
 class Fixed:
@@ -52,13 +58,22 @@ class Fixed:
             split.frames.append(data[at:end])
             split.ends.append(end)
             at = end
+        if not may_begin(data, at):
+            at = self._skip(data, at, split)
         split.consumed = at
         return split
 
     def _skip(self, data: bytes, at: int, split: Split) -> int:
-        """To the next magic bytes, or to where they could still begin."""
+        """Pass over bytes that are no frame, up to the first place where one may begin.
+
+        That place depends on the bytes alone, not on how they were cut into chunks.
+        """
         found = data.find(MAGIC, at + 1)
-        behind = found if found >= 0 else max(at + 1, len(data) - len(MAGIC) + 1)
+        behind = found
+        if found < 0:
+            behind = max(at + 1, len(data) - len(MAGIC) + 1)
+            while not may_begin(data, behind):
+                behind += 1
         assert isinstance(split.bad, list)
         split.bad.append(Bad(at, behind, "no frame begins here"))
         return behind
