@@ -46,7 +46,7 @@ lock: | $(UV) ## Resolve the dependencies again into the lock files
 	  --group docs --output-file requirements-docs.lock
 
 .PHONY: check
-check: lint types ## Lint, layers, types
+check: lint types words-check ## Lint, layers, types, words
 
 .PHONY: lint
 lint: setup
@@ -57,6 +57,14 @@ lint: setup
 .PHONY: types
 types: setup
 	$(BIN)/mypy
+
+.PHONY: words-check
+words-check: setup
+	$(PYTEST) -p no:xdist tests/docs/test_words.py
+
+.PHONY: words
+words: setup ## Drop the sentences that were reworded from tests/docs/words.txt, and print what is left
+	@$(BIN)/python -m tests.docs.words_ratchet
 
 .PHONY: format
 format: setup ## Let ruff rewrite what it can
