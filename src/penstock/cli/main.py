@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, Literal, NoReturn
 from cyclopts import App, CycloptsError, Parameter
 
 from penstock.cli.noun import GLOBAL_FLAGS, noun
+from penstock.cli.renamed import current
 from penstock.kernel.version import VERSION
 from penstock.server.session import OutputFormat, Session
 
@@ -151,11 +152,18 @@ class _Launcher:
         self.app = app
         self.session = Session(debug=_debug_wanted())
         self._tokens: tuple[str, ...] = ()
+        self._refusal: Exception | None = None
         app.meta.group_parameters = GLOBAL_FLAGS
         app.meta.suppress_keyboard_interrupt = False  # `run` says what its status is
         app.meta.default(self._launch)
 
     def __call__(self, arguments: Sequence[str]) -> int:
+        try:
+            arguments, notes = current(arguments)
+        except Exception as error:
+            self._refusal, notes = error, []  # raised in `_launch`, which knows the output format
+        for note in notes:
+            print(f"note: {note}", file=sys.stderr)
         result = self.app.meta(arguments)
         return result if isinstance(result, int) else DONE
 
@@ -188,6 +196,8 @@ class _Launcher:
             output, config_file=config, settings=settings, log_level=log_level, debug=debug or _debug_wanted()
         )
         self._tokens = tokens
+        if self._refusal is not None:
+            raise self._refusal
         command, bound, injected = self.app.parse_args(tokens)
         return _call(command, *bound.args, **bound.kwargs, **dict.fromkeys(injected, self.session))
 

@@ -1,13 +1,17 @@
 """`penstock journals`, against a broker of this process."""
 
 import asyncio
+import io
 import json
 import os
 import sys
 from pathlib import Path
 
+import msgspec
 from tests.journals.broker.cluster import Cluster, running_cluster
 
+from penstock.cli.journal_verbs import confirms
+from penstock.journals.records.labels import LabelSet
 from penstock.journals.records.spec import JournalSpec
 
 
@@ -42,3 +46,47 @@ async def test_a_refused_append_says_why_and_that_nothing_was_written(tmp_path: 
         assert status == 1
         assert refusal["written"] == "no"
         assert "ends at another offset" in refusal["message"]
+
+
+async def test_a_global_flag_after_append_never_writes_a_register(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, 1) as cluster, cluster.client() as journals:
+        await cluster.create(JournalSpec(name="shop/orders", replication=1))
+        for flag in (("--set", "wire.token=me"), ("--set=wire.token=me",)):
+            status, out, err = await penstock(cluster, "journals", "append", "shop/orders", *flag, stdin=b"x")
+            assert (status, out) == (2, "")
+            assert "penstock journals append shop/orders --set-register" in json.loads(err)["next_step"]
+            status, out, err = await penstock(cluster, "journals", "append", *flag, "shop/orders", stdin=b"x")
+            assert (status, out) == (2, "")
+        assert [each.end for each in [await journals.append("shop/orders", b"")]] == [0]
+        done, out, _ = await penstock(
+            cluster, "--set", "log.level=error", "journals", "append", "shop/orders", "--set-register", "author=me",
+            stdin=b"x",
+        )  # fmt: skip
+        assert (done, json.loads(out)["registers"]) == (0, "author=me")
+
+
+async def test_a_journal_is_created_and_deleted_by_its_name(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, 1) as cluster, cluster.client() as journals:
+        create = ("journals", "create", "shop/orders", "--replication", "1", "--label", "app=shop", "--fsync")
+        status, out, _ = await penstock(cluster, *create)
+        assert (status, json.loads(out)["journal"]) == (0, "shop/orders")
+        expected = JournalSpec(name="shop/orders", replication=1, labels=LabelSet.of({"app": "shop"}), fsync=True)
+        found = [each.spec for each in await journals.list()]
+        assert [msgspec.structs.replace(each, fragment=expected.fragment) for each in found] == [expected]
+        status, _, err = await penstock(cluster, *create)
+        assert (status, json.loads(err)["code"]) == (1, "precondition-failed")
+        assert (await penstock(cluster, *create, "--exists-ok"))[0] == 0
+        status, _, err = await penstock(cluster, "journals", "delete", "shop/orders")
+        assert (status, json.loads(err)["message"]) == (2, "journals delete: no terminal to ask on; expected --yes")
+        assert (await penstock(cluster, "journals", "delete", "shop/orders", "--yes"))[0] == 0
+        assert await journals.list() == []
+        status, _, err = await penstock(cluster, "journals", "delete", "shop/orders", "--yes")
+        assert (status, json.loads(err)["code"]) == (1, "not-found")
+
+
+def test_a_journal_is_deleted_only_if_its_name_is_typed_again() -> None:
+    assert [confirms("shop/orders", io.StringIO(said)) for said in ("shop/orders\n", "shop\n", "")] == [
+        True,
+        False,
+        False,
+    ]

@@ -7,16 +7,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from cyclopts import Parameter
 
+from penstock.cli.journal_targets import AtBrokers, Name, journals_of
+from penstock.cli.journal_verbs import create, delete
 from penstock.cli.journals.journal_specs import changes_in, spec_text
 from penstock.cli.noun import InSession, examples, noun
-from penstock.journals.client.journal import Journals
 from penstock.journals.records.epoch import PipelineEpoch
 from penstock.journals.records.fragment_index import Gap
 from penstock.journals.records.protocol import JournalInfo
@@ -25,8 +26,7 @@ from penstock.kernel.errors import InvalidArgument, NotFound, PenstockError
 from penstock.kernel.ids import Offset, Revision
 from penstock.server.output import make_table
 from penstock.server.session import Session
-from penstock.server.targets import CLUSTER_FOLDER, AtFolder, addresses_of
-from penstock.server.wiring import wiring_of
+from penstock.server.targets import CLUSTER_FOLDER, AtFolder
 
 __all__ = ["app"]
 
@@ -41,26 +41,18 @@ app = noun(
     ),
 )
 
-AtBrokers = Annotated[
-    tuple[str, ...],
-    Parameter(name="--broker", help="A broker to ask. Default: the local cluster's.", metavar="HOST:PORT"),
-]
-Name = Annotated[str, Parameter(help="The journal's name.", metavar="NAME")]
 Framing = Annotated[
     Literal["json", "csv"], Parameter(help="What a message is: a line of JSON, or a record of CSV.", show_choices=True)
 ]
 PIECE_BYTES: Final = 512 << 10
 
-
-@asynccontextmanager
-async def _journals(
-    session: Session, brokers: tuple[str, ...], folder: Path, *, direct: bool = False
-) -> AsyncIterator[Journals]:
-    session.start_logs(quiet=True)
-    wiring = wiring_of(session)
-    addresses = addresses_of(session, brokers, folder, "broker", "--broker")
-    async with Journals(addresses, token=wiring.token, tls=wiring.client_tls, direct=direct) as journals:
-        yield journals
+app.command(
+    create,
+    help_epilogue=examples(
+        "penstock journals create hello/world", "penstock journals create hello/world --replication 1 --fsync"
+    ),
+)
+app.command(delete, help_epilogue=examples("penstock journals delete hello/world"))
 
 
 @app.command(
@@ -81,7 +73,7 @@ async def list_journals(
     session: InSession,
 ) -> None:
     """List journals: who serves them, the primary marked with *, and the epoch of their last synchronization."""
-    async with _journals(session, broker, cluster) as journals:
+    async with journals_of(session, broker, cluster) as journals:
         if not watch:
             _show(session, await journals.list(selector))
             return
@@ -129,7 +121,7 @@ async def apply(
 ) -> None:
     """Create, update or delete journals: everything in the file, or nothing."""
     changes = changes_in(file, _read_file(file))
-    async with _journals(session, broker, cluster) as journals:
+    async with journals_of(session, broker, cluster) as journals:
         revision = await journals.apply(changes)
     names = [change.upsert.name if change.upsert is not None else f"-{change.delete}" for change in changes]
     session.emit({"revision": revision, "journals": names}, f"applied at revision {revision}: {', '.join(names)}")
@@ -148,7 +140,7 @@ async def edit(
 ) -> None:
     """Open specs in $EDITOR, and apply what was saved: to the very versions which were shown, or not at all."""
     chosen = selector if "=" in selector else f"name={selector}"
-    async with _journals(session, broker, cluster) as journals:
+    async with journals_of(session, broker, cluster) as journals:
         found = await journals.list(chosen)
         if not found:
             raise NotFound(f"no journal fits {selector!r}", next_step="penstock journals list")
@@ -189,7 +181,7 @@ def _read_file(path: Path) -> bytes:
     help_epilogue=examples(
         "echo hello | penstock journals append shop/orders",
         "penstock journals append shop/orders --timeout 600 < big.bin",
-        "penstock journals append shop/orders --set author=me < first.bin",
+        "penstock journals append shop/orders --set-register author=me < first.bin",
     )
 )
 async def append(
@@ -197,8 +189,10 @@ async def append(
     /,
     *,
     offset: Annotated[int | None, Parameter(help="Only if the journal ends there.", metavar="OFFSET")] = None,
-    check: Annotated[str, Parameter(help="Only if the registers match this selector.", metavar="SELECTOR")] = "",
-    set: Annotated[tuple[str, ...], Parameter(help="Write a register too.", metavar="NAME=VALUE")] = (),
+    check_registers: Annotated[str, Parameter(help="Fail unless the registers match.", metavar="SELECTOR")] = "",
+    set_register: Annotated[
+        tuple[str, ...], Parameter(help="Set a register in the same append.", metavar="NAME=VALUE")
+    ] = (),
     txn: Annotated[
         str | None, Parameter(help="WRITER/NUMBER: however often it is sent, it takes effect once.", metavar="TXN")
     ] = None,
@@ -208,15 +202,15 @@ async def append(
     session: InSession,
 ) -> None:
     """Append what is on stdin, of whatever length, as one: all of it is seen, or nothing. Prints where it is."""
-    union = dict(_pair(text) for text in set)
-    async with _journals(session, broker, cluster) as journals:
+    union = dict(_pair(text) for text in set_register)
+    async with journals_of(session, broker, cluster) as journals:
         first = await asyncio.to_thread(sys.stdin.buffer.read, PIECE_BYTES)
         content: Any = first if len(first) < PIECE_BYTES else _stdin(first)
         done = await journals.append(
             name,
             content,
             offset=Offset(offset) if offset is not None else None,
-            check=check,
+            check=check_registers,
             union=union,
             txn=_txn(txn),
             timeout=timeout,
@@ -244,7 +238,7 @@ async def _stdin(first: bytes) -> AsyncIterator[bytes]:
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise InvalidArgument(f"--set {text}: expected NAME=VALUE")
+        raise InvalidArgument(f"--set-register {text}: expected NAME=VALUE")
     return name, value
 
 
@@ -284,7 +278,7 @@ async def read(
     session: InSession,
 ) -> None:
     """Write a journal's content to stdout, as it is. Only what every replica has is shown."""
-    async with _journals(session, broker, cluster, direct=direct) as journals:
+    async with journals_of(session, broker, cluster, direct=direct) as journals:
         async for chunk in journals.read(name, first, end=end, follow=follow, begin_mod_time=since):
             sys.stdout.buffer.write(chunk.content)
             sys.stdout.buffer.flush()
@@ -309,7 +303,7 @@ async def publish(
     """Publish each line of stdin as a message, with a UUID: whoever reads committed messages sees it once."""
     from penstock.cli.journals.journal_messages import publish_lines
 
-    async with _journals(session, broker, cluster) as journals:
+    async with journals_of(session, broker, cluster) as journals:
         say = session.say if progress else None
         count, end = await publish_lines(journals, name, framing, sys.stdin.buffer, say)
     session.emit({"journal": name, "messages": count, "end": end}, f"{name}: {count} messages, up to {end}")
@@ -340,7 +334,7 @@ async def cat(
     """Write a journal's messages to stdout, one to a line."""
     from penstock.cli.journals.journal_messages import message_lines
 
-    async with _journals(session, broker, cluster) as journals:
+    async with journals_of(session, broker, cluster) as journals:
         lines = message_lines(journals, name, framing, first, committed=committed, follow=follow, uuids=uuids)
         async with aclosing(lines):
             count = 0
@@ -358,7 +352,7 @@ async def fragments(
     name: Name, /, *, broker: AtBrokers = (), cluster: AtFolder = CLUSTER_FOLDER, session: InSession
 ) -> None:
     """List a journal's fragments: where they begin and end, in which store they are, and the gaps between them."""
-    async with _journals(session, broker, cluster) as journals:
+    async with journals_of(session, broker, cluster) as journals:
         found = await journals.fragments(name)
     rows = [
         [
@@ -393,7 +387,7 @@ async def prune(
     name: Name, /, *, broker: AtBrokers = (), cluster: AtFolder = CLUSTER_FOLDER, session: InSession
 ) -> None:
     """Remove now what its retention allows, and fragments which larger ones cover. Brokers do so by themselves too."""
-    async with _journals(session, broker, cluster) as journals:
+    async with journals_of(session, broker, cluster) as journals:
         removed = (await journals.prune(name)).fragments
     size = sum(each.length for each in removed)
     session.emit(
@@ -409,7 +403,7 @@ async def reset_head(
 
     Refused while a broker which has them is there. Registers are lost: the next append must write them unchecked.
     """
-    async with _journals(session, broker, cluster) as journals:
+    async with journals_of(session, broker, cluster) as journals:
         end = await journals.reset_head(name)
     session.emit({"journal": name, "end": end}, f"{name} goes on at {end}; below is a gap")
 
@@ -419,7 +413,7 @@ async def explain(
     name: Name, /, *, broker: AtBrokers = (), cluster: AtFolder = CLUSTER_FOLDER, session: InSession
 ) -> None:
     """Say in words where the journal stands at each of its brokers, and what an append waits for."""
-    async with _journals(session, broker, cluster) as journals:
+    async with journals_of(session, broker, cluster) as journals:
         found = await journals.explain(name)
     if not found:
         session.emit([], f"no broker serves {name}: the allocator has found none with room")
@@ -449,7 +443,7 @@ async def resolve(
 ) -> int:
     """Tell what became of an append whose fate was unknown: committed, aborted, pending, lost-unknown or expired."""
     epoch, begin, end = _span(append)
-    async with _journals(session, broker, cluster) as journals:
+    async with journals_of(session, broker, cluster) as journals:
         found = await journals.resolve(name, epoch, begin, end)
     session.emit({"append": append, "resolution": found.value}, found.value)
     return 0 if found.value in ("committed", "aborted") else 1
