@@ -9,6 +9,7 @@ from typing import Self
 
 from tests.lake.rest.servers import KEY, SECRET
 
+from penstock.cli.up import STOP
 from penstock.plumbing.process.running import Running, running_in
 
 
@@ -21,7 +22,7 @@ class UpProcess:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Start it, and wait until it has said what there is to try."""
+        """Start it, and wait for the end of its banner."""
         environment = {
             **os.environ,
             "PENSTOCK_DATA_FOLDER": str(self.folder),
@@ -36,7 +37,7 @@ class UpProcess:
         self.said = ""
         for line in self._process.stderr:
             self.said += line
-            if "stop with Ctrl-C" in line:
+            if STOP in line:
                 return
         raise AssertionError(f"it did not start: {self.said}")
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.cli.ups import UpProcess
 from tests.docs.guides import shell
-
-from penstock.cli.main import command_tree, run
+from tests.lake.rest.servers import KEY, SECRET
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -30,9 +30,8 @@ def shell_lines(text: str) -> Iterator[list[str]]:
                 yield words
 
 
-SHELL = blocks(README, "sh")
-CLUSTER = next(block for block in SHELL if "cluster up" in block)
-COMMANDS = sorted({" ".join(words) for words in shell_lines(README.replace(CLUSTER, "")) if words[0] == "penstock"})
+LINES = [line for block in blocks(README, "sh") for line in block.splitlines() if "penstock " in line]
+COMPARED = re.search(r"^\| what \|.*?\n\n", README, re.DOTALL | re.MULTILINE)
 
 
 def targets() -> set[str]:
@@ -45,26 +44,34 @@ def test_shell_lines_of_the_readme_are_make_targets_or_our_own_commands() -> Non
     assert ["make", "demo"] in lines
     assert ["make", "test"] in lines
     for first, *rest in lines:
-        assert first in ("make", "penstock", "echo")
+        assert first in ("make", "penstock", "echo", "pip")
         assert first != "make" or set(rest) <= targets(), rest
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_commands_of_the_readme_run(command: str, capfd: pytest.CaptureFixture[str]) -> None:
-    few = re.sub(r"--seeds \d+\.\.\d+", "--seeds 0..2", command)  # that it runs is enough here
-    arguments = few.split()[1:]
-    if "--mutant" in arguments:  # two seeds would not catch it; tests/sim does
-        command_tree().parse_args(arguments)
-    else:
-        assert run(arguments) == 0
-        assert capfd.readouterr().out
-
-
-@pytest.mark.timeout(300)
-def test_the_cluster_of_the_readme_survives_its_leader(empty_folder: Path) -> None:
-    ran = shell(CLUSTER, empty_folder)
+def test_commands_of_the_readme_run_in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_LAKE_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("PENSTOCK_LAKE_SECRET_ACCESS_KEY", SECRET)
+    assert LINES[0].startswith("penstock up ")
+    with UpProcess(tmp_path / "penstock-data"):
+        ran = shell("\n".join(LINES[1:]), tmp_path)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.index("'hello'") < ran.stdout.index("'again'")
+    assert '"sku":"cup"' in ran.stdout.replace(" ", "")
+
+
+def figures(text: str) -> set[float]:
+    return {float(each.replace(",", "")) for each in re.findall(r"\d[\d,]*(?:\.\d+)?", text)}
+
+
+def test_every_measured_figure_of_the_readme_has_its_source() -> None:
+    assert COMPARED is not None
+    rows = [line.split("|") for line in COMPARED[0].splitlines()[2:] if line.startswith("|")]
+    assert len(rows) > 5
+    known = figures((ROOT / "docs/benchmarks.md").read_text("utf-8"))
+    known |= {each / unit for each in known for unit in (1e3, 1e6)}  # µs as ms, rows as M rows
+    for _, what, ours, peer, ratio, _ in rows:
+        for figure in figures(ours + peer.replace("2.9", "")) | figures(ratio):
+            digits = len(str(figure).partition(".")[2]) if figure != int(figure) else 0
+            assert any(abs(each - figure) <= 0.51 / 10**digits for each in known), f"{what}: {figure}"
 
 
 @pytest.mark.timeout(300)

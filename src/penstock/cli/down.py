@@ -14,7 +14,7 @@ __all__ = ["app"]
 
 app = noun(
     "down",
-    "End what penstock up runs in the data folder. The data stays.",
+    "Stop the server that penstock up runs in the data folder. The data stays.",
     try_this=("penstock down", "penstock down --set data.folder=/srv/penstock"),
 )
 LOOK_S: Final = 0.05
@@ -23,23 +23,26 @@ LOOK_S: Final = 0.05
 @app.default
 def run(
     *,
-    timeout: Annotated[float, Parameter(help="How long it may take to end.", metavar="SECONDS")] = 60.0,
+    timeout: Annotated[float, Parameter(help="Give up after this time.", metavar="SECONDS")] = 60.0,
     session: InSession,
 ) -> None:
-    """Tell it to end, and wait until it has: then everything is stored, and its ports are free."""
+    """Stop the server that `penstock up` runs in the data folder.
+
+    Returns when everything is stored and the ports are free. The data stays.
+    """
     from penstock.plumbing.process.running import is_held, running_in
 
     folder = session.effective.config.data.folder
     found = running_in(folder)
     if found is None:
-        raise NotFound(f"nothing runs in {folder}", next_step="penstock up")
+        raise NotFound(f"no server is running in {folder}", next_step="penstock up")
     os.kill(found.pid, signal.SIGTERM)
     deadline = time.monotonic() + timeout
     while is_held(folder):
         if time.monotonic() > deadline:
             raise DeadlineExceeded(
-                f"process {found.pid} still runs after {timeout:g} s",
-                next_step=f"kill -9 {found.pid} ends it at once, and loses nothing which was acknowledged",
+                f"process {found.pid} did not stop within {timeout:g} s",
+                next_step=f"kill -9 {found.pid} (acknowledged data is safe)",
             )
         time.sleep(LOOK_S)
     session.say(f"stopped; the data stays in {folder}")

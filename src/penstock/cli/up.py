@@ -5,6 +5,7 @@ import contextlib
 import os
 import select
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
@@ -20,48 +21,55 @@ __all__ = ["app"]
 
 app = noun(
     "up",
-    "Every role in one process: broker, quorum node, operator, lake. Data in ./penstock-data.",
+    "Run every role in one process: broker, quorum node, operator, lake.",
     try_this=(
-        "penstock up                                   until Ctrl-C, or penstock down",
-        "penstock up --set data.folder=/srv/penstock   with its data elsewhere",
-        "penstock up --set lake.listen=127.0.0.1:8080  with the lake on another port",
+        "penstock up                                   run it until Ctrl-C",
+        "penstock up --set data.folder=/srv/penstock   use another data folder",
+        "penstock up --set lake.listen=127.0.0.1:8080  use another port for the lake",
     ),
 )
 
 TRY: Final = (
-    "penstock journals apply examples/shop.yaml",
-    "echo hello | penstock journals append shop/orders",
-    "penstock lake repo create shop",
-    "penstock lake put README.md lake://shop@main/",
-    "penstock lake commit lake://shop@main --message 'first'",
+    "penstock journals create hello/world",
+    """echo '{"text": "hello"}' | penstock journals publish hello/world""",
+    "penstock journals cat hello/world --committed",
+    "penstock lake repo create hello",
+    "echo hello | penstock lake put - lake://hello@main/hello.txt",
+    "penstock lake commit lake://hello@main --message 'first commit'",
 )
+STOP: Final = "Stop: Ctrl-C, or penstock down"
 
 
 @app.default
 async def run(
     *,
     until_stdin_ends: Annotated[
-        bool, Parameter(help="Stop when standard input ends: for a program which starts it, and may be killed.")
+        bool, Parameter(show=False)  # for `penstock.open`: the server ends with the process that opened it
     ] = False,
     session: InSession,
 ) -> None:
-    """Run until SIGTERM, Ctrl-C or `penstock down`. What was acknowledged survives kill -9: start it again."""
+    """Run every role in one process: broker, quorum node, operator, lake.
+
+    Data goes to ./penstock-data and survives kill -9. Stop it with Ctrl-C or `penstock down`.
+    """
     from penstock.plumbing.process.running import hold
 
     opened_by = 0
-    if until_stdin_ends:  # now: whoever started it may be dead when all roles run
+    if until_stdin_ends:  # checked now, because the parent may be dead when all roles run
         if _has_stdin_ended():
             return
         opened_by = os.getppid()
         _stop_at_end_of_stdin()
     session.start_logs(quiet=True)
-    with hold(session.effective.config.data.folder) as place:
-        from penstock.server.up_roles import running_roles  # what only a server needs
+    folder = session.effective.config.data.folder
+    is_new = _is_empty(folder)
+    with hold(folder) as place:
+        from penstock.server.up_roles import running_roles  # slow to import, for servers only
 
         async with running_roles(session) as roles:
             running = msgspec.structs.replace(roles.running, opened_by=opened_by)
             place.tell(running)
-            _tell(session, running)
+            _announce(session, running, is_new=is_new)
             try:
                 await roles.ended()
             except asyncio.CancelledError:
@@ -85,16 +93,19 @@ def _stop_at_end_of_stdin() -> None:
     def watch() -> None:
         while os.read(0, 4096):
             pass
-        with contextlib.suppress(RuntimeError):  # it has ended by itself
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the server has ended already
             loop.call_soon_threadsafe(task.cancel)
 
     threading.Thread(target=watch, name="waits for the end of stdin", daemon=True).start()
 
 
-def _tell(session: Session, running: "Running") -> None:
-    """Where to look, and what to try."""
+def _is_empty(folder: Path) -> bool:
+    return not folder.is_dir() or next(folder.iterdir(), None) is None
+
+
+def _announce(session: Session, running: "Running", *, is_new: bool) -> None:
+    """Print the address of each role, and commands to try if the data folder was empty."""
     from penstock.cli.lake.lake_targets import CREDENTIALS_FILE
-    from penstock.server.output import make_table
 
     folder = session.effective.config.data.folder
     if session.wants_json:
@@ -102,13 +113,15 @@ def _tell(session: Session, running: "Running") -> None:
         return
     keys = "as configured" if session.effective.config.lake.access_key_id else str(folder / CREDENTIALS_FILE)
     rows = [
-        ["journals", running.broker, f"over HTTP: {running.lake}/journals"],
-        ["quorum log", running.node, f"operator: {running.operator}"],
-        ["lake, REST and S3", running.lake, f"keys: {keys}"],
-        ["data", str(folder), "all of it; survives kill -9"],
+        ("journals", running.broker, f"HTTP: {running.lake}/journals"),
+        ("lake", running.lake, f"REST and S3; keys: {keys}"),
+        ("quorum log", running.node, f"operator: {running.operator}"),
     ]
-    session.stderr.print(make_table(["up", "where", ""], rows))
-    session.say("\ntry, in another terminal:")
-    for line in TRY:
-        session.say(f"  {line}")
-    session.say("\nstop with Ctrl-C, or: penstock down")
+    session.say(f"Penstock is running. Data: {folder} (survives kill -9)\n")
+    for name, address, note in rows:
+        session.say(f"  {name:<12} {address:<24} {note}")
+    if is_new:
+        session.say("\nTry it in another terminal, in this folder:")
+        for line in TRY:
+            session.say(f"  {line}")
+    session.say(f"\n{STOP}")
