@@ -1,6 +1,6 @@
 """The house: small folders, and one name for one thing. The lists of exceptions only shrink.
 
-import-linter holds what a room may import (pyproject.toml); these tests hold what it cannot see.
+import-linter holds what a room may import (pyproject.toml); these tests hold the rest.
 """
 
 import ast
@@ -25,7 +25,7 @@ LARGE = {
     "penstock_lab/sim/checkers": 19,
     "penstock_lab/sim/workloads": 36,
 }
-DOUBLE_NAMES_MAX = 148  # public classes whose name stands in several modules
+DOUBLE_NAMES_MAX = 148  # public classes that share their name with another one
 
 
 def modules() -> list[Path]:

@@ -38,7 +38,7 @@ NOUNS: Final = {
         "The shards of consumers: who runs them, how far they are, why one failed.",
     ),
     "consumer": ("penstock.cli.consumers.consumer:app", "Run a consumer application, exactly once."),
-    "broker": ("penstock.cli.broker:app", "Run one broker of journals."),
+    "broker": ("penstock.cli.journals.broker:app", "Run one broker of journals."),
     "node": ("penstock.cli.quorum.node:app", "Run one node of the quorum log."),
     "operator": ("penstock.cli.quorum.operator:app", "Run one operator of the quorum log."),
     "lake": ("penstock.cli.lake.lake:app", "The lake: its server, repositories, branches, commits and merges."),
