@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 from cyclopts import Parameter
@@ -24,9 +24,13 @@ from penstock.journals.records.protocol import JournalInfo
 from penstock.journals.records.registers import Txn
 from penstock.kernel.errors import InvalidArgument, NotFound, PenstockError
 from penstock.kernel.ids import Offset, Revision
+from penstock.plumbing.process.reader_thread import ReaderThread, head_of
 from penstock.server.output import make_table
 from penstock.server.session import Session
 from penstock.server.targets import CLUSTER_FOLDER, AtFolder
+
+if TYPE_CHECKING:
+    from penstock.journals.client.journal_content import Source
 
 __all__ = ["app"]
 
@@ -204,8 +208,8 @@ async def append(
     """Append what is on stdin, of whatever length, as one: all of it is seen, or nothing. Prints where it is."""
     union = dict(_pair(text) for text in set_register)
     async with journals_of(session, broker, cluster) as journals:
-        first = await asyncio.to_thread(sys.stdin.buffer.read, PIECE_BYTES)
-        content: Any = first if len(first) < PIECE_BYTES else _stdin(first)
+        first, rest = await head_of(sys.stdin.buffer, PIECE_BYTES)
+        content: Source = first if len(first) < PIECE_BYTES else _pieces(first, rest)  # a short one may be sent again
         done = await journals.append(
             name,
             content,
@@ -228,11 +232,11 @@ async def append(
     )
 
 
-async def _stdin(first: bytes) -> AsyncIterator[bytes]:
-    piece = first
-    while piece:
-        yield piece
-        piece = await asyncio.to_thread(sys.stdin.buffer.read, PIECE_BYTES)
+async def _pieces(first: bytes, rest: ReaderThread[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    while taken := await rest.take():
+        for piece in taken:
+            yield piece
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -295,18 +299,33 @@ async def publish(
     /,
     *,
     framing: Framing = "json",
-    progress: Annotated[bool, Parameter(help="Say from time to time how many there were.")] = False,
+    first_line: Annotated[
+        int, Parameter(name="--from-line", help="Skip the lines before this one.", metavar="LINE")
+    ] = 1,
+    progress: Annotated[bool, Parameter(help="Print the number of messages from time to time.")] = False,
     broker: AtBrokers = (),
     cluster: AtFolder = CLUSTER_FOLDER,
     session: InSession,
 ) -> None:
-    """Publish each line of stdin as a message, with a UUID: whoever reads committed messages sees it once."""
-    from penstock.cli.journals.journal_messages import publish_lines
+    """Publish each line of stdin as a message with a UUID.
+
+    Each line is sent as soon as it is read. A command that stops says how many messages are published, and with which
+    line to continue.
+    """
+    from penstock.cli.journals.publishing import LinePublisher
 
     async with journals_of(session, broker, cluster) as journals:
-        say = session.say if progress else None
-        count, end = await publish_lines(journals, name, framing, sys.stdin.buffer, say)
-    session.emit({"journal": name, "messages": count, "end": end}, f"{name}: {count} messages, up to {end}")
+        lines = LinePublisher(journals, name, framing, first_line=first_line, say=session.say if progress else None)
+        try:
+            await lines.run(sys.stdin.buffer)
+        except asyncio.CancelledError:
+            said, next_line = lines.how_far()
+            session.say(f"interrupted: {said}" + (f"; next: {lines.command_from(next_line)}" if next_line else ""))
+            raise
+    session.emit(
+        {"journal": name, "messages": lines.count, "end": lines.end},
+        f"{name}: {lines.count} messages, up to {lines.end}",
+    )
 
 
 @app.command(

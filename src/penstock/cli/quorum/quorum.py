@@ -10,6 +10,7 @@ from penstock.cli.noun import InSession, examples, noun
 from penstock.cli.quorum.quorum_text import metadata_lines, status_parts
 from penstock.kernel.errors import InvalidArgument, NotFound, PenstockError
 from penstock.kernel.ids import EntryId, Epoch, Offset
+from penstock.plumbing.process.reader_thread import head_of
 from penstock.quorum.records.metadata import Metadata
 from penstock.server.output import make_table
 from penstock.server.targets import (
@@ -164,8 +165,10 @@ async def append(
     session: InSession,
 ) -> None:
     """Append what is on stdin as one transaction; print its id."""
+    from penstock.quorum.client.quorum import OPS_BYTES_MAX
+
     level: Any = int(ack) if ack.isdigit() else ack
-    data = sys.stdin.buffer.read((1 << 20) + 1)
+    data, _ = await head_of(sys.stdin.buffer, OPS_BYTES_MAX + 1)
     async with quorum_log_of(session, shard, node_address, cluster) as log:
         done = await log.append(data, sync=not asynchronous, ack=level, timeout=timeout, roll_back=roll_back)
     session.emit(

@@ -52,7 +52,7 @@ from penstock.quorum.records.effects import ALL, APPLIED, MAJORITY
 from penstock.quorum.records.entry import ClientId, Txn
 from penstock.quorum.records.resolution import Resolution
 
-__all__ = ["Ack", "Appended", "QuorumLog"]
+__all__ = ["OPS_BYTES_MAX", "Ack", "Appended", "QuorumLog"]
 
 Ack = Literal["majority", "all", "applied"] | int
 OPS_BYTES_MAX: Final = 1 << 20
