@@ -361,6 +361,55 @@ def h4_uncertified_reset(kind: type[Replica]) -> World:
     return w
 
 
+def h4_uncertified_reset_and_a_restart(kind: type[Replica]) -> World:
+    """Restart b1 with its Spool before it knows the end of its reset: H4 with a kept Spool."""
+    w = world(kind, replication=1, size=2, limit_step=4, is_kept=True)
+    for _ in range(3):
+        w.append(B0)
+    w.expire(B0)
+    w.add(B1)
+    w.mirror(B1)
+    w.reset_head(B1)
+    w.transact()  # the limit is raised
+    w.crash(B1)  # the reset leaves with its process
+    w.boot(B1, is_added=True)
+    w.settle(B1)
+    w.pulse(B1)
+    w.settle(B1)
+    for _ in range(3):
+        w.append(B0)  # the zombie goes on, up to the new limit
+    lost = w.append(B1)
+    w.settle(B1)
+    assert w.answers[lost].status is Status.HEAD_LOST, "the reset never was"
+    reset = w.reset_head(B1)
+    w.settle(B1)
+    b = w.append(B1)
+    w.settle(B1)
+    assert w.answers[reset].status is Status.OK
+    assert begin(w, b) == 8, "above all that the zombie may still write"
+    return w
+
+
+def h5_certified_reset_and_a_restart(kind: type[Replica]) -> World:
+    """The reset is certified, and its broker restarts before it saves anything again: the reset holds."""
+    w = world(kind, replication=1, size=2, limit_step=4, is_kept=True)
+    w.expire(B0)
+    w.crash(B0)
+    w.add(B1)
+    w.mirror(B1)
+    reset = w.reset_head(B1)
+    w.settle(B1)
+    assert w.answers[reset].status is Status.OK
+    w.crash(B1)
+    w.boot(B1, is_added=True)
+    w.settle(B1)
+    b = w.append(B1)
+    w.settle(B1)
+    assert w.fate(b) is Fate.COMMITTED, w.answers[b]
+    assert begin(w, b) == w.answers[reset].end
+    return w
+
+
 def txn_retries(kind: type[Replica]) -> World:
     """J12: a retry of the same transaction is answered with what the first one wrote."""
     w = world(kind)

@@ -31,6 +31,7 @@ KILLED_BY = {
     "counts-below-start": "h2_uncertified_twice",
     "certifies-too-few": "h3_too_few",
     "resets-count-early": "h4_uncertified_reset",
+    "forgets-reset": "h4_uncertified_reset_and_a_restart",
 }
 
 

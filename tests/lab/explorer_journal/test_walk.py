@@ -15,6 +15,7 @@ DIRECTED = (  # by their schedules in tests/journal; walks need hundreds or thou
     "certifies-too-few",
     "counts-late-acks",
     "forgets-assignments",
+    "forgets-reset",
     "largest-end",
     "largest-end-of-anybody",
     "old-epochs-applied",

@@ -292,6 +292,7 @@ class Replica:
         """A new head record: it may decide about appends whose pipeline broke, and about our own pipeline's limit."""
         if self.head is None:
             return
+        self.spool.see_certified(self.table)
         if self.pipeline is not None and self.pipeline.epoch == self.head.epoch:
             self.pipeline.head = self.head  # its limit may have been raised
         for append in list(self.undecided):

@@ -94,7 +94,13 @@ class Spool:
     def state(self) -> SpoolState:
         """All that must be durable for this Spool to come back as the same one."""
         return SpoolState(
-            self.incarnation, self.create_revision, self.epoch, self.promised, self.mark, tuple(self.points)
+            self.incarnation,
+            self.create_revision,
+            self.epoch,
+            self.promised,
+            self.mark,
+            tuple(self.points),
+            self.reset_from,
         )
 
     # content and proposals
@@ -218,6 +224,11 @@ class Spool:
             self.epoch, self.reset_from = self.reset_from, None
             self.start = self.end
             self.out.append(CutSpool(self.head))
+
+    def see_certified(self, table: HeadTable) -> None:
+        """Let a reset count that the head record lists: a restart may have come before the mark said so (306)."""
+        if self.reset_from is not None and any(entry.epoch == self.epoch for entry in table.entries):
+            self.reset_from = None
 
     def counted(self) -> tuple[PipelineEpoch, tuple[Point, ...]]:
         """The epoch and the points which count in a sync."""

@@ -20,6 +20,7 @@ from penstock_lab.sim.workloads.journal import JournalWorkload
 
 ITEMS, SEEDS_PER_ITEM = 8, 6  # 48 fresh seeds
 DIRECTED = (  # in tests/journals/core/test_mutants.py: random seeds need thousands for these
+    "forgets-reset",
     "certifies-early",
     "largest-end",
     "largest-end-of-anybody",

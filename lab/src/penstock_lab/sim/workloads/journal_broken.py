@@ -12,7 +12,7 @@ from penstock.journals.core.pipeline import Pipeline
 from penstock.journals.core.replica import Replica
 from penstock.journals.core.replicate import Replicate, report_of
 from penstock.journals.core.resolve import resolve
-from penstock.journals.core.spool import Spool
+from penstock.journals.core.spool import Spool, SpoolState
 from penstock.journals.core.sync import Decision, decide, participants_of
 from penstock.journals.records.api import Fate, Resolution
 from penstock.journals.records.epoch import PipelineEpoch
@@ -70,6 +70,14 @@ class ResetCounts(Spool):
 
     def reset(self, epoch: PipelineEpoch, point: Point, table: HeadTable) -> None:
         self.synchronize(epoch, point, table, head_epoch=epoch)
+
+
+class ForgetsReset(Spool):
+    """306: a restart takes an uncertified reset for truth."""
+
+    @property
+    def state(self) -> SpoolState:
+        return msgspec.structs.replace(super().state, reset_from=None)
 
 
 # pipelines

@@ -1,6 +1,6 @@
 """Mutants of the journal: each breaks one rule of journals.md in a few lines, and must be caught.
 
-The first eighteen are the ones the design names, the next is the compare it calls a safety rule; the last four break
+The first eighteen are the ones the design names, the next is the compare it calls a safety rule; the last five break
 what the decisions 301 to 303 and 306 added. Their own `check` is not asked: the world's checkers must see what they do.
 """
 
@@ -61,4 +61,5 @@ MUTANTS: dict[str, Mutant] = {
     "resets-count-early": Mutant(
         "306: a reset counts once it is certified", replica_with(spool_class=broken.ResetCounts)
     ),
+    "forgets-reset": Mutant("306: a restart knows about the reset", replica_with(spool_class=broken.ForgetsReset)),
 }
