@@ -48,10 +48,8 @@ from penstock.journals.records.messages import ProposeRequest
 from penstock.journals.records.route import Topology
 from penstock.kernel.effects import Effect, Reply, Requested
 from penstock.kernel.errors import (
-    Indeterminate,
     InternalError,
     KeySpaceForgot,
-    LeaseExpired,
     PenstockError,
     Unavailable,
 )
@@ -299,18 +297,15 @@ class ReplicaHost:
             future.set_result(result)
 
     async def _transact(self, number: int, transaction: Transaction) -> None:
-        end, revision = TransactionEnd.UNKNOWN, Revision(0)
         try:
             outcome = await self._broker.keyspace.transact(transaction.compares, transaction.then)
-        except (Unavailable, LeaseExpired) as error:
-            log.info("transaction not done", journal=self.journal, reason=str(error))
-            end = TransactionEnd.LOST
-        except Indeterminate as error:
-            log.info("transaction lost from sight", journal=self.journal, reason=str(error))
+        except KeySpaceForgot:
+            raise
+        except PenstockError as error:
+            log.warning("transaction not done", journal=self.journal, code=error.code, reason=str(error))
+            self.post(Transacted(number, TransactionEnd.of_error(error.code)))
         else:
-            end = TransactionEnd.DONE if outcome.succeeded else TransactionEnd.LOST
-            revision = outcome.revision
-        self.post(Transacted(number, end, revision))
+            self.post(Transacted(number, TransactionEnd.of(succeeded=outcome.succeeded), outcome.revision))
 
     def _await_revision(self, revision: Revision) -> None:
         if self._broker.mirror.has_revision(revision):

@@ -9,6 +9,7 @@ from penstock.journals.records.messages import ProposeRequest
 from penstock.journals.records.point import Point
 from penstock.journals.records.route import Topology
 from penstock.kernel.effects import Effect, Event
+from penstock.kernel.errors import LeaseExpired
 from penstock.kernel.ids import NodeId, Offset, RequestId, Revision
 from penstock.keyspace.core.transaction import Transaction
 
@@ -65,7 +66,21 @@ class TransactionEnd(Enum):
 
     DONE = "done"
     LOST = "lost"  # a compare failed: nothing was written
-    UNKNOWN = "unknown"  # no answer: it may have been written, or may still be
+    UNKNOWN = "unknown"  # no answer that helps: it may have been written, or may still be, or must be tried again
+
+    @classmethod
+    def of(cls, *, succeeded: bool) -> "TransactionEnd":
+        """Return the end of a transaction that the KeySpace answered."""
+        return cls.DONE if succeeded else cls.LOST
+
+    @classmethod
+    def of_error(cls, code: str) -> "TransactionEnd":
+        """Return the end that an error's code stands for.
+
+        LOST makes the replica wait for a change that its mirror will show. Only an expired lease promises one: after
+        `unavailable` nothing was written, and nothing will change.
+        """
+        return cls.LOST if code == LeaseExpired.code else cls.UNKNOWN
 
 
 class Transacted(Event, frozen=True):

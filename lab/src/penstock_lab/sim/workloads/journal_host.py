@@ -270,12 +270,10 @@ class BrokerProgram:
 
     def _transacted(self, number: int, result: Outcome | PenstockError) -> None:
         if isinstance(result, PenstockError):
-            is_lost = result.code == "lease-expired"
-            self.node.deliver(Transacted(number, TransactionEnd.LOST if is_lost else TransactionEnd.UNKNOWN))
-        elif result.succeeded:
-            self.node.deliver(Transacted(number, TransactionEnd.DONE, result.revision))
+            self.node.deliver(Transacted(number, TransactionEnd.of_error(result.code)))
         else:
-            self.node.deliver(Transacted(number, TransactionEnd.LOST))
+            revision = result.revision if result.succeeded else Revision(0)
+            self.node.deliver(Transacted(number, TransactionEnd.of(succeeded=result.succeeded), revision))
 
     # content
 
