@@ -23,7 +23,7 @@ from penstock.quorum.core.machines import LogMachine
 from penstock.quorum.core.node import Node
 from penstock.quorum.core.state_machine import Applier
 from penstock.quorum.records.effects import Apply
-from penstock.quorum.records.entry import Barrier, ClientId, Confirm, Txn
+from penstock.quorum.records.entry import Barrier, ClientId, Confirm, Entry, Txn
 from penstock.quorum.records.member import Member
 from penstock.quorum.records.state import NodeState, SnapshotMeta
 
@@ -49,7 +49,7 @@ def spool_again(state: SpoolState) -> SpoolState:
 
 def node_again(state: NodeState) -> NodeState:
     head = state.snapshot.head
-    entries = [Txn(head.epoch, ClientId("c"), 1, b"x", is_sync=True), Barrier(state.epoch)]
+    entries: list[Entry] = [Txn(head.epoch, ClientId("c"), 1, b"x", is_sync=True), Barrier(state.epoch)]
     node, _ = Node.recover(state, Offset(head.offset + 1), entries)
     node.replica.save()
     return node.replica.saved
