@@ -1,5 +1,6 @@
 import polars as pl
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.lake.core.committed.shelf import EDITS, TREES, Edit, Shelf, Tree, changes_of, edited, entry
 
 from penstock.lake.core.committed.boundary import Chunking
@@ -83,6 +84,25 @@ def test_only_what_differs_is_read() -> None:
     assert shelf.reads <= 5  # one or two ranges on each side of each change, of a hundred
     assert plan_diff(left, left) == []
     assert all(overlap.left and overlap.right for overlap in plan_diff(left, right))
+
+
+@settings(deadline=None, max_examples=20)
+@given(TREES, TREES, st.sampled_from(["", "a", "a/3", "b", "b/7", "c", "z"]))
+def test_a_plan_from_a_path_on_leaves_out_what_ends_before_it(left: Tree, right: Tree, start: str) -> None:
+    shelf = Shelf()
+    one, other = shelf.tree(left), shelf.tree(right)
+    whole = plan_diff(one, other)
+
+    assert plan_diff(one, other, start=start) == [overlap for overlap in whole if overlap.upto >= start]
+
+
+def test_a_late_page_reads_as_much_as_the_first() -> None:
+    shelf = Shelf(Chunking(rows_mean=50))
+    left = shelf.tree({f"p{number:05}": entry(1) for number in range(5000)})
+    right = shelf.build(left, changes_of({f"p{number:05}": entry(2) for number in range(0, 5000, 50)}))
+
+    assert len(plan_diff(left, right)) > 20
+    assert len(plan_diff(left, right, start="p04990")) <= 2
 
 
 def test_a_tree_against_the_empty_one_is_all_of_it() -> None:

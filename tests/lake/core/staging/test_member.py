@@ -4,8 +4,8 @@ from tests.lake.core.staging.desk import CONFIG, MAIN, REPOSITORY, Desk
 
 from penstock.kernel.ids import MILLISECOND
 from penstock.lake.core.staging import records as r
-from penstock.lake.core.staging.port import BuildMove, GiveUp, LookUp, Read, RefsRead
-from penstock.lake.core.staging.records import FromStaged, Limits, Precondition, Row
+from penstock.lake.core.staging.port import BuildFailed, BuildMove, GiveUp, LookUp, Read, RefsRead
+from penstock.lake.core.staging.records import CommitId, FromStaged, Limits, Precondition, Row
 from penstock.lake.core.staging.results import Status
 from penstock_lab.sim.workloads.lake_builder import Import, Merge
 
@@ -154,6 +154,78 @@ def test_a_move_is_made_on_the_head_it_replaces() -> None:
     desk.run()
     assert (desk.status(one), desk.status(two)) == ("ok", "ok")
     assert sorted(desk.shown()) == ["x", "y"]
+
+
+def built_on(desk: Desk) -> list[str]:
+    return [effect.parent for _, effect in desk.work if isinstance(effect, BuildMove)]
+
+
+def added_by_each(desk: Desk) -> list[str]:
+    """Return the path that each commit of the branch added, oldest first."""
+    paths: list[str] = []
+    commit = desk.shelf.commits[CommitId(desk.head())]
+    while commit.parents:
+        parent = desk.shelf.commits[commit.parents[0]]
+        paths += set(commit.tree) - set(parent.tree)
+        commit = parent
+    return paths[::-1]
+
+
+def test_moves_of_one_branch_are_built_in_line_each_on_the_one_before() -> None:
+    desk = Desk()
+    moves = [desk.move("a", f"m{number}", Import(((f"x{number}", desk.upload()),))) for number in range(3)]
+    desk.pump()
+    assert built_on(desk) == ["c0"]
+    desk.build()
+    assert built_on(desk) == ["c1"]  # its PERFORM is still on the way
+    desk.build()
+    assert built_on(desk) == ["c2"]
+    desk.run()
+    assert [desk.status(move) for move in moves] == ["ok", "ok", "ok"]
+    assert sorted(desk.shown()) == ["x0", "x1", "x2"]
+    assert len(desk.shelf.commits) == 1 + 3  # none was built twice
+
+
+def test_moves_behind_a_lost_race_are_built_again_in_their_order() -> None:
+    desk = Desk()
+    moves = [desk.move("a", f"m{number}", Import(((f"x{number}", desk.upload()),))) for number in range(3)]
+    desk.pump()
+    other = desk.move("b", "n", Import((("y", desk.upload()),)))
+    desk.pump()
+    desk.build()
+    mine = [envelope for envelope in desk.sent if envelope.token is not None and envelope.token.member == "a"]
+    desk.sent = [*(each for each in desk.sent if each not in mine), *mine]  # the other member comes first
+    desk.run()
+    assert {desk.status(move) for move in [*moves, other]} == {"ok"}
+    assert sorted(desk.shown()) == ["x0", "x1", "x2", "y"]
+    assert added_by_each(desk) == ["y", "x0", "x1", "x2"]
+
+
+def test_a_conflict_with_a_commit_that_never_was_is_no_answer() -> None:
+    desk = Desk()
+    one = desk.move("a", "m1", Import((("x", desk.upload()),)))
+    two = desk.move("a", "m2", Import((("y", desk.upload()),)))
+    desk.pump()
+    desk.build()
+    desk.work, waiting = [], [effect.waiting for _, effect in desk.work if isinstance(effect, BuildMove)]
+    desk.step("a", BuildFailed(waiting[0], "conflict"))  # with the first one, which is not applied yet
+    assert (desk.status(two), built_on(desk)) == (None, [])
+    desk.pump()
+    assert (desk.status(one), built_on(desk)) == ("ok", [desk.head()])
+    desk.step("a", BuildFailed(waiting[0], "conflict"))
+    desk.run()
+    assert (desk.status(two), desk.replies[two].detail) == ("cancelled", "conflict")
+
+
+def test_a_move_that_is_given_up_lets_the_next_one_begin() -> None:
+    desk = Desk()
+    one = desk.move("a", "m1", Import((("x", desk.upload()),)))
+    two = desk.move("a", "m2", Import((("y", desk.upload()),)))
+    desk.pump()
+    desk.ask("a", GiveUp(one))
+    assert built_on(desk) == ["c0", "c0"]
+    desk.run()
+    assert (desk.status(one), desk.status(two)) == ("cancelled", "ok")
 
 
 def test_what_moves_a_branch_that_is_not_there_is_told_so() -> None:

@@ -127,6 +127,32 @@ async def test_conflicts_name_their_paths_and_a_strategy_resolves_them(tmp_path:
         assert await read(lake, "main", "same") == b"x"
 
 
+async def test_a_diff_hides_changes_that_both_sides_made(tmp_path: Path) -> None:
+    async with running_lake(tmp_path) as lake:
+        await lake.create_repository("shop")
+        await lake.create_branch("shop", "x", "main")
+        for branch in ("main", "x"):
+            await lake.put("shop", branch, "alike", b"1")
+            await lake.put("shop", branch, f"only/{branch}", b"2")
+            await lake.commit("shop", branch, branch)
+        assert [each.path for each in (await lake.diff("shop", "main", "x")).results] == ["only/x"]
+        two_dot = await lake.diff("shop", "main", "x", three_dot=False)
+        assert [each.path for each in two_dot.results] == ["only/main", "only/x"]
+
+
+async def test_eight_branches_are_merged_at_once_and_each_merge_is_a_commit(tmp_path: Path) -> None:
+    async with running_lake(tmp_path) as lake:
+        await lake.create_repository("shop")
+        for number in range(8):
+            await lake.create_branch("shop", f"x{number}", "main")
+            await lake.put("shop", f"x{number}", f"path/{number}", b"x")
+            await lake.commit("shop", f"x{number}", "work")
+        await asyncio.gather(*[lake.merge("shop", f"x{number}", "main") for number in range(8)])
+        assert await paths(lake, "main") == [f"path/{number}" for number in range(8)]
+        log = (await lake.log("shop", "main", first_parent=True)).results
+        assert len([each for each in log if len(each.parents) == 2]) == 8
+
+
 async def test_preconditions_hold_against_what_is_staged_and_what_is_committed(tmp_path: Path) -> None:
     absent = Precondition(absent=True)
     async with running_lake(tmp_path) as lake:

@@ -74,6 +74,7 @@ class LakeWorkload:
         "lake.copy_of_answered",
         "lake.expired",
         "lake.nothing_left",
+        "lake.built_on_a_tip",
         "lake.rebuilt",
         "lake.resent",
         "lake.superseded",

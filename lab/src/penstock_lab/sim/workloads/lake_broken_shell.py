@@ -85,10 +85,10 @@ class OldParentUnnamed(Member):
 
 
 class _YoungFiles(Proposals):
-    def _build_move(self, proposal: Proposal, now: Instant) -> list[Effect]:
+    def _build_move(self, proposal: Proposal, tip: CommitId | None, now: Instant) -> list[Effect]:
         assert isinstance(proposal.wish, Move)
         proposal.wish = msgspec.structs.replace(proposal.wish, link_epoch=None)
-        return super()._build_move(proposal, now)
+        return super()._build_move(proposal, tip, now)
 
 
 class MovesOldFiles(Member):

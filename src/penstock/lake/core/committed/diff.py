@@ -73,8 +73,13 @@ def empty_diff() -> pl.DataFrame:
     return pl.DataFrame(schema=DIFF_SCHEMA)
 
 
-def plan_diff(left: MetaRange, right: MetaRange, prefix: str = "", overlap_rows: int = OVERLAP_ROWS) -> list[Overlap]:
-    """What must be read to compare two trees, in key order. With a prefix, only ranges which may hold such paths."""
+def plan_diff(
+    left: MetaRange, right: MetaRange, prefix: str = "", overlap_rows: int = OVERLAP_ROWS, *, start: str = ""
+) -> list[Overlap]:
+    """Return the ranges to read to compare two trees, in key order.
+
+    With a prefix, only ranges that may hold such paths. With a start, no overlap that ends before it.
+    """
     if left.id == right.id:
         return []
     spans = sorted(_only_in(left, right, prefix, side=0) + _only_in(right, left, prefix, side=1))
@@ -85,7 +90,7 @@ def plan_diff(left: MetaRange, right: MetaRange, prefix: str = "", overlap_rows:
             groups.append([])
         groups[-1].append(span)
         highest = max(highest, span.high)
-    return [overlap for group in groups for overlap in _windows(group, overlap_rows)]
+    return [overlap for group in groups for overlap in _windows(group, overlap_rows) if overlap.upto >= start]
 
 
 def _only_in(one: MetaRange, other: MetaRange, prefix: str, side: int) -> list[_Span]:

@@ -201,10 +201,10 @@ class Member:
 
     def _on_result(self, write: Waiting, result: Result, now: Instant) -> list[Effect]:
         if isinstance(write.record, Cancel):
-            self.proposals.forget(write.waiting)
+            following = self.proposals.forget(write.waiting, now)
             if result.status is Status.CANCELLED:
                 result = Result(Status.CANCELLED, detail=write.why)
-            return [Reply(write.waiting, result)]
+            return [Reply(write.waiting, result), *following]
         if write.waiting in self.proposals:
             return self.proposals.on_result(write.waiting, write.record, result, now)
         if not result.status.is_retry:
@@ -224,8 +224,8 @@ class Member:
     def cancel(self, waiting: RequestId, request: Request, why: str, now: Instant) -> list[Effect]:
         """Only what CANCEL results in may be told as a failure."""
         reached("lake.cancelled")
-        self.proposals.end(waiting)
-        return self._send(Waiting(waiting, Cancel(request), now, why=why))
+        following = self.proposals.end(waiting, now)
+        return [*self._send(Waiting(waiting, Cancel(request), now, why=why)), *following]
 
     def _on_looked_up(self, event: LookedUp, now: Instant) -> list[Effect]:
         write = self._retrying.pop(event.waiting, None)
@@ -348,3 +348,4 @@ class Member:
             waiting = [*(write.waiting for write in self._writes.values()), *self._retrying]
             assert len(set(waiting)) == len(waiting), "a request waits for two records"
         assert not self._reads or self._syncs, "reads wait, and no SYNC is on its way"
+        self.proposals.check()

@@ -9,7 +9,7 @@ anywhere: any member aborts its attempt after its deadline, and what is staged s
   it is announced again (403).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from penstock.lake.core.staging.records import (
     Changing,
     CommitId,
     Extend,
+    Instance,
     Perform,
     Request,
     StagingToken,
@@ -47,6 +48,7 @@ class Phase(Enum):
     """What a proposal waits for."""
 
     SYNCING = "syncing"  # a head move's fresh view
+    IN_LINE = "in-line"  # a head move's turn to be built
     ANNOUNCING = "announcing"
     BUILDING = "building"
     PERFORMING = "performing"
@@ -71,7 +73,28 @@ class Proposal:
     old_parents: tuple[CommitId, ...] = ()
     losses: int = 0
     is_rested: bool = False  # it has backed off since it last lost
+    is_on_tip: bool = False  # its parent was not applied when it began to be built
+    chain: int = 0
+    wants_head: bool = False  # it failed on such a parent: only the branch's head may judge it
     extended_at: Instant = NEVER
+
+
+@dataclass(slots=True)
+class BranchLine:
+    """The head moves of one branch on this member, in order. One is built at a time, on the commit of the one before.
+
+    A move does not wait until the one before is applied: its PERFORM names the parent, so it takes effect only there.
+    """
+
+    moves: dict[RequestId, Proposal] = field(default_factory=dict)
+    building: RequestId | None = None
+    tip: CommitId | None = None  # the newest commit whose PERFORM is on its way; none: the branch's head
+    chain: int = 0  # moves of one chain are built on each other
+
+    def lose(self, move: Proposal) -> None:
+        """Begin a new chain on the branch's head: a move of this chain was not applied."""
+        if move.chain == self.chain:
+            self.tip, self.chain = None, self.chain + 1
 
 
 class Proposals:
@@ -80,6 +103,7 @@ class Proposals:
     def __init__(self, member: "Member") -> None:
         self.member = member
         self._proposals: dict[RequestId, Proposal] = {}
+        self._lines: dict[Instance, BranchLine] = {}
 
     def __contains__(self, waiting: RequestId) -> bool:
         return waiting in self._proposals
@@ -88,13 +112,18 @@ class Proposals:
         proposal = self._proposals.get(waiting)
         return None if proposal is None else proposal.wish.request
 
-    def end(self, waiting: RequestId) -> None:
-        """Its CANCEL is on its way: nothing else is to be done for it."""
-        if waiting in self._proposals:
-            self._proposals[waiting].phase = Phase.ENDING
+    def end(self, waiting: RequestId, now: Instant) -> list[Effect]:
+        """Do nothing else for a proposal whose CANCEL is on its way. The next in its line begins."""
+        proposal = self._proposals.get(waiting)
+        if proposal is None:
+            return []
+        proposal.phase = Phase.ENDING
+        return self._leave(proposal, now)
 
-    def forget(self, waiting: RequestId) -> None:
-        self._proposals.pop(waiting, None)
+    def forget(self, waiting: RequestId, now: Instant) -> list[Effect]:
+        """Drop a proposal that has its result. The next in its line begins."""
+        proposal = self._proposals.pop(waiting, None)
+        return [] if proposal is None else self._leave(proposal, now)
 
     def owns(self, attempt: Attempt) -> bool:
         """Whether the attempt is of a proposal which is alive here."""
@@ -133,11 +162,47 @@ class Proposals:
         proposal = self._proposals.get(waiting)
         if proposal is None or proposal.phase is not Phase.SYNCING:
             return []
-        return self._build_move(proposal, now)
+        return self._join(proposal, now)
+
+    # the line of a branch
+
+    def _join(self, proposal: Proposal, now: Instant) -> list[Effect]:
+        """Wait for a turn to be built. A move that has lost a race keeps its place."""
+        proposal.phase = Phase.IN_LINE
+        self._lines.setdefault(proposal.wish.instance, BranchLine()).moves[proposal.waiting] = proposal
+        return self._advance(proposal.wish.instance, now)
+
+    def _leave(self, proposal: Proposal, now: Instant) -> list[Effect]:
+        line = self._lines.get(proposal.wish.instance)
+        if line is None or line.moves.pop(proposal.waiting, None) is None:
+            return []
+        if proposal.built is not None and line.tip == proposal.built.commit:
+            line.tip = None  # the branch's head has it, or never will
+        return self._pass_on(proposal, now)
+
+    def _pass_on(self, proposal: Proposal, now: Instant) -> list[Effect]:
+        """Let the next move be built."""
+        line = self._lines[proposal.wish.instance]
+        if line.building == proposal.waiting:
+            line.building = None
+        return self._advance(proposal.wish.instance, now)
+
+    def _advance(self, instance: Instance, now: Instant) -> list[Effect]:
+        line = self._lines.get(instance)
+        if line is not None and not line.moves:
+            del self._lines[instance]
+        if line is None or line.building is not None:
+            return []
+        ready = (each for each in line.moves.values() if each.phase is Phase.IN_LINE)
+        following = next((each for each in ready if line.tip is None or not each.wants_head), None)
+        if following is None:
+            return []
+        line.building, following.chain = following.waiting, line.chain
+        return self._build_move(following, line.tip, now)
 
     # build
 
-    def _build_move(self, proposal: Proposal, now: Instant) -> list[Effect]:
+    def _build_move(self, proposal: Proposal, tip: CommitId | None, now: Instant) -> list[Effect]:
         wish = proposal.wish
         assert isinstance(wish, Move)
         snapshot = self.member.machine.capture(wish.instance)
@@ -146,8 +211,12 @@ class Proposals:
         machine = self.member.machine
         gce = machine.repositories[machine.branches[wish.instance].repository].gce
         oldest = gce if wish.link_epoch is None else min(gce, wish.link_epoch)
-        proposal.phase, proposal.parent, proposal.link_epoch = Phase.BUILDING, snapshot.head, oldest
-        return [BuildMove(proposal.waiting, wish, gce, snapshot.head, snapshot)]
+        if tip is not None:
+            reached("lake.built_on_a_tip")
+        parent = snapshot.head if tip is None else tip
+        proposal.phase, proposal.parent, proposal.link_epoch = Phase.BUILDING, parent, oldest
+        proposal.built, proposal.is_on_tip, proposal.wants_head = None, tip is not None, False
+        return [BuildMove(proposal.waiting, wish, gce, parent, snapshot)]
 
     def _on_announced(self, proposal: Proposal, announced: Result, now: Instant) -> list[Effect]:
         wish = proposal.wish
@@ -167,13 +236,30 @@ class Proposals:
         proposal = self._proposals.get(event.waiting)
         if proposal is None or proposal.phase is not Phase.BUILDING:
             return []
+        if isinstance(proposal.wish, Move):
+            return self._on_move_built(proposal, event, now)
         if isinstance(event, Built):
             proposal.built = event
             return self._perform(proposal, now)
-        if isinstance(proposal.wish, Move):
-            return self._cancel(proposal, event.reason, now)
         proposal.phase = Phase.ENDING
         return self._send(proposal, Abort(proposal.wish.request, proposal.attempt, by_owner=True), now)
+
+    def _on_move_built(self, proposal: Proposal, event: Built | BuildFailed, now: Instant) -> list[Effect]:
+        line = self._lines[proposal.wish.instance]
+        if proposal.is_on_tip and proposal.chain != line.chain:
+            proposal.phase = Phase.IN_LINE
+            return self._pass_on(proposal, now)
+        if isinstance(event, BuildFailed):
+            branch = self.member.machine.branches.get(proposal.wish.instance)
+            if not proposal.is_on_tip or branch is None or branch.head == proposal.parent:
+                return self._cancel(proposal, event.reason, now)
+            reached("lake.failed_on_a_tip")  # a conflict with a commit that may never be is no answer
+            proposal.phase, proposal.wants_head = Phase.IN_LINE, True
+            return self._pass_on(proposal, now)
+        proposal.built = event
+        if not event.is_same or proposal.wish.allow_empty:
+            line.tip = event.commit
+        return [*self._perform(proposal, now), *self._pass_on(proposal, now)]
 
     def _cancel(self, proposal: Proposal, why: str, now: Instant) -> list[Effect]:
         return self.member.cancel(proposal.waiting, proposal.wish.request, why, now)
@@ -213,20 +299,21 @@ class Proposals:
                 return self._start_over(proposal, now)
             case Status.SUPERSEDED | Status.BUSY | Status.NOT_YET:
                 reached("lake.superseded")
+                if isinstance(proposal.wish, Move):
+                    self._lines[proposal.wish.instance].lose(proposal)
                 return self._back_off(proposal, now)
             case _:
-                self.forget(waiting)
-                return [Reply(waiting, result)]
+                return [Reply(waiting, result), *self.forget(waiting, now)]
 
     def _on_lost(self, proposal: Proposal, lost: Result, now: Instant) -> list[Effect]:
         """L9: what is left of the range, laid over the new head."""
+        if isinstance(proposal.wish, Move):
+            return self._again(proposal, now)
         proposal.losses += 1
         if proposal.losses > LOSSES_BEFORE_BACKOFF and not proposal.is_rested:
             proposal.is_rested = True
             return self._back_off(proposal, now)
         proposal.is_rested = False
-        if isinstance(proposal.wish, Move):
-            return self._build_move(proposal, now)
         if lost.tokens != self._older(proposal):
             reached("lake.announced_again")
             return self._announce_again(proposal, now)
@@ -268,7 +355,12 @@ class Proposals:
             return self._announce_again(proposal, now)
         if proposal.wish.link_epoch is not None:
             return self._cancel(proposal, Status.STALE_GC.value, now)  # its files must be uploaded again
-        return self._build_move(proposal, now)
+        return self._again(proposal, now)
+
+    def _again(self, proposal: Proposal, now: Instant) -> list[Effect]:
+        """Build a head move on the branch's head, in its old place in the line. Moves after it are lost too."""
+        self._lines[proposal.wish.instance].lose(proposal)
+        return self._join(proposal, now)
 
     def _announce_again(self, proposal: Proposal, now: Instant) -> list[Effect]:
         live = self.member.machine.attempts.get(proposal.wish.request.id)
@@ -286,7 +378,7 @@ class Proposals:
         if proposal.phase is not Phase.BACKING_OFF:
             return []
         if isinstance(proposal.wish, Move):
-            return self._build_move(proposal, now)
+            return self._again(proposal, now)
         if proposal.built is not None:
             return self._perform(proposal, now)  # it is lost again, with a newer head to build on
         return self._announce(proposal, now)
@@ -302,3 +394,12 @@ class Proposals:
                 proposal.extended_at = now
                 effects += self.member.enqueue(Extend(wish.request, proposal.attempt, wish.ttl_ns))
         return effects
+
+    def check(self) -> None:
+        """Assert that a move waits in line only if another is being built, or if it waits for the branch's head."""
+        for line in self._lines.values():
+            assert line.building is None or line.building in line.moves, "a line waits for a move that has left it"
+            for move in line.moves.values():
+                assert (move.phase is Phase.BUILDING) == (move.waiting == line.building), "two moves are built at once"
+                is_held = line.building is not None or (move.wants_head and line.tip is not None)
+                assert move.phase is not Phase.IN_LINE or is_held, "a move waits, and nothing will wake it"

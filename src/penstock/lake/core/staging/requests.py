@@ -5,8 +5,9 @@ not above the floor is refused. Whatever the bound, a copy is either answered fr
 again.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,8 @@ from penstock.lake.core.staging.results import Result
 from penstock.lake.core.staging.state_hash import StateSum
 
 __all__ = ["Recorded", "RequestTable"]
+
+AGED_AT_ONCE_MAX: Final = 16  # entries that one record may evict by age
 
 
 class Recorded(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -31,6 +34,7 @@ class RequestTable:
     def __init__(self, total: StateSum, recorded: Iterable[Recorded] = (), floor: int = -1) -> None:
         self.floor = floor  # requests issued at or before this are forgotten, if they are not in the table
         self._table: dict[str, Recorded] = {}
+        self._order: deque[Recorded] = deque()  # a dict walks over its deleted slots to find the oldest entry
         self._total = total
         for entry in recorded:
             self._add(entry)
@@ -39,7 +43,7 @@ class RequestTable:
         return len(self._table)
 
     def __iter__(self) -> Iterator[Recorded]:
-        return iter(self._table.values())
+        return iter(self._order)
 
     def get(self, id_: str) -> Result | None:
         entry = self._table.get(id_)
@@ -55,15 +59,12 @@ class RequestTable:
 
     def evict(self, limits: Limits, now: int) -> None:
         """Keep to the bounds, by count and by age."""
-        excess = len(self._table) - max(1, limits.requests_max)
+        excess = len(self._order) - max(1, limits.requests_max)
         oldest = now - limits.request_age_ns
-        leaving: list[Recorded] = []
-        for entry in islice(self._table.values(), max(excess, 16)):
-            if len(leaving) < excess or entry.at < oldest:
-                leaving.append(entry)
-            else:
+        for left in range(max(excess, AGED_AT_ONCE_MAX)):
+            if not self._order or not (left < excess or self._order[0].at < oldest):
                 break
-        for entry in leaving:
+            entry = self._order.popleft()
             del self._table[entry.request.id]
             self._total.remove("request", entry)
             self.raise_floor(entry)
@@ -73,4 +74,5 @@ class RequestTable:
 
     def _add(self, entry: Recorded) -> None:
         self._table[entry.request.id] = entry
+        self._order.append(entry)
         self._total.add("request", entry)

@@ -89,9 +89,12 @@ class Trees:
         return listing.page()
 
     async def diff(
-        self, left: TreeAddress, right: TreeAddress, prefix: str = "", *, readdressed: bool = False
+        self, left: TreeAddress, right: TreeAddress, prefix: str = "", *, readdressed: bool = False, start: str = ""
     ) -> AsyncGenerator[pl.DataFrame, None]:
-        """The differences, in frames one behind the other; with `readdressed` also those which are no new content."""
+        """Yield the differences in frames, in the order of the paths; with `readdressed` also new addresses.
+
+        Ranges that end before `start` are not read. The first frame may hold paths before it.
+        """
         one, other = await self.files.open(left), await self.files.open(right)
 
         async def part(overlap: Overlap) -> pl.DataFrame:
@@ -99,7 +102,7 @@ class Trees:
             new = await self.files.fetch([other[row] for row in overlap.right])
             return await self.files.in_thread(lambda: compare(overlap, old.entries(), new.entries(), prefix=prefix))
 
-        overlaps = plan_diff(one, other, prefix)
+        overlaps = plan_diff(one, other, prefix, start=start)
         async with aclosing(in_order(overlaps, part, self._options.threads_max * 2)) as parts:
             async for frame in parts:
                 shown = frame if readdressed else visible(frame)

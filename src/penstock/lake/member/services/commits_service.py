@@ -169,8 +169,9 @@ class Commits:
         if three_dot:
             base = await shelf.history.merge_base(left_id, right_id)
             base_tree = (await shelf.history.get(base)).tree if base is not None else EMPTY_TREE
-        changes = _changes(shelf, base_tree, right_tree, left_tree, prefix)
-        return await _paged(changes, prefix, after, delimiter, limit)
+        start = _start(prefix, after, delimiter)
+        changes = _changes(shelf, base_tree, right_tree, left_tree, prefix, start)
+        return await _paged(changes, prefix, start, delimiter, limit)
 
     # head moves
 
@@ -245,10 +246,10 @@ def shown(id_: str, commit: records.Commit) -> Commit:
 
 
 async def _changes(
-    shelf: Shelf, base: TreeAddress, right: TreeAddress, left: TreeAddress, prefix: str
+    shelf: Shelf, base: TreeAddress, right: TreeAddress, left: TreeAddress, prefix: str, start: str
 ) -> AsyncIterator[Change]:
-    """What the right tree has differently from the base; a conflict where the left one has it differently, too."""
-    async with aclosing(shelf.trees.diff(base, right, prefix)) as frames:
+    """Yield the changes from the base to the right tree that the left tree lacks; a conflict if it has another one."""
+    async with aclosing(shelf.trees.diff(base, right, prefix, start=start)) as frames:
         async for frame in frames:
             theirs: dict[str, Entry | None] = {}
             if left.id != base.id:
@@ -258,14 +259,13 @@ async def _changes(
                 frame["path"], frame["kind"], _entries(frame, ""), _entries(frame, "left_"), strict=True
             ):
                 shown = _KINDS[kind]
-                if left.id != base.id and _conflicts(theirs.get(path), before, now):
-                    shown = ChangeKind.CONFLICT
+                if left.id != base.id:
+                    sides = (theirs.get(path), before, now)
+                    left_entry, base_entry, right_entry = (None if each is None else as_entry(each) for each in sides)
+                    if left_entry == right_entry:
+                        continue  # both sides made the same change
+                    shown = shown if left_entry == base_entry else ChangeKind.CONFLICT
                 yield Change(path, shown, now or before)
-
-
-def _conflicts(left: Entry | None, base: Entry | None, right: Entry | None) -> bool:
-    same = [as_entry(each) if each is not None else None for each in (left, base, right)]
-    return same[0] not in (same[1], same[2])
 
 
 def _entries(frame: pl.DataFrame, side: str) -> list[Entry | None]:
@@ -273,11 +273,14 @@ def _entries(frame: pl.DataFrame, side: str) -> list[Entry | None]:
     return [Entry(*row) if row[1] is not None else None for row in columns.iter_rows()]
 
 
-async def _paged(changes: AsyncIterator[Change], prefix: str, after: str, delimiter: str, limit: int) -> Page[Change]:
-    found: list[Change] = []
+def _start(prefix: str, after: str, delimiter: str) -> str:
+    """Return the first path that a page may show."""
     start = max(prefix, after + "\0" if after else "")
-    if delimiter and after.endswith(delimiter):
-        start = after_prefix(after) or start
+    return (after_prefix(after) or start) if delimiter and after.endswith(delimiter) else start
+
+
+async def _paged(changes: AsyncIterator[Change], prefix: str, start: str, delimiter: str, limit: int) -> Page[Change]:
+    found: list[Change] = []
     async with aclosing(changes) as rows:  # type: ignore[type-var]
         async for change in rows:
             if change.path < start:
