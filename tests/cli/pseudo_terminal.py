@@ -41,12 +41,16 @@ class AtTerminal:
     def type(self, keys: bytes) -> None:
         os.write(self._master, keys)
 
+    def wait_shown(self, wanted: bytes) -> None:
+        """Wait until the terminal shows a text."""
+        shown = b""
+        while wanted not in shown:
+            shown += os.read(self._master, 1 << 16)
+
     def type_line(self, line: bytes) -> None:
         """Type a line, and wait until the process has read it."""
         self.type(line + b"\n")
-        shown = b""
-        while line not in shown:  # the echo: the terminal has the line
-            shown += os.read(self._master, 1 << 16)
+        self.wait_shown(line)  # the echo
         while int.from_bytes(fcntl.ioctl(self._slave, termios.FIONREAD, bytes(4)), sys.byteorder):
             time.sleep(0.005)
 

@@ -23,6 +23,7 @@ class DataServer:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._opened_by = os.getpid()
         _wait_for_an_orphan(folder)
         if is_held(folder):
             raise PreconditionFailed(
@@ -59,7 +60,12 @@ class DataServer:
         return running
 
     def stop(self) -> None:
-        """End it, as Ctrl-C does: everything is stored first. What was acknowledged is safe in any case."""
+        """End it, as Ctrl-C does: everything is stored first. What was acknowledged is safe in any case.
+
+        A process that its opener forked leaves it running.
+        """
+        if self._opened_by != os.getpid():
+            return
         self._process.terminate()
         try:
             self._process.wait(STOP_S)

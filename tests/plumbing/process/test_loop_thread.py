@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.cli.pseudo_terminal import CTRL_C, AtTerminal
 
 from penstock.kernel.errors import AlreadyClosed, Unavailable
 from penstock.plumbing.process.loop_thread import LoopThread
@@ -60,3 +61,31 @@ def test_a_blocking_call_from_inside_the_loop_is_refused() -> None:
 
     with pytest.raises(AlreadyClosed):
         LoopThread.shared().run(nested())
+
+
+@pytest.mark.parametrize("loaded", ["import polars", "signal.siginterrupt(signal.SIGINT, False)"])
+def test_ctrl_c_ends_a_blocking_call_at_a_terminal(loaded: str) -> None:
+    script = f"""
+import asyncio, signal
+from penstock.plumbing.process.loop_thread import LoopThread
+{loaded}
+async def wait():
+    print("ready", flush=True)
+    await asyncio.Event().wait()
+try:
+    LoopThread.shared().run(wait())
+except KeyboardInterrupt:
+    raise SystemExit(7)
+"""
+    with AtTerminal("-c", script) as terminal:
+        terminal.wait_shown(b"ready")
+        terminal.type(CTRL_C)
+        assert terminal.ended() == (7, "")
+
+
+def test_a_time_out_of_the_work_is_raised_as_it_is() -> None:
+    async def late() -> None:
+        raise TimeoutError("late")
+
+    with pytest.raises(TimeoutError, match="late"):
+        LoopThread.shared().run(late())

@@ -9,6 +9,7 @@ with BlockingAppendService(journals) as service:
     service.append("shop/orders", b"...")       # many threads: many small appends become few large ones
 """
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
@@ -23,8 +24,10 @@ from penstock.journals.records.labels import Label, LabelSelector
 from penstock.journals.records.protocol import Fragments, ReadHeader
 from penstock.journals.records.registers import Txn
 from penstock.journals.records.spec import JournalSpec
+from penstock.kernel.errors import AlreadyClosed
 from penstock.kernel.ids import Offset, Revision
 from penstock.plumbing.process.loop_thread import LoopThread
+from penstock.plumbing.process.per_process import PerProcess
 from penstock.plumbing.wire.tls import Tls
 
 __all__ = ["BlockingAppendService", "BlockingJournals"]
@@ -36,8 +39,17 @@ class BlockingJournals:
     def __init__(
         self, addresses: Sequence[str], *, token: str | None = None, tls: Tls | None = None, direct: bool = False
     ) -> None:
-        self.journals = Journals(addresses, token=token, tls=tls, direct=direct)
-        self._thread = LoopThread.shared()
+        self._journals = PerProcess(lambda: Journals(addresses, token=token, tls=tls, direct=direct))
+        self._journals.get()  # which refuses what cannot be an address
+
+    @property
+    def journals(self) -> Journals:
+        """The asynchronous client of this process."""
+        return self._journals.get()
+
+    @property
+    def _thread(self) -> LoopThread:
+        return LoopThread.shared()
 
     def __enter__(self) -> "BlockingJournals":
         return self
@@ -48,7 +60,9 @@ class BlockingJournals:
         self.close()
 
     def close(self) -> None:
-        self._thread.run(self.journals.close())
+        made = self._journals.peek()
+        if made is not None:
+            self._thread.run(made.close())
 
     def append(
         self,
@@ -122,8 +136,21 @@ class BlockingAppendService:
     """`AppendService`, without `await`."""
 
     def __init__(self, journals: BlockingJournals, **settings: Any) -> None:
-        self._service = AppendService(journals.journals, **settings)
-        self._thread = LoopThread.shared()
+        """After a fork the child has a service of its own; it is refused if `writer` is set, which names one only."""
+        self._services = PerProcess(lambda: AppendService(journals.journals, **settings))
+        self._services.get()
+        self._writer: str | None = settings.get("writer")
+        self._pid = os.getpid()
+
+    @property
+    def _service(self) -> AppendService:
+        if self._writer is not None and self._pid != os.getpid():
+            raise AlreadyClosed(f"the parent of this process appends as {self._writer}; make a service in this one")
+        return self._services.get()
+
+    @property
+    def _thread(self) -> LoopThread:
+        return LoopThread.shared()
 
     def __enter__(self) -> "BlockingAppendService":
         return self
@@ -131,9 +158,11 @@ class BlockingAppendService:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self.flush()
-        self.close()
+        try:
+            if kind is None and self._services.peek() is not None:
+                self.flush()
+        finally:
+            self.close()
 
     def append(self, journal: str, content: Buffer) -> Appended:
         """As `AppendService.append`."""
@@ -148,7 +177,9 @@ class BlockingAppendService:
         self._thread.run(self._service.flush())
 
     def close(self) -> None:
-        self._thread.run(self._service.close())
+        made = self._services.peek()
+        if made is not None:
+            self._thread.run(made.close())
 
     async def _put(self, journal: str, content: Buffer) -> None:
         self._service.put(journal, content)

@@ -11,7 +11,7 @@ which they were published, through outages of the brokers; leaving its block, or
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -25,6 +25,7 @@ from penstock.journals.records.spec import JournalSpec
 from penstock.kernel.errors import AlreadyClosed, PenstockError, PreconditionFailed
 from penstock.messages.framing.framing import Framing
 from penstock.plumbing.process.loop_thread import LoopThread
+from penstock.plumbing.process.per_process import PerProcess
 
 __all__ = ["AsyncJournal", "AsyncJournalPublisher", "Journal", "JournalPublisher"]
 
@@ -123,8 +124,14 @@ class Journal:
     def __init__(self, journals: BlockingJournals, name: str) -> None:
         self.name = name
         self._journals = journals
-        self._journal = AsyncJournal(journals.journals, name)
-        self._thread = LoopThread.shared()
+
+    @property
+    def _journal(self) -> AsyncJournal:
+        return AsyncJournal(self._journals.journals, self.name)
+
+    @property
+    def _thread(self) -> LoopThread:
+        return LoopThread.shared()
 
     def __repr__(self) -> str:
         return f"journal {self.name}"
@@ -140,7 +147,7 @@ class Journal:
 
     def publisher(self, framing: Framing = JSON) -> "JournalPublisher":
         """What publishes messages to it, for a `with`."""
-        return JournalPublisher(self._journal, framing)
+        return JournalPublisher(lambda: self._journal, framing)
 
     def read(self, offset: int = 0, *, framing: Framing = JSON, follow: bool = False) -> Iterator[CommittedMessage]:
         """Its committed messages from an offset on; with `follow`, also those which are still to come."""
@@ -148,17 +155,16 @@ class Journal:
 
 
 class JournalPublisher:
-    """`AsyncJournalPublisher`, for any thread: `publish(value)` hands it to the event loop, and returns."""
+    """`AsyncJournalPublisher`, for any thread: `publish(value)` hands it to the event loop, and returns.
 
-    def __init__(self, journal: AsyncJournal, framing: Framing) -> None:
-        self._thread = LoopThread.shared()
+    After a fork the child has a publisher of its own: its parent publishes the values handed over before.
+    """
+
+    def __init__(self, journal: Callable[[], AsyncJournal], framing: Framing) -> None:
         self._framing = framing
-        self._publisher = self._thread.run(_made(journal, framing))
-        self._in_order = asyncio.Lock()
-        self._lock = threading.Lock()  # of what follows
-        self._handed: list[Any] = []
-        self._is_due = False  # somebody takes what was handed over
         self._is_closed = False
+        self._hands = PerProcess(lambda: _Hand(LoopThread.shared().run(_made(journal(), framing))))
+        self._hands.get()
 
     def __enter__(self) -> Self:
         return self
@@ -166,22 +172,39 @@ class JournalPublisher:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._lock:
-            self._is_closed = True
-        try:
-            if error is None:
-                self.flush()
-        finally:
-            self._thread.run(self._publisher.__aexit__(kind, error, trace))
+        self._is_closed = True
+        hand = self._hands.peek()
+        if hand is not None:
+            hand.close(kind, error, trace)
 
     def __call__(self, *values: Any) -> None:
         """Publish. A value is read now: it may be changed afterwards."""
-        self._publisher.check()
-        read = [as_it_is_now(self._framing, value) for value in values]
+        hand = self._hands.get()
+        hand.publisher.check()
+        hand.give([as_it_is_now(self._framing, value) for value in values], is_closed=self._is_closed)
+
+    def flush(self) -> None:
+        """Wait until everything is on every replica."""
+        self._hands.get().flush()
+
+
+class _Hand:
+    """Hands values of any thread to the publisher of this process."""
+
+    def __init__(self, publisher: AsyncJournalPublisher) -> None:
+        self.publisher = publisher
+        self._thread = LoopThread.shared()
+        self._in_order = asyncio.Lock()
+        self._lock = threading.Lock()  # of what follows
+        self._handed: list[Any] = []
+        self._is_due = False  # somebody takes what was handed over
+        self._is_closed = False
+
+    def give(self, values: list[Any], *, is_closed: bool) -> None:
         with self._lock:
-            if self._is_closed:
+            if self._is_closed or is_closed:
                 raise AlreadyClosed("the publisher is closed")
-            self._handed += read
+            self._handed += values
             is_first, self._is_due = not self._is_due, True
             is_full = len(self._handed) >= HANDED_MAX
         if is_full:
@@ -190,26 +213,34 @@ class JournalPublisher:
             self._thread.start(self._take_quietly())
 
     def flush(self) -> None:
-        """Wait until everything is on every replica."""
         self._thread.run(self._flushed())
+
+    def close(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with self._lock:
+            self._is_closed = True
+        try:
+            if error is None:
+                self.flush()
+        finally:
+            self._thread.run(self.publisher.__aexit__(kind, error, trace))
 
     async def _flushed(self) -> None:
         await self._take()
-        await self._publisher.flush()
+        await self.publisher.flush()
 
     async def _take(self) -> None:
         async with self._in_order:
             with self._lock:
                 handed, self._handed, self._is_due = self._handed, [], False
             if handed:
-                await self._publisher.put(handed)
+                await self.publisher.put(handed)
 
     async def _take_quietly(self) -> None:
         """What goes wrong is raised by the next call."""
         try:
             await self._take()
         except PenstockError as error:
-            self._publisher.failure = self._publisher.failure or error
+            self.publisher.failure = self.publisher.failure or error
 
 
 async def _made(journal: AsyncJournal, framing: Framing) -> AsyncJournalPublisher:

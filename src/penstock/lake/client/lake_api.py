@@ -16,6 +16,7 @@ import msgspec
 from penstock.lake.client.lake import error_of
 from penstock.lake.client.lake_place import LakePlace
 from penstock.plumbing.http.client import Body, HttpAnswer, HttpClient
+from penstock.plumbing.process.per_process import PerProcess
 
 __all__ = ["LakeApi"]
 
@@ -23,11 +24,12 @@ PAGE: Final = 1000
 
 
 class LakeApi:
-    """One lake's server. For one event loop; any number of tasks."""
+    """One lake's server. For one event loop of each process, and any number of tasks."""
 
     def __init__(self, place: LakePlace) -> None:
         self.place = place
-        self._http = HttpClient(place.url, tls=place.tls)
+        self._https = PerProcess(lambda: HttpClient(place.url, tls=place.tls))
+        self._https.get()  # which refuses what cannot be a URL
         pair = base64.b64encode(f"{place.access_key_id}:{place.secret_access_key}".encode()).decode()
         self._headers = {"authorization": f"Basic {pair}", "x-lakefs-client": "penstock"}
 
@@ -38,7 +40,9 @@ class LakeApi:
         await self.close()
 
     async def close(self) -> None:
-        await self._http.close()
+        made = self._https.peek()
+        if made is not None:
+            await made.close()
 
     async def call(self, method: str, api: str, body: Any = None, **query: Any) -> Any:
         """One request; what it answers, decoded: None where there is nothing, text where it is no JSON."""
@@ -70,7 +74,7 @@ class LakeApi:
         """The answer as it comes, if it is no refusal."""
         given = {name: _text(value) for name, value in query.items() if value not in (None, "")}
         target = f"/api/v1{api}" + (f"?{urlencode(given, quote_via=quote)}" if given else "")
-        async with self._http.request(method, target, {**self._headers, **headers}, body) as answer:
+        async with self._https.get().request(method, target, {**self._headers, **headers}, body) as answer:
             if answer.status >= 400:
                 raise error_of(answer.status, await answer.read())
             yield answer

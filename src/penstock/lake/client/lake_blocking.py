@@ -33,15 +33,14 @@ class BlockingLake:
 
     def __init__(self, place: LakePlace) -> None:
         self.place = place
-        self._thread = LoopThread.shared()
-        self.api = self.run(_opened(place))
+        self.api = LakeApi(place)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._thread.run(work)
+        return LoopThread.shared().run(work)
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """Take what comes, one by one. Leaving the loop early ends it over there too."""
-        return self._thread.iterate(items)
+        return LoopThread.shared().iterate(items)
 
     def repository(self, name: str) -> "BlockingRepository":
         return BlockingRepository(self, name)
@@ -241,10 +240,6 @@ class BlockingTransaction(BlockingBranch):
     def committed(self) -> Commit | None:
         """Its commit, once the block has ended; None if nothing changed."""
         return self._changes.committed
-
-
-async def _opened(place: LakePlace) -> LakeApi:
-    return LakeApi(place)  # over there, where its loop is
 
 
 async def _enter(block: Any) -> Transaction:

@@ -1,54 +1,65 @@
 """The event loop of all blocking clients of a process, in a background thread.
 
-Calls may come from any thread; Ctrl-C ends the call, and what it had asked for is cancelled.
+Calls may come from any thread; Ctrl-C ends the call, and what it had asked for is cancelled. After a fork the child has
+a loop of its own, and every client makes its connections again: see `per_process.py`.
 """
 
 import asyncio
+import selectors
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import Future
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from penstock.kernel.errors import AlreadyClosed
+from penstock.plumbing.process.per_process import PerProcess
 
 __all__ = ["LoopThread"]
 
 T = TypeVar("T")
+LOOK_S: Final = 0.1  # that Ctrl-C may take, where a library has told the system to restart what a signal interrupts
 
 
 class LoopThread:
     """An event loop in a thread of its own, made when it is first needed."""
 
-    _lock = threading.Lock()
-    _shared: "LoopThread | None" = None
-
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._selector = selectors.DefaultSelector()
+        self._loop: asyncio.AbstractEventLoop = asyncio.SelectorEventLoop(self._selector)
         self._thread = threading.Thread(target=self._loop.run_forever, name="penstock client", daemon=True)
         self._thread.start()
 
     @classmethod
     def shared(cls) -> "LoopThread":
-        with cls._lock:
-            if cls._shared is None:
-                cls._shared = cls()
-            return cls._shared
+        """Return the loop of this process."""
+        return _shared.get()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine over there, and wait for it here."""
+        self._check_alive(work)
         if threading.current_thread() is self._thread:
             work.close()
             raise AlreadyClosed("a blocking call from inside the event loop would wait for itself: use await there")
         future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return future.result()
+            return _result_of(future)
         except BaseException:
             future.cancel()  # Ctrl-C: nobody waits any more
             raise
 
+    def _check_alive(self, work: Coroutine[Any, Any, Any]) -> None:
+        if _shared.peek() is not self:
+            work.close()
+            raise AlreadyClosed("this was begun before a fork, and ended with it; begin it again in this process")
+
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run a coroutine over there, and do not wait: also from over there, where nothing can."""
+        self._check_alive(work)
         asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def leave(self) -> None:
+        """Take the parent's epoll from this process: a change of it here would be one there."""
+        self._selector.close()
 
     def iterate(self, items: AsyncIterator[T], *, ahead: int = 1) -> Iterator[T]:
         """What comes over there, here. Leaving the loop early ends it there too.
@@ -60,7 +71,8 @@ class LoopThread:
             while taken := self.run(pump.take()):
                 yield from taken
         finally:
-            self.run(pump.close())
+            if _shared.peek() is self:
+                self.run(pump.close())
 
 
 class _Pump(Generic[T]):
@@ -102,3 +114,22 @@ class _Pump(Generic[T]):
 
 async def _pump(items: AsyncIterator[T], ahead: int) -> _Pump[T]:
     return _Pump(items, ahead)
+
+
+def _result_of(future: "Future[T]") -> T:
+    """Wait for a result. In the main thread, look for signals on the way.
+
+    A lock that the main thread waits for is not given up for a signal whose handler was installed with SA_RESTART.
+    Polars installs such a handler, and Python's own runs only after the wait.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return future.result()
+    while True:
+        try:
+            return future.result(LOOK_S)
+        except TimeoutError:
+            if future.done():
+                return future.result()
+
+
+_shared: Final = PerProcess(LoopThread, leave=LoopThread.leave)

@@ -7,12 +7,14 @@
 Calls may come from any thread: see `loop_thread.py`.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 
-from penstock.kernel.errors import PenstockError
+from penstock.kernel.errors import AlreadyClosed, PenstockError
 from penstock.kernel.ids import EntryId, Offset
 from penstock.plumbing.process.loop_thread import LoopThread
+from penstock.plumbing.process.per_process import PerProcess
 from penstock.plumbing.wire.tls import Tls
 from penstock.quorum.client.quorum import FIRST, Ack, Appended, QuorumLog
 from penstock.quorum.records.api import ReadResult, ShardStatus
@@ -35,11 +37,27 @@ class BlockingQuorumLog:
         tls: Tls | None = None,
         window_bytes: int = 8 << 20,
     ) -> None:
-        self._log = QuorumLog(addresses, shard, client_id=client_id, token=token, tls=tls, window_bytes=window_bytes)
-        self._thread = LoopThread.shared()
+        """After a fork the child is a client of its own; it is refused if `client_id` is set, which names one only."""
+        self._client_id = client_id
+        self._pid = os.getpid()
+        self._logs = PerProcess(
+            lambda: QuorumLog(addresses, shard, client_id=client_id, token=token, tls=tls, window_bytes=window_bytes)
+        )
+        self._logs.get()  # which refuses what cannot be an address
+        self._entered: PerProcess[QuorumLog] = PerProcess(lambda: self._thread.run(self._logs.get().__aenter__()))
+
+    @property
+    def _thread(self) -> LoopThread:
+        return LoopThread.shared()
+
+    @property
+    def _log(self) -> QuorumLog:
+        if self._client_id is not None and self._pid != os.getpid():
+            raise AlreadyClosed(f"the parent of this process appends as {self._client_id}; make a client in this one")
+        return self._entered.get()
 
     def __enter__(self) -> "BlockingQuorumLog":
-        self._thread.run(self._log.__aenter__())
+        self._entered.get()
         return self
 
     def __exit__(
@@ -48,7 +66,9 @@ class BlockingQuorumLog:
         self.close()
 
     def close(self) -> None:
-        self._thread.run(self._log.close())
+        made = self._logs.peek()
+        if made is not None:
+            self._thread.run(made.close())
 
     def append(
         self,

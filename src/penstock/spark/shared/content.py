@@ -33,14 +33,13 @@ class Access:
     """A client of brokers and stores, on the event loop of this process's blocking clients."""
 
     def __init__(self, connection: Connection) -> None:
-        self.thread = LoopThread.shared()
         self.connection = connection
         self.journals = Journals(connection.brokers, token=connection.token)
         self.stores = FragmentStores()
 
     def run(self, work: Any) -> Any:
         """Run a coroutine over there, and wait for it."""
-        return self.thread.run(work)
+        return LoopThread.shared().run(work)
 
     def ask(self, question: Callable[[], Awaitable[Any]]) -> Any:
         """Ask brokers something which changes nothing, again if none can answer just now."""
