@@ -32,6 +32,7 @@ from penstock.spark.journals.journal_source import JournalStreamReader
 from penstock.spark.journals.transaction_rule import Record
 from penstock.spark.options import SourceOptions, sink_options, source_options
 from penstock.spark.pipelines import pipeline_audit, together
+from penstock.spark.pipelines.staging import StagedParts
 from penstock.spark.tables.lake_access import LakeAccess, access_from
 from penstock.spark.tables.lake_commit import Batch
 from penstock.spark.tables.lake_format import LakeFormat
@@ -144,14 +145,14 @@ def die_in_pipelines() -> None:
     def access(options: Mapping[str, str]) -> LakeAccess:
         return killing(access_from(options))
 
-    def stage_frame(frame: DataFrame, *rest: Any) -> together.Staged:
+    def stage_tables(frame: DataFrame, *rest: Any) -> StagedParts:
         staged = stage(frame, *rest)
         if any(number == KILL_BATCH for _, number in staged.whose):
-            reach("sink: one table staged")
+            reach("sink: tables staged")
         return staged
 
-    stage = together.stage_frame
-    setattr(together, "stage_frame", stage_frame)  # noqa: B010
+    stage = together.stage_tables
+    setattr(together, "stage_tables", stage_tables)  # noqa: B010
     for module in (together, pipeline_audit):
         setattr(module, "access_from", access)  # noqa: B010
 

@@ -3,6 +3,7 @@
 journal     one journal into two others, by a column: one commit has two journals
 lake        a journal into a table of the lake
 together    a journal into two tables of the lake, in one commit (`commit_together`, by a pipeline)
+stateful    a journal into two tables, one of them by an operator that keeps state
 audited     a journal into a table by way of a branch: committed, checked, merged
 """
 
@@ -114,7 +115,7 @@ class ToLake(Route):
 class Together(Route):
     """Even and odd numbers into tables of their own, committed as one."""
 
-    points = ("sink: one table staged", "sink: before the request", "sink: after the request")
+    points = ("sink: tables staged", "sink: before the request", "sink: after the request")
 
     def run(self, spark: SparkSession, place: Place, *, is_killing: bool = False) -> None:
         tables = {which: lake(f"{place.target}/{which}") for which in ("even", "odd")}
@@ -146,11 +147,32 @@ class Audited(Route):
         return rows_of(place, "rows")
 
 
+class Stateful(Route):
+    """Into two tables by one query: all rows, and the first row of each value, which only state can know."""
+
+    VALUES = 40
+    points = ("source: planned", "sink: tables staged", "sink: before the request", "sink: after the request")
+
+    def run(self, spark: SparkSession, place: Place, *, is_killing: bool = False) -> None:
+        tables = {which: lake(f"{place.target}/{which}") for which in ("raw", "once")}
+
+        def split(rows: DataFrame) -> dict[str, DataFrame]:
+            return {"raw": rows, "once": rows.selectExpr(f"n % {self.VALUES} AS n").dropDuplicates(["n"])}
+
+        _run_pipeline(spark, place, tables, split)
+
+    def seen(self, place: Place, journals: BlockingJournals) -> list[int]:
+        raw = rows_of(place, "raw")
+        assert rows_of(place, "once") == sorted({n % self.VALUES for n in raw})
+        return raw
+
+
 ROUTES: dict[str, Route] = {
     "journal": ToJournals(),
     "lake": ToLake(),
     "together": Together(),
     "audited": Audited(),
+    "stateful": Stateful(),
 }
 
 

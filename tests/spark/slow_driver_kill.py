@@ -5,6 +5,7 @@
 
 import contextlib
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -78,8 +79,10 @@ def prepared(
     [
         ("journal", "sink: after the record"),
         ("lake", "sink: after the request"),
-        ("together", "sink: one table staged"),
+        ("together", "sink: tables staged"),
         ("audited", "merge: before the request"),
+        ("stateful", "sink: tables staged"),
+        ("stateful", "sink: after the request"),
     ],
 )
 def test_a_driver_which_is_killed_loses_and_repeats_nothing(
@@ -100,3 +103,33 @@ def test_a_driver_which_is_killed_loses_and_repeats_nothing(
     assert 0 < len(ROUTES[route].seen(place, journals)) < ROWS  # the batch before is there
     ROUTES[route].run(spark, place)
     assert ROUTES[route].seen(place, journals) == list(range(ROWS))
+
+
+@pytest.mark.timeout(3600)
+def test_a_driver_which_is_killed_at_random_moments_equals_the_batch_answer(
+    spark: SparkSession, brokers: Brokers, journals: BlockingJournals, lake: LakeProcess, tmp_path: Path
+) -> None:
+    """KILLS=100 for the long run. A driver is killed between the first batch of its life and its end."""
+    place = prepared("stateful", "kill/random", brokers, journals, lake, tmp_path)
+    commits = Path(place.checkpoint) / "rows" / "commits"
+    rng, kills = random.Random(21), int(os.environ.get("KILLS", "4"))
+    for life in range(kills):
+        put(journals, place.source, range((life + 1) * ROWS, (life + 2) * ROWS))
+        before, driver = committed(commits), run_driver(place, "")
+        try:
+            while committed(commits) == before and driver.poll() is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    driver.wait(0.02)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                driver.wait(rng.random() * 2)
+        finally:
+            end_driver(driver)
+        seen = ROUTES["stateful"].seen(place, journals)
+        assert seen == sorted(set(seen)), last_words(place)
+    ROUTES["stateful"].run(spark, place)
+    assert ROUTES["stateful"].seen(place, journals) == list(range((kills + 1) * ROWS))
+
+
+def committed(folder: Path) -> int:
+    """The batches that Spark knows as done."""
+    return len(list(folder.glob("[0-9]*")))

@@ -55,6 +55,9 @@ class Shop:
     def publish(self, *amounts: str) -> None:
         rows = [{"id": self._next + at, "sku": "cup", "amount": amount} for at, amount in enumerate(amounts)]
         self._next += len(rows)
+        self.publish_rows(rows)
+
+    def publish_rows(self, rows: list[dict[str, Any]]) -> None:
         frames = self._publisher.committed(f"{self.name}/orders", JsonLines(), rows)
         self._journals.append(f"{self.name}/orders", frames, timeout=60.0)
 

@@ -34,7 +34,7 @@ from penstock.spark.shared.content import Access
 from penstock.spark.shared.encoders import Encoder, Producer, acknowledgement, encoder_of, plain_schema
 from penstock.spark.shared.schemas import framing_of
 
-__all__ = ["JournalStreamWriter", "JournalWriter", "Written"]
+__all__ = ["RUN", "Attempt", "JournalStreamWriter", "JournalWriter", "Written"]
 
 QUERY: Final = "sql.streaming.queryId"  # Spark's own names, which a test pins
 BATCH: Final = "streaming.sql.batchId"
@@ -68,9 +68,17 @@ class Attempt:
     def write(self, batches: Iterator[Any]) -> dict[str, bytes]:
         """Append all, and wait until it is there; return the acknowledgements, which nobody has seen yet."""
         for batch in batches:
-            self.rows += batch.num_rows
-            for journal, part in self._routed(batch):
-                self._put(journal, part)
+            self.add(batch)
+        return self.finish()
+
+    def add(self, batch: Any) -> None:
+        """Append the rows of a batch, now or when enough are gathered."""
+        self.rows += batch.num_rows
+        for journal, part in self._routed(batch):
+            self._put(journal, part)
+
+    def finish(self) -> dict[str, bytes]:
+        """Append the rest, and return the acknowledgements."""
         for journal in list(self._waiting):
             self._flush(journal)
         return {

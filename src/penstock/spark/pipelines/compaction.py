@@ -19,10 +19,12 @@ from penstock.lake.client.lake import LakeUrl
 from penstock.lake.records.sink_batch import BatchTable
 from penstock.spark.pipelines.ends import Journal, LakeSink
 from penstock.spark.pipelines.pipeline_backfill import heads_of
-from penstock.spark.pipelines.together import stage_frame
+from penstock.spark.pipelines.staging import TableStage, stage_tables
+from penstock.spark.pipelines.tagged import tagged
 from penstock.spark.shared.checkpoint import Plan
 from penstock.spark.tables.lake_access import LakeAccess, access_from, table_url
 from penstock.spark.tables.lake_commit import Batch, commit_batch, place_of
+from penstock.spark.tables.lake_format import check_types
 
 __all__ = ["Compacted", "compact"]
 
@@ -49,13 +51,14 @@ def compact(spark: SparkSession, source: Journal, sink: LakeSink) -> Compacted:
     if ends == begins:
         return Compacted(0, ends)
     frame = source.read(spark, startingOffsets=_json(begins), endingOffsets=_json(ends))
+    check_types(frame.schema)
     place = place_of(access, target)
-    staged = stage_frame(frame, place, target, sink.partition_by)
-    if not staged.files:
+    (files,) = stage_tables(tagged([frame]), place, [TableStage(target.path, sink.partition_by)]).files
+    if not files:
         return Compacted(0, begins)  # nothing but what is pending: the next run looks again
     said = _json(ends)
     plan = Plan(hashlib.sha256(said.encode()).hexdigest(), said)
-    table = BatchTable(target.path, tuple(sorted(staged.files, key=lambda each: each.path)))
+    table = BatchTable(target.path, tuple(sorted(files, key=lambda each: each.path)))
     try:
         done = commit_batch(access, target, place, Batch(name, name, number + 1, plan), [table])
     except PreconditionFailed as error:
@@ -63,7 +66,7 @@ def compact(spark: SparkSession, source: Journal, sink: LakeSink) -> Compacted:
             f"another compaction of {source.name} into {sink.url} has committed meanwhile: {error.message}",
             next_step="run it again: it goes on behind the other one",
         ) from None
-    return Compacted(sum(each.rows for each in staged.files), ends, done.commit)
+    return Compacted(sum(each.rows for each in files), ends, done.commit)
 
 
 def _last(access: LakeAccess, target: LakeUrl, name: str) -> tuple[int, Offsets]:

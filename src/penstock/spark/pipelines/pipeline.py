@@ -82,7 +82,7 @@ class Flow(msgspec.Struct, frozen=True):
         )
 
     def apply(self, inputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
-        """The function's result, one DataFrame for each sink."""
+        """The function's result, one DataFrame for each sink, in the order of the sinks."""
         unnamed = inputs.get("")
         found = self.transform(unnamed) if unnamed is not None else self.transform(**inputs)
         results = {"": found} if "" in self.sinks else found
@@ -92,7 +92,7 @@ class Flow(msgspec.Struct, frozen=True):
         for each in results.values():
             if not isinstance(each, DataFrame):
                 raise InvalidArgument(f"{self.sink} returned {type(each).__name__} where a DataFrame is wanted")
-        return dict(results)
+        return {name: results[name] for name in self.sinks}
 
 
 class Pipeline:
@@ -146,10 +146,10 @@ def _sound(flow: Flow) -> Flow:
     if not flow.streams:
         raise InvalidArgument(f"{flow.sink} has no stream among its sources: a journal, or changes of a table")
     ends = list(flow.sinks.values())
-    if len(ends) > 1 and any(isinstance(each, Journal) for each in ends):
+    if len({isinstance(each, Journal) for each in ends}) > 1:
         raise InvalidArgument(
-            f"{flow.sink}: several sinks are committed together if all are tables of one branch of the lake; "
-            "one journal sink writes to many journals by a column _journal"
+            f"{flow.sink}: several sinks are committed together if all are tables of one branch of the lake, "
+            "or all are journals"
         )
     branches = {
         (url.repository, url.ref) for each in ends if isinstance(each, LakeSink) for url in [table_url(each.url)]

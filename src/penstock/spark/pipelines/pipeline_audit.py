@@ -5,7 +5,6 @@ merge of what is merged already changes nothing. A batch which fails is kept und
 branch goes back to before it, so that the same batch can come again once the code is mended.
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +16,7 @@ from penstock.lake.client.lake import LakeUrl
 from penstock.lake.records.sink_batch import BatchOutcome, SinkBody
 from penstock.spark.pipelines.ends import Check, LakeSink
 from penstock.spark.pipelines.pipeline import Flow
-from penstock.spark.pipelines.together import commit_together
+from penstock.spark.pipelines.together import TableWrite, commit_tagged
 from penstock.spark.tables.lake_access import LakeAccess, access_from, table_url
 from penstock.spark.tables.table import CHANGE, read_changes
 
@@ -31,13 +30,13 @@ class AuditFailed(Exception):
 
 
 class Publisher:
-    """Writes the batches of one flow, by way of its branch if there are checks."""
+    """Writes the batches of one flow into tables, by way of a branch of its own if there are checks."""
 
     def __init__(self, flow: Flow, checkpoint: str) -> None:
-        ends = {name: each for name, each in flow.sinks.items() if isinstance(each, LakeSink)}
-        first = next(iter(ends.values()))
+        self._ends = tuple(each for each in flow.sinks.values() if isinstance(each, LakeSink))
+        first = self._ends[0]
         self.flow = flow
-        self._ends = ends
+        self.rows: dict[int, int] = {}  # of the newest batch
         self._checkpoint = checkpoint
         self._options = dict(first.options)
         self._access: LakeAccess = access_from(self._options)
@@ -45,32 +44,29 @@ class Publisher:
         self.branch = audit_branch(flow) if flow.is_audited else self._main.ref
 
     def prepare(self) -> None:
-        """The branch of the audit, made from the one it publishes to."""
+        """Make the branch of the audit from the one it publishes to."""
         if self.branch == self._main.ref:
             return
         body = {"name": self.branch, "source": self._main.ref}
         with suppress(AlreadyExists):
             self._access.ask("POST", f"{self._main.api}/branches", body)
 
-    def publish(self, frames: Mapping[str, DataFrame], batch: int) -> BatchOutcome:
-        """Commit one batch; with checks, audit and merge it."""
-        urls = {name: self._url(each) for name, each in self._ends.items()}
-        first = next(iter(self._ends.values()))
-        outcome = commit_together(
-            {urls[name]: frame for name, frame in frames.items()},
+    def publish(self, rows: DataFrame, batch: int) -> None:
+        """Commit one batch of tagged rows; with checks, audit and merge it."""
+        writes = [TableWrite(self._url(each), each.mode == "complete", each.partition_by) for each in self._ends]
+        done = commit_tagged(
+            rows,
+            writes,
             sink=self.flow.sink,
-            replaces=first.mode == "complete",
-            partition_by=first.partition_by,
             batch=batch,
             checkpoint=self._checkpoint,
             pipeline=self.flow.pipeline,
             options=self._options,
         )
         if self.flow.is_audited:
-            spark = next(iter(frames.values())).sparkSession
-            self._audit(spark, outcome, urls)
-            self._merge(outcome)
-        return outcome
+            self._audit(rows.sparkSession, done.batch)
+            self._merge(done.batch)
+        self.rows = {batch: done.rows}
 
     def _url(self, end: LakeSink) -> str:
         target = table_url(end.url)
@@ -78,9 +74,9 @@ class Publisher:
 
     # audit
 
-    def _audit(self, spark: SparkSession, outcome: BatchOutcome, urls: Mapping[str, str]) -> None:
-        for name, end in self._ends.items():
-            target = table_url(urls[name])
+    def _audit(self, spark: SparkSession, outcome: BatchOutcome) -> None:
+        for end in self._ends:
+            target = table_url(self._url(end))
             at = f"lake://{target.repository}@{outcome.commit}/{target.path}"
             try:
                 rows = read_changes(spark, at, since=f"{outcome.commit}~1", options=self._options)

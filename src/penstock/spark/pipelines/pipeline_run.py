@@ -11,13 +11,16 @@ from typing import Any, Final
 
 import msgspec
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.kernel.errors import Refused
-from penstock.spark.pipelines.ends import Journal, LakeSink, LakeTable
+from penstock.spark.pipelines.ends import Journal, LakeSink
+from penstock.spark.pipelines.flow_frames import check_frames
+from penstock.spark.pipelines.journal_publisher import TransactionPublisher
 from penstock.spark.pipelines.pipeline import Flow, Pipeline
 from penstock.spark.pipelines.pipeline_audit import Publisher
+from penstock.spark.pipelines.tagged import tagged
 from penstock.spark.shared.checkpoint import CheckpointState, state_of
 from penstock.spark.shared.offsets import StreamOffset
 
@@ -50,6 +53,7 @@ class PipelineRun:
         self.pipeline = pipeline
         self.flows = pipeline.chosen(flows)
         self.queries: dict[str, StreamingQuery] = {}
+        self._publishers: dict[str, Publisher | TransactionPublisher] = {}
         self._settings: dict[str, Any] = {}
         self._slow_starts: dict[str, int] = {}
 
@@ -72,7 +76,12 @@ class PipelineRun:
             frames = flow.stream(self.spark, starting_of(checkpoint))
         except PySparkException as error:
             raise Refused(f"{flow.sink} could not be planned: {_plain(error)}") from error
-        writer = self._writer(flow, frames, str(checkpoint))
+        check_frames(flow, frames)
+        publisher = publisher_of(flow, str(checkpoint))
+        publisher.prepare()
+        self._publishers[flow.name] = publisher
+        writer: Any = tagged(list(frames.values())).writeStream.outputMode(flow.output_mode)
+        writer = writer.foreachBatch(publisher.publish)
         writer = writer.queryName(flow.sink).option("checkpointLocation", str(checkpoint))
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=interval)
         while True:
@@ -82,37 +91,6 @@ class PipelineRun:
             except PySparkException as error:  # of Spark Connect, which starts a process for `foreachBatch` first
                 if not self._was_slow(flow, str(error)):
                     raise Refused(f"{flow.sink} could not be started: {_plain(error)}") from error
-
-    def _writer(self, flow: Flow, frames: Mapping[str, DataFrame], checkpoint: str) -> Any:
-        end = next(iter(flow.sinks.values()))
-        if len(frames) == 1 and not flow.is_audited:
-            (frame,) = frames.values()
-            if isinstance(end, LakeSink):
-                options = {**end.options, "pipeline": flow.pipeline, "path": end.url}
-                if end.partition_by:
-                    options["partitionBy"] = ",".join(end.partition_by)
-                return frame.writeStream.format("lake").outputMode(end.mode).options(sink=flow.sink, **options)
-            return frame.writeStream.format("journal").options(sink=flow.sink, path=end.name, **end.options)
-        return self._publishing(flow, frames, checkpoint)
-
-    def _publishing(self, flow: Flow, frames: Mapping[str, DataFrame], checkpoint: str) -> Any:
-        """By `foreachBatch`: with checks; or for several sinks, whose results are then made of each batch."""
-        publisher = Publisher(flow, checkpoint)
-        publisher.prepare()
-        if len(frames) == 1:
-            ((name, frame),) = frames.items()
-            return frame.writeStream.outputMode(flow.output_mode).foreachBatch(
-                lambda batch, number: _published(publisher, {name: batch}, number)
-            )
-        ((source, stream),) = flow.streams.items()
-        tables = {name: each.pinned() for name, each in flow.sources.items() if isinstance(each, LakeTable)}
-
-        def publish(batch: DataFrame, number: int) -> None:
-            # Read here: behind Spark Connect this runs at the server, which no DataFrame goes to.
-            others = {name: each.read(batch.sparkSession) for name, each in tables.items()}
-            _published(publisher, flow.apply({source: batch, **others}), number)
-
-        return stream.stream(self.spark, starting_of(Path(checkpoint))).writeStream.foreachBatch(publish)
 
     # watching
 
@@ -159,11 +137,20 @@ class PipelineRun:
             yield FlowProgress(
                 flow.name,
                 last["batchId"],
-                sum(each["numInputRows"] or 0 for each in last["sources"]),  # Spark Connect tells no sum of them
+                self._rows(flow, last),
                 last["processedRowsPerSecond"] or 0.0,
                 lag_of(last["sources"]),
                 query.isActive,
             )
+
+    def _rows(self, flow: Flow, progress: Any) -> int:
+        """Return the rows that a batch committed. Spark counts a source once for each sink that reads it."""
+        publisher = self._publishers.get(flow.name)
+        committed = publisher.rows.get(progress["batchId"]) if publisher is not None else None
+        if committed is not None:
+            return committed
+        read = sum(each["numInputRows"] or 0 for each in progress["sources"])  # Spark Connect tells no sum of them
+        return read // len(flow.sinks)
 
     # failures
 
@@ -197,8 +184,10 @@ class PipelineRun:
             return []
 
 
-def _published(publisher: Publisher, frames: Mapping[str, DataFrame], batch: int) -> None:
-    publisher.publish(frames, batch)
+def publisher_of(flow: Flow, checkpoint: str) -> Publisher | TransactionPublisher:
+    """Return what commits the batches of a flow: into tables, or into journals."""
+    is_lake = any(isinstance(each, LakeSink) for each in flow.sinks.values())
+    return Publisher(flow, checkpoint) if is_lake else TransactionPublisher(flow, checkpoint)
 
 
 def starting_of(checkpoint: Path) -> str:

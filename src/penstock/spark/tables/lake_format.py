@@ -90,13 +90,14 @@ class LakeFormat(DataSource):
         )
 
 
-def check_types(schema: StructType) -> None:
-    """Every column can be kept in Parquet and read back by Spark, or `InvalidArgument` says which cannot."""
+def check_types(schema: StructType, *, where: str = "") -> None:
+    """Refuse a column that Parquet cannot keep or Spark cannot read back, with `where` and its name."""
     for field in schema.fields:
         wrong = _not_kept(field.dataType)
         if wrong is not None:
             raise InvalidArgument(
-                f"column {field.name}: the lake keeps no {wrong.simpleString()}; cast it, as to a string or a long"
+                f"{where}column {field.name}: the lake keeps no {wrong.simpleString()}; "
+                "cast it, as to a string or a long"
             )
 
 
