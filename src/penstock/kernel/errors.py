@@ -26,10 +26,11 @@
     │   └── NoChanges
     ├── Unavailable            not now; nothing was written; the same request may succeed later
     │   ├── ConnectFailed
+    │   ├── HeadLost
     │   ├── NotLeader
     │   ├── Overloaded
     │   └── ShuttingDown
-    ├── Indeterminate          the outcome is unknown; ask before repeating what is not idempotent
+    ├── Indeterminate          the outcome is unknown; ask before you repeat a request that is not idempotent
     │   ├── ConnectionLost
     │   ├── DeadlineExceeded
     │   └── Cancelled
@@ -39,7 +40,7 @@
     │   ├── DiskFull
     │   ├── ObjectStoreFailed
     │   └── KeySpaceForgot
-    └── InternalError          an invariant is broken: a defect of ours
+    └── InternalError          an invariant is broken: a defect of Penstock
 
 Expected outcomes (a lost race, a conflict) are values, not errors. An error crosses the wire as an `ErrorRecord`.
 """
@@ -66,6 +67,7 @@ __all__ = [
     "Forbidden",
     "FrameTooLarge",
     "Gone",
+    "HeadLost",
     "Indeterminate",
     "InternalError",
     "InvalidArgument",
@@ -374,6 +376,12 @@ class ConnectFailed(Unavailable):
     """No connection could be made."""
 
     code = "connect-failed"
+
+
+class HeadLost(Unavailable):
+    """No broker of the journal has its last acknowledged bytes. `details["begin"]` is where they began."""
+
+    code = "head-lost"
 
 
 class NotLeader(Unavailable):

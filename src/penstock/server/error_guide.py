@@ -146,6 +146,10 @@ _GUIDE: Final = {
         "sides disagree about TLS.",
         "Check the address, and that the server runs; then try again.",
     ),
+    "head-lost": Guide(
+        "No broker of the journal has all that its last epoch acknowledged: too many lost their spools at once.",
+        "Bring back a broker that has them. If none will come back: penstock journals reset-head",
+    ),
     "not-leader": Guide(
         "The request went to a node which follows, or waits for an election: only the leader of a shard takes it.",
         "Our client asks the leader by itself; if no node leads for long, see: penstock quorum status",

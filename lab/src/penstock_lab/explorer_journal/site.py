@@ -6,6 +6,7 @@ its file, and holds what is to be uploaded. What leaves the process comes back f
 
 from penstock.journals.core.config import JournalConfig
 from penstock.journals.core.effects import (
+    Alarm,
     AwaitRevision,
     CloseStream,
     ContentEnded,
@@ -129,7 +130,7 @@ class Site:
                 self.set_aside += 1
             case SetTimer(name, at):
                 self.timers[name] = at
-            case CancelTimer() | ShowMark() | AwaitRevision() | Retired():
+            case CancelTimer() | ShowMark() | AwaitRevision() | Retired() | Alarm():
                 pass
             case Send() | CloseStream() | Transact() | Reply() | Proxy() | ReadContent():
                 return False

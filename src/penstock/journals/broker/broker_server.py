@@ -19,7 +19,7 @@ from typing import Final
 
 from penstock.journals.broker.catalog import Catalog
 from penstock.journals.broker.config import BrokerConfig
-from penstock.journals.broker.figures import TALLY, Figures
+from penstock.journals.broker.figures import TALLY, Alarms, Figures
 from penstock.journals.broker.load_reporter import LoadReporter
 from penstock.journals.broker.persister import Persister, PersisterOptions
 from penstock.journals.broker.replica_host import ReplicaHost
@@ -85,6 +85,7 @@ class BrokerServer:
         self._has_left = asyncio.Event()
         self._touched: dict[str, None] = {}  # journals of which something changed, not looked after yet
         self._touching: asyncio.Handle | None = None  # the turn in which the next of them are
+        self.alarms = Alarms()
         self._figures = Figures(self)
         self._stop_observing: Callable[[], None] = lambda: None
 

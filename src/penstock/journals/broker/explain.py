@@ -48,6 +48,11 @@ def _content(host: ReplicaHost) -> list[str]:
     replica, pipeline = host.replica, host.replica.pipeline
     spool = replica.spool
     lines = [f"Readers see everything below {spool.mark}; this replica ends at {spool.end}, in epoch {spool.epoch}."]
+    if replica.is_head_lost:
+        lines.append(
+            f"The journal's head is lost: no broker has what epoch {replica.table.entries[-1].epoch} acknowledged. "
+            f"Appends and reads at the end are refused. See: penstock journals reset-head {host.journal}"
+        )
     if replica.index_end is None:
         lines.append("The fragment stores were not listed yet: appends wait for that.")
     elif replica.index_end > spool.end:

@@ -4,14 +4,49 @@ Per broker and not per journal: a broker may have ten thousand, and every one wo
 journal does, `penstock journals explain` says.
 """
 
+import time
+from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from penstock.journals.records.api import Status
+from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.metrics import Tally
 
 if TYPE_CHECKING:
     from penstock.journals.broker.broker_server import BrokerServer
 
-__all__ = ["TALLY", "Figures"]
+__all__ = ["TALLY", "Alarms", "Figures"]
+
+LOG_EVERY_S: Final = 60.0
+LOGGED_MAX: Final = 10_000
+log = get_logger()
+
+
+class Alarms:
+    """Journals that take no appends until an operator acts. Each refusal counts; a journal is logged once a minute."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.counts: Counter[Status] = Counter()
+        self._clock = clock
+        self._logged_at: dict[tuple[str, Status], float] = {}
+
+    def raised(self, journal: str, status: Status, reason: str) -> None:
+        """Count it. Log it, unless the same was logged a moment ago."""
+        self.counts[status] += 1
+        now = self._clock()
+        if now - self._logged_at.get((journal, status), -LOG_EVERY_S) < LOG_EVERY_S:
+            return
+        if len(self._logged_at) >= LOGGED_MAX:
+            self._logged_at.clear()
+        self._logged_at[journal, status] = now
+        log.error(
+            "journal takes no appends",
+            journal=journal,
+            status=status.value,
+            reason=reason,
+            next_step=f"penstock journals explain {journal}",
+        )
 
 
 class Figures:
@@ -40,16 +75,32 @@ class Figures:
     def unstored_bytes(self) -> int:
         return sum(each.length for each in self._server.persister.waiting())
 
+    @property
+    def head_lost(self) -> int:
+        return self._server.alarms.counts[Status.HEAD_LOST]
+
+    @property
+    def index_ahead(self) -> int:
+        return self._server.alarms.counts[Status.INDEX_HAS_GREATER_OFFSET]
+
+    @property
+    def heads_lost_now(self) -> int:
+        return sum(host.replica.is_head_lost for host in self._server.hosts)
+
 
 TALLY: Final = Tally(
     "journal",
     "broker",
-    counters={},
+    counters={
+        "head_lost": "Appends and pulses that failed because no broker has what the last epoch acknowledged.",
+        "index_ahead": "Appends and pulses that failed because the stores hold more than the journal does.",
+    },
     gauges={
         "journals": "Journals of which this broker has a replica.",
         "primaries": "Journals of which it is the primary.",
         "failed_replicas": "Replicas which cannot run, and are tried again.",
         "appends_waiting": "Appends which are on their way.",
+        "heads_lost_now": "Journals whose head is lost: they wait for a reset-head.",
         "unstored_bytes": "Bytes of finished fragments which are not in a store yet.",
     },
 )

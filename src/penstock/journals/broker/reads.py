@@ -71,15 +71,24 @@ class _Read:
                 self._offset = found.to
             elif HEAD < found.offset < self._host.mark:
                 await self._look_again(found.offset)
-            elif (not query.blocks or self._offset == HEAD) and self._is_behind():
-                await self._host.come_to(query.min_head)
-            elif fragments.is_refreshed and not query.blocks:
-                if self._told is None:
-                    await self._stream.send(_encode(ReadHeader(found.offset, fragments.write_head)))
+            elif not await self._goes_on(found):
                 return
-            else:
-                self._offset = found.offset
-                await self._host.wait_for_change()
+
+    async def _goes_on(self, found: Wait) -> bool:
+        """Wait for more at the end of the journal. Return False where the read ends."""
+        query, fragments = self._query, self._host.fragments
+        if not self._host.replica.knows_head:
+            await self._host.come_to_head()
+        elif (not query.blocks or self._offset == HEAD) and self._is_behind():
+            await self._host.come_to(query.min_head)
+        elif fragments.is_refreshed and not query.blocks:
+            if self._told is None:
+                await self._stream.send(_encode(ReadHeader(found.offset, fragments.write_head)))
+            return False
+        else:
+            self._offset = found.offset
+            await self._host.wait_for_change()
+        return True
 
     def _is_behind(self) -> bool:
         """The reader knows of content which this replica does not show yet: it has not heard that all have it."""

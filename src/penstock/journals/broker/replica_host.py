@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
 from penstock.journals.broker.feed import Feed
+from penstock.journals.broker.figures import Alarms
 from penstock.journals.broker.fragments import JournalFragments, Shelf
 from penstock.journals.broker.links.replicate_links import ReplicateLinks
 from penstock.journals.broker.load_reporter import LoadReporter
@@ -20,6 +21,7 @@ from penstock.journals.broker.replica_loop import ReplicaLoop
 from penstock.journals.broker.spools.spool_files import SpoolFiles
 from penstock.journals.broker.spools.spool_saver import SpoolSaver
 from penstock.journals.core.effects import (
+    Alarm,
     AwaitRevision,
     CloseStream,
     CutSpool,
@@ -48,6 +50,7 @@ from penstock.journals.records.messages import ProposeRequest
 from penstock.journals.records.route import Topology
 from penstock.kernel.effects import Effect, Reply, Requested
 from penstock.kernel.errors import (
+    HeadLost,
     InternalError,
     KeySpaceForgot,
     PenstockError,
@@ -63,6 +66,7 @@ from penstock.plumbing.wire.client import Channel
 
 __all__ = ["Broker", "ReplicaHost"]
 
+SYNC_S: Final = 1.0  # a sync takes milliseconds: a reader that waits longer asks the primary
 CATCH_UP_S: Final = 5.0  # a replica hears of the mark with the next message, or at once: far less than this
 log = get_logger()
 
@@ -75,10 +79,13 @@ class Broker(Shelf, Protocol):
     mirror: KeySpaceMirror
     tasks: Tasks
     loads: LoadReporter
+    alarms: Alarms
 
     def topology(self, journal: str) -> Topology: ...
 
     def channel_of(self, broker: NodeId) -> Channel | None: ...
+
+    def primary_address(self, journal: str) -> str: ...
 
     def retired(self, host: "ReplicaHost") -> None: ...
 
@@ -142,6 +149,8 @@ class ReplicaHost:
         self.fragments.on_primary(topology.route.primary)
         self.post(TopologyChanged(topology))
         self.fragments.on_topology(topology.spec)
+        if self._readers and not self.replica.knows_head:
+            self.wake_readers()
 
     def on_index(self, end: Offset) -> None:
         """The stores were listed."""
@@ -197,6 +206,30 @@ class ReplicaHost:
                 f"this replica of {self.journal} has come to {self.fragments.write_head}, not to {head}: "
                 "ask another one"
             ) from None
+
+    async def come_to_head(self) -> None:
+        """Wait until this replica knows where the journal ends. Refuse the read if no broker does."""
+        try:
+            async with asyncio.timeout(CATCH_UP_S if self.is_primary else SYNC_S):
+                while not self.replica.knows_head:
+                    if self.replica.is_head_lost:
+                        raise self._head_lost()
+                    await self.wait_for_change()
+        except TimeoutError:
+            primary = self._broker.primary_address(self.journal)
+            raise Unavailable(
+                f"this replica of {self.journal} has not joined the newest epoch: it does not know the journal's end",
+                next_step=f"penstock journals explain {self.journal}",
+                ask=primary if not self.is_primary else "",
+            ) from None
+
+    def _head_lost(self) -> HeadLost:
+        begin = self.fragments.write_head
+        return HeadLost(
+            f"no broker has what {self.journal} acknowledged from {begin} on",
+            next_step=f"penstock journals reset-head {self.journal}",
+            begin=begin,
+        )
 
     async def wait_for_change(self) -> None:
         """Until the mark has moved, or the fragments of the stores were listed, or something was uploaded."""
@@ -283,6 +316,9 @@ class ReplicaHost:
                 self._start(self._transact(number, transaction), "transaction")
             case AwaitRevision(revision):
                 self._await_revision(revision)
+            case Alarm(status, reason):
+                self._broker.alarms.raised(self.journal, status, reason)
+                self.wake_readers()
             case Retired():
                 self.is_retired = True
                 self._broker.retired(self)

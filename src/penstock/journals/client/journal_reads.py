@@ -19,7 +19,7 @@ from penstock.journals.records.fragment import OFFSET_MAX, Fragment
 from penstock.journals.records.names import check_journal_name
 from penstock.journals.records.protocol import FRAGMENTS, READ, Fragments, JournalQuery, ReadHeader, ReadQuery
 from penstock.kernel.codec import Codec
-from penstock.kernel.errors import Indeterminate, InvalidArgument, PenstockError, Unavailable
+from penstock.kernel.errors import HeadLost, Indeterminate, InvalidArgument, PenstockError, Unavailable
 from penstock.kernel.ids import Offset, Revision
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.wire.client import Channel
@@ -97,7 +97,7 @@ class JournalReads:
 
     async def read(self, query: ReadQuery, address: str | None) -> AsyncIterator[Chunk]:
         """Content, through all losses of brokers. With an `address` only that broker is asked, once."""
-        attempt = 0
+        attempt, hint = 0, ""
         while True:
             asked = msgspec.structs.replace(
                 query,
@@ -106,7 +106,7 @@ class JournalReads:
             )
             at = query.offset
             try:
-                async for chunk in self._read_once(asked, address):
+                async for chunk in self._read_once(asked, address or hint):
                     attempt, at = 0, chunk.end
                     yield chunk
                 return
@@ -114,14 +114,16 @@ class JournalReads:
                 self._unreachable.add(missed.store)
                 log.info("a store is read through brokers", store=missed.store, reason=str(missed.error))
                 at = missed.at
-            except (Unavailable, Indeterminate):
-                attempt += 1
+            except HeadLost:
+                raise  # the same brokers would say the same
+            except (Unavailable, Indeterminate) as error:
+                attempt, hint = attempt + 1, _hint(error)
                 if address is not None or (attempt > ATTEMPTS_MAX and not query.blocks):
                     raise
                 await asyncio.sleep(self._pause_s(attempt))
             query = msgspec.structs.replace(query, offset=at)
 
-    async def _read_once(self, query: ReadQuery, address: str | None) -> AsyncIterator[Chunk]:
+    async def _read_once(self, query: ReadQuery, address: str) -> AsyncIterator[Chunk]:
         header: ReadHeader | None = None
         at = query.offset
         address = address or await self._serving(query.journal)
@@ -153,7 +155,17 @@ class JournalReads:
 
     async def stat(self, journal: str, offset: int, address: str | None) -> ReadHeader:
         """What a read at an offset would begin with."""
-        address = address or await self._serving(journal)
+        if address is not None:
+            return await self._stat(journal, offset, address)
+        address = await self._serving(journal)
+        try:
+            return await self._stat(journal, offset, address)
+        except Unavailable as error:
+            if not (hint := _hint(error)):
+                raise
+            return await self._stat(journal, offset, hint)
+
+    async def _stat(self, journal: str, offset: int, address: str) -> ReadHeader:
         query = ReadQuery(
             journal,
             Offset(offset),
@@ -184,6 +196,12 @@ class JournalReads:
                 if loop.time() + pause_s >= deadline:
                     raise
                 await asyncio.sleep(pause_s)
+
+
+def _hint(error: PenstockError) -> str:
+    """Return the address of the broker that can answer, if the error names one."""
+    hint = error.details.get("ask", "")
+    return hint if isinstance(hint, str) else ""
 
 
 def _open_stores() -> "FragmentStores":

@@ -46,7 +46,8 @@ ever saved, and a restarted broker starts with an empty Spool.
     DropSpool()                      delete every file of this journal's Spool
     Upload(fragment)                 it is final and may be stored: the primary at once, others late and if not yet
                                      there. Keep its file, for readers too, until it is in the store
-    SetAside(fragment, mark)         an alarm: keep a copy of what is above the mark, never upload it
+    SetAside(fragment, mark)         an alarm: keep a copy of the content above the mark, never upload
+    Alarm(status, reason)            no append can succeed until an operator acts: count and log it, wake readers
     ShowMark(mark, epoch)            wake readers: everything below may be seen
     Transact(number, transaction)    run it on the KeySpace; Transacted
     AwaitRevision(revision)          TopologyChanged as soon as the mirror has that revision (also if it has it already)

@@ -12,7 +12,7 @@ by every member after it asked (J10).
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from penstock.journals.core.effects import AwaitRevision, ContentEnded, Proxy, ReadContent
+from penstock.journals.core.effects import Alarm, AwaitRevision, ContentEnded, Proxy, ReadContent
 from penstock.journals.core.pipeline import Phase, Pipeline
 from penstock.journals.core.rolling import maybe_roll
 from penstock.journals.core.spool import length_of
@@ -99,6 +99,7 @@ APPEND, PULSE, RESET = Kind
 READY = Phase.READY
 COMMITTED = Fate.COMMITTED
 OK = Status.OK
+ALARMS = (Status.HEAD_LOST, Status.INDEX_HAS_GREATER_OFFSET)
 
 
 class Append:
@@ -146,6 +147,8 @@ class Append:
     def fail(self, status: Status, reason: str = "", **quoted: Any) -> AppendState:
         """ERROR, and nothing of this append ever was or will be."""
         self.answer = AppendResponse(fate=Fate.ABORTED, status=status, reason=reason, **quoted)
+        if status in ALARMS:
+            self.replica.out.append(Alarm(status, reason))
         return self.end_in_error()
 
     def end_in_error(self) -> AppendState:

@@ -3,6 +3,7 @@
 from enum import Enum
 from typing import Any
 
+from penstock.journals.records.api import Status
 from penstock.journals.records.epoch import PipelineEpoch
 from penstock.journals.records.fragment import Fragment, Sum
 from penstock.journals.records.messages import ProposeRequest
@@ -14,6 +15,7 @@ from penstock.kernel.ids import NodeId, Offset, RequestId, Revision
 from penstock.keyspace.core.transaction import Transaction
 
 __all__ = [
+    "Alarm",
     "AppendAborted",
     "AwaitRevision",
     "CloseStream",
@@ -196,6 +198,13 @@ class SetAside(Effect, frozen=True):
 
     fragment: Fragment
     mark: Offset
+
+
+class Alarm(Effect, frozen=True):
+    """The journal takes no appends until an operator acts: count it, log it, wake readers."""
+
+    status: Status
+    reason: str
 
 
 class ShowMark(Effect, frozen=True):

@@ -339,6 +339,18 @@ class Replica:
         return self.keeper.table
 
     @property
+    def knows_head(self) -> bool:
+        """Return whether this replica has all that the head's epoch began with. Else it does not know the end."""
+        head = self.head
+        is_of_this_life = head is not None and head.create_revision == self.topology.create_revision
+        return head is None or not is_of_this_life or self.spool.counted()[0] >= head.epoch
+
+    @property
+    def is_head_lost(self) -> bool:
+        """Return whether no member has all that the head record's epoch acknowledged. Only the primary can tell."""
+        return self.topology.route.primary == self.me and not self.knows_head and self.lead.is_head_lost()
+
+    @property
     def codec(self) -> CompressionCodec:
         spec = self.topology.spec
         return spec.fragment.compression_codec if spec is not None else CompressionCodec.NONE

@@ -24,7 +24,7 @@ from penstock.journals.records.labels import Label
 from penstock.journals.records.names import check_journal_name
 from penstock.journals.records.protocol import JournalInfo, ReadHeader
 from penstock.journals.records.registers import Txn
-from penstock.kernel.errors import InvalidArgument, PenstockError, PreconditionFailed, Unauthenticated
+from penstock.kernel.errors import HeadLost, InvalidArgument, PenstockError, PreconditionFailed, Unauthenticated
 from penstock.kernel.ids import Offset
 from penstock.plumbing.config.secret import Secret
 from penstock.plumbing.http import Request, Response, Router, Site, json_response
@@ -180,6 +180,9 @@ def _render(request: Request, error: PenstockError, status: int) -> Response:
         for name, header in (("end", "x-write-head"), ("registers", "x-registers")):
             if error.details.get(name) is not None:
                 response.headers[header] = str(error.details[name])
+    if isinstance(error, HeadLost):
+        response.headers["x-write-head"] = str(error.details.get("begin", 0))
+        response.headers["content-range"] = f"bytes */{error.details.get('begin', 0)}"
     if status == 401:
         response.headers["www-authenticate"] = "Bearer"
     return response

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from penstock.journals.core.config import JournalConfig
 from penstock.journals.core.effects import (
+    Alarm,
     AwaitRevision,
     CloseStream,
     ContentEnded,
@@ -263,7 +264,7 @@ class BrokerProgram:
                     self._later(0, self._show)
             case SetAside():
                 reached("journal.set_aside")
-            case ShowMark() | Retired():
+            case ShowMark() | Retired() | Alarm():
                 pass
             case _:
                 raise AssertionError(f"a broker does not know {type(effect).__name__}")
