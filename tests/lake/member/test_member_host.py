@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from penstock.kernel.errors import Compacted, MergeConflict, ShuttingDown, Unavailable
+from penstock.kernel.effects import Effect
+from penstock.kernel.errors import (
+    Compacted,
+    InternalError,
+    InvalidArgument,
+    LimitExceeded,
+    MergeConflict,
+    ShuttingDown,
+    Unavailable,
+)
+from penstock.lake.core.staging.entry import Entry
+from penstock.lake.core.staging.member import Member
 from penstock.lake.core.staging.port import (
     Build,
     BuildMove,
@@ -24,14 +35,17 @@ from penstock.lake.core.staging.records import (
     CreateRepository,
     Delete,
     Instance,
+    Put,
     Request,
+    Row,
     StagingToken,
 )
-from penstock.lake.core.staging.results import Status
+from penstock.lake.core.staging.results import Result, Status
 from penstock.lake.member.checkpoints import Checkpoints
 from penstock.lake.member.member_host import MemberHost
-from penstock.lake.member.queue import QueueBatch
+from penstock.lake.member.queue import RECORD_BYTES_MAX, QueueBatch
 from penstock.plumbing.objects import open_store
+from penstock.plumbing.process.defects import DEFECTS
 
 
 class LocalQueue:
@@ -144,4 +158,71 @@ async def test_a_queue_which_has_forgotten_ends_the_member(tmp_path: Path) -> No
     assert "trimmed away" in await host.ended()
     with pytest.raises(Unavailable, match="has stopped"):
         await host.sync()
+    await host.close()
+
+
+class BrokenBuilder(NoBuilder):
+    """Falls over whatever it is to build."""
+
+    async def build(self, effect: Build | Rebuild | BuildMove) -> Built:
+        raise ZeroDivisionError("a defect of the tests")
+
+
+def put(id_: str, entry: Entry) -> Put:
+    return Put(Request(id_, 0), Instance("b"), 1, (Row("p", entry),))
+
+
+def defects() -> float:
+    return float(DEFECTS.labels("lake member")._value.get())
+
+
+@pytest.mark.parametrize("size", [2**64, -(2**63) - 1, 10**40])
+async def test_a_record_that_has_no_bytes_is_refused_at_the_door(tmp_path: Path, size: int) -> None:
+    host = await started(LocalQueue(), tmp_path)
+    await host.request(Write(repository()))
+    with pytest.raises(InvalidArgument, match="cannot be recorded"):
+        await host.request(Write(put("r1", Entry("data/00000001/x", size))))
+    with pytest.raises(LimitExceeded, match="at most"):
+        await host.request(Write(put("r2", Entry("data/00000001/x", metadata="x" * RECORD_BYTES_MAX))))
+    assert (await host.request(Write(put("r3", Entry("data/00000001/x", 1))))).status is Status.OK
+    await host.close()
+
+
+async def test_a_defect_ends_its_request_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = LocalQueue()
+    store = open_store(f"file://{tmp_path}/objects")
+    host = await MemberHost.start(queue, Checkpoints(store, "c/"), BrokenBuilder(), name="m")
+    await host.request(Write(repository()))
+    before = defects()
+    with pytest.raises(InternalError, match="ZeroDivisionError"):
+        await host.request(Move(Request("r1", host.machine.now), Instance("b")))
+
+    def broken(self: Member, *_: object) -> list[Effect]:
+        raise ValueError("a defect of the tests")
+
+    for name in ("send", "_on_result", "_serve"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Member, name, broken)
+            if name == "_serve":
+                with pytest.raises(InternalError, match="ValueError"):
+                    await host.sync()
+            else:
+                with pytest.raises(InternalError, match="ValueError"):
+                    await host.request(Write(put(f"r-{name}", Entry("data/00000001/x", 1))))
+    assert defects() == before + 4
+    assert (await host.request(Write(put("r9", Entry("data/00000001/x", 1))))).status is Status.OK
+    assert not host.failed
+    await host.close()
+
+
+async def test_an_error_in_a_committed_record_ends_the_member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = await started(LocalQueue(), tmp_path)
+
+    def broken(*_: object) -> Result:
+        raise ValueError("the state machine fell over it")
+
+    monkeypatch.setattr(type(host.machine), "apply", broken)
+    with pytest.raises(ShuttingDown, match="fell over it"):
+        await host.request(Write(repository()))
+    assert "fell over it" in host.failed
     await host.close()

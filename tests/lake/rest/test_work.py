@@ -47,7 +47,9 @@ async def test_a_defect_ends_it_too() -> None:
     work = Works().start(broken)
     await ended(work)
     assert isinstance(work.error, InternalError)
-    assert work.error.message == "a defect of ours, ZeroDivisionError: by a defect"
+    assert work.error.message == (
+        f"a defect of Penstock ended this request: ZeroDivisionError; its log says more under {work.id}"
+    )
 
 
 async def test_only_so_much_runs_at_once() -> None:

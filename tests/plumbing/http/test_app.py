@@ -76,7 +76,7 @@ async def test_a_defect_is_logged_with_its_trace_and_not_shown() -> None:
             answer = await client.ask(GET % b"/x?signature=s3cret")
     assert answer.status == 500
     assert b"hunter2" not in answer.body
-    assert any(one["event"] == "http handler failed" and "hunter2" in str(one["exc_info"]) for one in logs)
+    assert any(one["event"] == "request ended by a defect" and "hunter2" in str(one["exc_info"]) for one in logs)
     (access,) = [one for one in logs if one["event"] == "http request"]
     assert (access["status"], access["error"], access["path"]) == (500, "internal", "/x")
     assert "s3cret" not in str(access)

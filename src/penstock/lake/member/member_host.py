@@ -11,13 +11,13 @@ cannot go on (the members have diverged, the queue has forgotten what is missing
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Protocol
 
-from penstock.kernel.effects import Effect, Event, Reply, Requested
-from penstock.kernel.errors import InternalError, PenstockError, ShuttingDown, Unavailable
-from penstock.kernel.ids import Lsn, NodeId, RequestId
+from penstock.kernel.effects import Effect, Event, Reply, Requested, TimerFired
+from penstock.kernel.errors import InternalError, PenstockError, ShuttingDown, Unavailable, Written
+from penstock.kernel.ids import Instant, Lsn, NodeId, RequestId
 from penstock.lake.core.staging.machine import StagingMachine
 from penstock.lake.core.staging.member import Member, MemberConfig
 from penstock.lake.core.staging.port import (
@@ -27,16 +27,19 @@ from penstock.lake.core.staging.port import (
     Built,
     Delivered,
     Enqueue,
+    Envelope,
     GiveUp,
     LookedUp,
     LookUp,
     Rebuild,
     RefsRead,
     Warn,
+    Write,
 )
 from penstock.lake.member.checkpoints import Checkpoints
-from penstock.lake.member.queue import Queue, QueueBatch
+from penstock.lake.member.queue import Queue, QueueBatch, check_record
 from penstock.plumbing.host.loop import Done, MachineLoop
+from penstock.plumbing.process.defects import defect
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.tasks import Tasks
 
@@ -80,7 +83,7 @@ class MemberHost:
         self._waiting: dict[RequestId, asyncio.Future[Any]] = {}
         self._errors: dict[RequestId, PenstockError] = {}  # why a build failed, until its request is answered
         self._tasks = Tasks(self._fail)
-        self._loop = MachineLoop(self.member, _NoStorage(), self)
+        self._loop = MachineLoop(_Confined(self), _NoStorage(), self)
         self._saving: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
 
@@ -127,6 +130,8 @@ class MemberHost:
         """
         if self.failed:
             raise Unavailable(f"this member of the lake has stopped: {self.failed}", next_step="restart it")
+        if isinstance(body, Write):
+            check_record(body.record)
         number = RequestId(next(self._numbers))
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
         self._loop.post(Requested(number, body))
@@ -197,7 +202,7 @@ class MemberHost:
     def perform(self, effect: Effect) -> None:
         match effect:
             case Enqueue(envelope):
-                self._queue.put(envelope)
+                self._put(envelope)
             case Reply(request, result):
                 future = self._waiting.get(request)
                 if future is not None and not future.done():
@@ -211,20 +216,48 @@ class MemberHost:
             case _:
                 raise AssertionError(f"unknown effect {effect}")
 
+    def _put(self, envelope: Envelope) -> None:
+        try:
+            check_record(envelope.record)
+        except PenstockError as error:
+            self._loop.run(self.end(self.member.waiters_of(Delivered(0, 0, envelope)), error))
+        else:
+            self._queue.put(envelope)
+
     async def _build(self, effect: Build | Rebuild | BuildMove) -> None:
         outcome: Event
         try:
             outcome = await self._builder.build(effect)
-        except PenstockError as error:
-            self._errors[effect.waiting] = error
-            outcome = BuildFailed(effect.waiting, str(error))
+        except Exception as error:
+            told = self._told(error, effect.waiting)
+            outcome = BuildFailed(effect.waiting, str(told))
         self._loop.post(outcome)
+
+    def _told(self, error: Exception, waiting: RequestId) -> PenstockError:
+        """Keep the error that ends a request; a defect ends no other one (D20)."""
+        told = error if isinstance(error, PenstockError) else self.defect(error, [waiting], Written.NO)
+        self._errors[waiting] = told
+        return told
+
+    def defect(self, error: BaseException, waiting: list[RequestId], written: Written) -> InternalError:
+        name = ",".join(f"{self.member.boot}/{each}" for each in waiting)
+        return defect("lake member", error, request=name or self.member.boot, written=written)
+
+    def end(self, waiting: list[RequestId], error: PenstockError) -> list[Effect]:
+        """End requests with an error, whatever was kept for them; return what begins now."""
+        effects: list[Effect] = []
+        for each in waiting:
+            effects += self.member.forget(each, self._loop.now)
+            future = self._waiting.get(each)
+            if future is not None and not future.done():
+                future.set_exception(error)
+        return effects
 
     async def _look_up(self, effect: LookUp) -> None:
         try:
             outcome = await self._builder.look_up(effect)
-        except PenstockError as error:
-            self._errors[effect.waiting] = error
+        except Exception as error:
+            self._told(error, effect.waiting)
             outcome = LookedUp(effect.waiting, None)
         self._loop.post(outcome)
 
@@ -243,6 +276,31 @@ class MemberHost:
 
     def _stop(self, reason: str) -> None:
         self._loop.stop(reason)
+
+
+class _Confined:
+    """The core, whose exceptions end a request, but for those of a committed record: these end the member (D20)."""
+
+    def __init__(self, host: MemberHost) -> None:
+        self._host = host
+
+    def step(self, event: Event, now: Instant) -> Sequence[Effect]:
+        member = self._host.member
+        if not isinstance(event, Delivered):
+            return self._confined(event, lambda: member.step(event, now), now)
+        result = member.fold(event, now)
+        return [] if result is None else self._confined(event, lambda: member.release(event, result, now), now)
+
+    def check(self) -> None:
+        self._host.member.check()
+
+    def _confined(self, event: Event, call: Callable[[], Sequence[Effect]], now: Instant) -> Sequence[Effect]:
+        waiting = self._host.member.waiters_of(event)
+        try:
+            return call()
+        except Exception as error:
+            effects = self._host.end(waiting, self._host.defect(error, waiting, Written.UNKNOWN))
+            return [*effects, *self._host.member.watch_on(now)] if event == TimerFired("watch") else effects
 
 
 class _NoStorage:

@@ -13,12 +13,31 @@ from typing import Final, Protocol
 
 import msgspec
 
+from penstock.kernel.errors import InvalidArgument, LimitExceeded
 from penstock.lake.core.staging.port import Envelope
+from penstock.lake.core.staging.records import Record
 
-__all__ = ["RECORD_BYTES_MAX", "START", "Queue", "QueueBatch"]
+__all__ = ["RECORD_BYTES_MAX", "START", "Queue", "QueueBatch", "check_record"]
 
 RECORD_BYTES_MAX: Final = 512 << 10  # of one encoded envelope: larger PUTs are cut into several
 START: Final = 0  # the cursor before the first batch
+
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def check_record(record: Record) -> None:
+    """Refuse a record that no queue can hold: one that has no bytes, or too many."""
+    try:
+        size = len(_encode(record))
+    except (OverflowError, ValueError, TypeError) as error:
+        raise InvalidArgument(f"this cannot be recorded: {error}") from None
+    if size > RECORD_BYTES_MAX:
+        raise LimitExceeded(
+            f"the record of this change has {size} bytes; at most {RECORD_BYTES_MAX} are recorded",
+            limit=RECORD_BYTES_MAX,
+            next_step="change fewer paths at once",
+        )
 
 
 class QueueBatch(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from penstock.kernel.bounds import Address, Metadata, Name, Numbered, Paragraph, Size
 from penstock.kernel.codec import Codec
 from penstock.kernel.errors import InvalidArgument, ObjectStoreFailed
 
@@ -36,17 +37,17 @@ _ID: Final = re.compile(r"[0-9a-f]{64}")
 class BatchFile(msgspec.Struct, frozen=True, array_like=True):
     """A file which a task has written: the path it is to have, and where its bytes are, below the repository."""
 
-    path: str
-    address: str
-    size: int
-    etag: str
-    rows: int = 0
+    path: Name
+    address: Name
+    size: Size
+    etag: Name
+    rows: Numbered = 0
 
 
 class BatchTable(msgspec.Struct, frozen=True, array_like=True):
     """What a batch does below one prefix: adds files, or replaces everything there with them."""
 
-    prefix: str
+    prefix: Name
     files: tuple[BatchFile, ...] = ()
     replaces: bool = False
 
@@ -54,39 +55,39 @@ class BatchTable(msgspec.Struct, frozen=True, array_like=True):
 class BatchBody(msgspec.Struct, frozen=True):
     """A batch to be committed. Without a sink the query is an id of its own: calling again does nothing."""
 
-    list: str
-    query: str
-    sink: str = ""
-    batch: int = 0
-    guard: str = ""
-    message: str = ""
-    metadata: dict[str, str] = {}
+    list: Name
+    query: Name
+    sink: Name = ""
+    batch: Numbered = 0
+    guard: Name = ""
+    message: Paragraph = ""
+    metadata: Metadata = {}
 
 
 class TreeBody(msgspec.Struct, frozen=True):
     """A tree which was built elsewhere, to be committed below a prefix. Its ranges are all in its own location."""
 
-    tree: str  # the metarange's id
-    location: str
-    query: str  # an id of the job: calling again does nothing
-    prefix: str = ""
-    message: str = ""
-    metadata: dict[str, str] = {}
+    tree: Name  # the metarange's id
+    location: Name
+    query: Name  # an id of the job: calling again does nothing
+    prefix: Name = ""
+    message: Paragraph = ""
+    metadata: Metadata = {}
 
 
 class BatchOutcome(msgspec.Struct, frozen=True):
     """What became of it. A batch without rows has no commit of its own: it names the head."""
 
     outcome: Literal["applied", "replayed"]
-    commit: str
+    commit: Name
 
 
 class SinkPlace(msgspec.Struct, frozen=True):
     """Where files of a branch go: tasks write below `data` of the folder, in the store."""
 
-    store: str  # its URL
-    folder: str  # of the repository in it; ends in "/"
-    data: str  # below that folder: where new files may go; ends in "/"
+    store: Address  # its URL
+    folder: Name  # of the repository in it; ends in "/"
+    data: Name  # below that folder: where new files may go; ends in "/"
 
     @property
     def link_epoch(self) -> int:
@@ -101,34 +102,34 @@ class SinkPlace(msgspec.Struct, frozen=True):
 class SinkBody(msgspec.Struct, frozen=True):
     """A sink with its register, as it is shown, and as it is set by adopting."""
 
-    sink: str
-    query: str
-    batch: int
-    guard: str = ""
-    commit: str = ""
+    sink: Name
+    query: Name
+    batch: Numbered
+    guard: Name = ""
+    commit: Name = ""
 
 
 class TreePlace(msgspec.Struct, frozen=True):
     """Where the tree of a commit is, for whoever reads its files by themselves."""
 
-    commit: str
-    store: str
-    folder: str
-    storage: str  # the repository's namespace: how full addresses of its own files begin
-    prefix: str  # how full addresses in this store begin
-    metarange: str  # a key below the folder; empty for an empty tree
+    commit: Name
+    store: Address
+    folder: Name
+    storage: Address  # the repository's namespace: how full addresses of its own files begin
+    prefix: Address  # how full addresses in this store begin
+    metarange: Name  # a key below the folder; empty for an empty tree
 
 
 class Roots(msgspec.Struct, frozen=True):
     """What a repository's garbage is found by. Keys are below the folder; staged addresses are as they are stored."""
 
-    store: str  # its URL
-    folder: str
-    storage: str  # how full addresses of the repository's own objects begin
-    gce: int  # what is addressed under this epoch, or a later one, is nobody's garbage yet
-    metaranges: tuple[str, ...]  # of trees which are kept with all they contain
-    trees_only: tuple[str, ...]  # of those whose objects are given up
-    staged: tuple[str, ...]
+    store: Address  # its URL
+    folder: Name
+    storage: Address  # how full addresses of the repository's own objects begin
+    gce: Numbered  # what is addressed under this epoch, or a later one, is nobody's garbage yet
+    metaranges: tuple[Name, ...]  # of trees which are kept with all they contain
+    trees_only: tuple[Name, ...]  # of those whose objects are given up
+    staged: tuple[Address, ...]
 
 
 _codec: Codec[tuple[BatchTable, ...]] = Codec(tuple[BatchTable, ...])

@@ -5,6 +5,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from penstock.kernel.bounds import Name, Signed
 from penstock.kernel.errors import InvalidArgument
 from penstock.lake.records.service import Commit, ImportPath, Lake, Strategy
 from penstock.lake.rest.rest_models import (
@@ -31,18 +32,18 @@ LONG_MS: Final = 3_600_000  # a commit of ten million objects may take its time
 
 
 class _LogQuery(msgspec.Struct):
-    after: str = ""
-    amount: int = 100
+    after: Name = ""
+    amount: Signed = 100
     limit: bool = False  # lakeFS's word: no more than `amount`, however many there are
     first_parent: bool = False
-    since: str = ""
-    stop_at: str = ""
-    objects: tuple[str, ...] = ()
-    prefixes: tuple[str, ...] = ()
+    since: Name = ""
+    stop_at: Name = ""
+    objects: tuple[Name, ...] = ()
+    prefixes: tuple[Name, ...] = ()
 
 
 class _DiffQuery(PageQuery):
-    type: str = "three_dot"
+    type: Name = "three_dot"
     include_right_stats: bool = False
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from penstock.kernel.bounds import Address, Count, Metadata, Moment, Name, Paragraph, Size, Span
 from penstock.lake.records.service import (
     Branch,
     Change,
@@ -57,44 +58,44 @@ Json = dict[str, Any]
 class RepositoryBody(msgspec.Struct):
     """Make a repository."""
 
-    name: str
-    storage_namespace: str
-    default_branch: str = "main"
+    name: Name
+    storage_namespace: Address
+    default_branch: Name = "main"
     sample_data: bool | None = False
     read_only: bool | None = False
-    storage_id: str | None = ""
+    storage_id: Name | None = ""
 
 
 class BranchBody(msgspec.Struct):
     """Make a branch."""
 
-    name: str
-    source: str
+    name: Name
+    source: Name
     hidden: bool | None = False
 
 
 class TagBody(msgspec.Struct):
     """Make a tag."""
 
-    id: str
-    ref: str
+    id: Name
+    ref: Name
 
 
 class CommitBody(msgspec.Struct):
     """Commit what is staged."""
 
-    message: str = ""
-    metadata: dict[str, str] | None = None
-    date: int | None = None
+    message: Paragraph = ""
+    metadata: Metadata | None = None
+    date: Moment | None = None
     allow_empty: bool | None = False
 
 
 class MergeBody(msgspec.Struct):
     """Merge a ref into a branch."""
 
-    message: str | None = ""
-    metadata: dict[str, str] | None = None
-    strategy: str | None = ""
+    message: Paragraph | None = ""
+    metadata: Metadata | None = None
+    strategy: Name | None = ""
     force: bool | None = False
     allow_empty: bool | None = False
     squash_merge: bool | None = False
@@ -103,80 +104,80 @@ class MergeBody(msgspec.Struct):
 class RevertBody(msgspec.Struct):
     """Undo a commit."""
 
-    ref: str
-    parent_number: int = 0
+    ref: Name
+    parent_number: Count = 0
     allow_empty: bool | None = False
 
 
 class CherryPickBody(msgspec.Struct):
     """Do again what a commit did."""
 
-    ref: str
-    parent_number: int | None = 0
+    ref: Name
+    parent_number: Count | None = 0
 
 
 class ResetBody(msgspec.Struct):
     """Drop what is staged."""
 
-    type: str
-    path: str | None = ""
+    type: Name
+    path: Paragraph | None = ""
 
 
 class PathsBody(msgspec.Struct):
     """Delete several objects."""
 
-    paths: list[str]
+    paths: list[Paragraph]
 
 
 class CopyBody(msgspec.Struct):
     """Copy an object."""
 
-    src_path: str
-    src_ref: str | None = ""
+    src_path: Paragraph
+    src_ref: Name | None = ""
 
 
 class Staging(msgspec.Struct):
     """The address of a two-phase upload."""
 
-    physical_address: str = ""
+    physical_address: Address = ""
 
 
 class LinkBody(msgspec.Struct):
     """Phase two of an upload."""
 
     staging: Staging
-    checksum: str
-    size_bytes: int
-    user_metadata: dict[str, str] | None = None
-    content_type: str | None = ""
-    mtime: int | None = None
+    checksum: Name
+    size_bytes: Size
+    user_metadata: Metadata | None = None
+    content_type: Name | None = ""
+    mtime: Moment | None = None
 
 
 class GarbageBody(msgspec.Struct):
     """Collect garbage."""
 
-    grace_seconds: Annotated[float, msgspec.Meta(ge=0)] = 3600.0
+    grace_seconds: Span = 3600.0
 
 
 class ImportLocation(msgspec.Struct):
     """One thing to import."""
 
-    path: str
-    destination: str
-    type: str
+    path: Address
+    destination: Name
+    type: Name
 
 
 class ImportCommit(msgspec.Struct):
     """The commit of an import."""
 
-    message: str = ""
-    metadata: dict[str, str] | None = None
+    message: Paragraph = ""
+    metadata: Metadata | None = None
 
 
 class ImportBody(msgspec.Struct):
     """Import objects without copying them."""
 
-    paths: list[ImportLocation]
+    paths: Annotated[list[ImportLocation], msgspec.Meta(max_length=1_000)]
     commit: ImportCommit
     allow_empty: bool = True  # ours: lakeFS commits also where nothing was found, or nothing changes
 
@@ -184,8 +185,8 @@ class ImportBody(msgspec.Struct):
 class LoginBody(msgspec.Struct):
     """A key for a token."""
 
-    access_key_id: str
-    secret_access_key: str
+    access_key_id: Name
+    secret_access_key: Name
 
 
 # answers

@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from penstock.kernel.bounds import Name, Signed
 from penstock.kernel.errors import InvalidArgument, NotFound
 from penstock.lake.core.refs.retention import RetentionRules
 from penstock.lake.records.service import Lake
@@ -43,10 +44,10 @@ class Add(Protocol):
 class PageQuery(msgspec.Struct):
     """Which part of a list."""
 
-    prefix: str = ""
-    after: str = ""
-    amount: int = AMOUNT
-    delimiter: str = ""
+    prefix: Name = ""
+    after: Name = ""
+    amount: Signed = AMOUNT
+    delimiter: Name = ""
 
     @property
     def limit(self) -> int:

@@ -12,13 +12,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from penstock.kernel.errors import InternalError, NotFound, Overloaded, PenstockError
+from penstock.kernel.errors import NotFound, Overloaded, PenstockError
 from penstock.lake.records.service import Commit, Garbage, Progress
-from penstock.plumbing.process.logs import get_logger
+from penstock.plumbing.process.defects import defect
 
 __all__ = ["Work", "Works"]
-
-log = get_logger()
 
 RUNNING_MAX: Final = 100
 REMEMBERED_MAX: Final = 1000
@@ -68,8 +66,7 @@ class Works:
         except PenstockError as error:
             work.error = error
         except Exception as error:  # whoever waits would wait for ever
-            log.exception("work failed by a defect", id=work.id)
-            work.error = InternalError(f"a defect of ours, {type(error).__name__}: {error}")
+            work.error = defect("lake work", error, request=work.id)
         work.updated_at = time.time()
 
     def get(self, id_: str) -> Work:

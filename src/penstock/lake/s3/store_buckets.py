@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from penstock.kernel.bounds import Metadata, Name, Paragraph, Size
 from penstock.kernel.errors import InvalidArgument, NotFound, PreconditionFailed
 from penstock.lake.core.staging.records import Precondition
 from penstock.lake.s3.listing import page_of
@@ -37,11 +38,11 @@ LEAF: Final = "$"  # ends the last segment, so that keys "a" and "a/b" do not me
 class _Name(msgspec.Struct, frozen=True):
     """The content of a name."""
 
-    data: str
-    size: int
-    etag: str
-    content_type: str = ""
-    metadata: dict[str, str] = {}
+    data: Name
+    size: Size
+    etag: Name
+    content_type: Paragraph = ""
+    metadata: Metadata = {}
 
 
 class StoreBuckets:

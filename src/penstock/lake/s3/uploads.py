@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.kernel.bounds import Count, Metadata, Name, Paragraph, Size
 from penstock.kernel.errors import NotFound
 from penstock.lake.s3.protocol.faults import fault
 from penstock.plumbing.objects.port import Buffer, ObjectStore
@@ -37,22 +38,22 @@ _ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 class Upload(msgspec.Struct, frozen=True):
     """An upload which was begun."""
 
-    id: str
-    bucket: str
-    key: str
+    id: Name
+    bucket: Name
+    key: Name
     started: datetime
-    content_type: str = ""
-    metadata: dict[str, str] = {}
+    content_type: Paragraph = ""
+    metadata: Metadata = {}
 
 
 class Part(msgspec.Struct, frozen=True):
     """A part which is there."""
 
-    number: int
-    size: int
-    etag: str
+    number: Count
+    size: Size
+    etag: Name
     modified: datetime
-    data: str
+    data: Name
 
 
 class Uploads:

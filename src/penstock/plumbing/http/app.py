@@ -22,6 +22,7 @@ from penstock.plumbing.http.request import Receive, Request
 from penstock.plumbing.http.response import Bytes, Response
 from penstock.plumbing.http.router import Route
 from penstock.plumbing.http.statistics import REQUEST_SECONDS, HttpStatistics
+from penstock.plumbing.process.defects import defect
 from penstock.plumbing.process.logs import get_logger
 
 __all__ = ["App", "Finder", "Site"]
@@ -170,8 +171,7 @@ class _Exchange:
         except PenstockError as error:
             return self._render(error)
         except Exception as error:
-            log.error("http handler failed", id=self.request.id, exc_info=error)
-            return self._render(InternalError("the server has a defect; its log says more under this request's id"))
+            return self._render(defect("http", error, request=self.request.id))
 
     async def _answer_within(self, route: Route, seconds: float) -> Response:
         limit = asyncio.timeout(seconds)

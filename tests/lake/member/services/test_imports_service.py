@@ -161,4 +161,8 @@ async def test_a_defect_ends_it(lake: LakeService, monkeypatch: pytest.MonkeyPat
         raise ZeroDivisionError("by a defect")
 
     monkeypatch.setattr(lake, "_listing", listing)
-    assert await refusal(lake, OUTSIDE) == ("internal", "a defect of ours, ZeroDivisionError: by a defect")
+    code, message = await refusal(lake, OUTSIDE)
+    assert (code, message.partition(";")[0]) == (
+        "internal",
+        "a defect of Penstock ended this request: ZeroDivisionError",
+    )

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from penstock.kernel.bounds import Name
 from penstock.kernel.ids import SECOND
 from penstock.lake.core.refs.graph import Search
 from penstock.lake.core.staging.records import CommitId
@@ -23,7 +24,7 @@ Days = Annotated[int, msgspec.Meta(ge=1, le=36_500)]
 class BranchRule(msgspec.Struct, frozen=True):
     """A branch which keeps its history longer, or less long, than others."""
 
-    branch_id: str
+    branch_id: Name
     retention_days: Days
 
 
@@ -31,7 +32,7 @@ class RetentionRules(msgspec.Struct, frozen=True):
     """The rules of one repository; the names are those of lakeFS's API."""
 
     default_retention_days: Days
-    branches: tuple[BranchRule, ...] = ()
+    branches: Annotated[tuple[BranchRule, ...], msgspec.Meta(max_length=10_000)] = ()
 
     def since_ns(self, branch: str, now_ns: int) -> int:
         """What was shown at this time or later is kept."""

@@ -106,7 +106,7 @@ class Member:
     def start(self, now: Instant) -> list[Effect]:
         """What a fresh member does first."""
         self._heard_at = now
-        return [*self._send_sync(now), SetTimer("watch", Instant(now + self.config.watch_ns))]
+        return [*self._send_sync(now), *self.watch_on(now)]
 
     def issue(self, id_: str) -> Request:
         """A request with an id made here and now."""
@@ -132,12 +132,42 @@ class Member:
     # the queue
 
     def _on_delivered(self, delivered: Delivered, now: Instant) -> list[Effect]:
+        result = self.fold(delivered, now)
+        return [] if result is None else self.release(delivered, result, now)
+
+    def fold(self, delivered: Delivered, now: Instant) -> Result | None:
+        """Apply a delivered record; None if it was applied before. An exception here ends the member (D20)."""
         result = self.machine.apply(delivered.position, delivered.stamp, delivered.envelope.record)
-        if result is None:
-            return []
-        self._heard_at = now
-        self._is_behind = delivered.stamp > self.machine.now
+        if result is not None:
+            self._heard_at = now
+            self._is_behind = delivered.stamp > self.machine.now
+        return result
+
+    def release(self, delivered: Delivered, result: Result, now: Instant) -> list[Effect]:
+        """Return what follows from an applied record. An exception here ends one request."""
         return [*self._catch_up(delivered), *self._release(delivered, result, now)]
+
+    def waiters_of(self, event: Event) -> list[RequestId]:
+        """Return who waits for an event to be handled."""
+        match event:
+            case Requested(waiting, _):
+                return [waiting]
+            case LookedUp() | Built() | BuildFailed():
+                return [event.waiting]
+            case TimerFired(name) if name.isdecimal():
+                return [RequestId(int(name))]
+            case Delivered() if (token := event.envelope.token) is not None and self._is_own(token):
+                write, sync = self._writes.get(token.number), self._syncs.get(token.number)
+                reads = [] if sync is None else [read.request for read in sync.reads]
+                return reads if write is None else [write.waiting]
+            case _:
+                return []
+
+    def forget(self, waiting: RequestId, now: Instant) -> list[Effect]:
+        """Drop the state of a request that a defect ended. The next in its line begins."""
+        self._retrying.pop(waiting, None)
+        self._writes = {number: each for number, each in self._writes.items() if each.waiting != waiting}
+        return self.proposals.forget(waiting, now)
 
     def _release(self, delivered: Delivered, result: Result, now: Instant) -> list[Effect]:
         """Whoever waits for this record goes on."""
@@ -161,12 +191,14 @@ class Member:
     def _is_mine(self, token: ContinuationToken) -> bool:
         return token.boot == self.boot
 
+    def _is_own(self, token: ContinuationToken) -> bool:
+        return token.member == self.name and self._is_mine(token)
+
     def _catch_up(self, delivered: Delivered) -> list[Effect]:
         """`now` moves by a step at most: after a long silence ticks bring it to the present, before anything is
         announced with a deadline (decision 402)."""
         token = delivered.envelope.token
-        is_mine = token is not None and token.member == self.name and self._is_mine(token)
-        if not is_mine or not self._is_behind:
+        if token is None or not self._is_own(token) or not self._is_behind:
             return []
         reached("lake.caught_up")
         return [Enqueue(Envelope(self._next_token(), Tick()))]
@@ -284,10 +316,10 @@ class Member:
             return []
         self.is_ready = True
         effects: list[Effect] = []
-        for read in sync.reads:
-            effects += self._served(read, now)
         if self._reads and len(self._syncs) < self.config.syncs_max:
             effects += self._send_sync(now)
+        for read in sync.reads:
+            effects += self._served(read, now)
         return effects
 
     def _served(self, read: Requested, now: Instant) -> list[Effect]:
@@ -306,10 +338,13 @@ class Member:
 
     # time
 
+    def watch_on(self, now: Instant) -> list[Effect]:
+        """Look again in a while."""
+        return [SetTimer("watch", Instant(now + self.config.watch_ns))]
+
     def _on_watch(self, now: Instant) -> list[Effect]:
         """Send again what did not come back, end the attempts of the dead, keep time moving."""
-        effects: list[Effect] = [SetTimer("watch", Instant(now + self.config.watch_ns))]
-        effects += self._resend(now)
+        effects: list[Effect] = [*self.watch_on(now), *self._resend(now)]
         effects += self.proposals.extend(now)
         for attempt in self.machine.attempts.values():
             if attempt.deadline <= self.machine.now and not self.proposals.owns(attempt):

@@ -19,6 +19,7 @@ from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.records import Instance
 from penstock.lake.core.staging.snapshot import after_prefix
 from penstock.lake.member.engine import Engine
+from penstock.lake.member.services.checks import nanoseconds
 from penstock.lake.member.shelves import Shelf
 from penstock.lake.member.view import as_entry
 from penstock.lake.member.wishes import CherryPickWish, CommitWish, Draft, HeadMove, MergeWish, RevertWish
@@ -72,7 +73,7 @@ class Commits:
         watch: Watch | None = None,
         created_at: float | None = None,
     ) -> Draft:
-        created_ns = time.time_ns() if created_at is None else int(created_at * 1e9)
+        created_ns = time.time_ns() if created_at is None else nanoseconds(created_at, "date")
         draft = Draft(shelf, message, committer or DEFAULT_COMMITTER, dict(metadata or {}), created_ns)
         if watch is not None:
             draft.watch = watch

@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from penstock.kernel.errors import InternalError, InvalidArgument, NotFound, Overloaded, PenstockError, Refused
+from penstock.kernel.errors import InvalidArgument, NotFound, Overloaded, PenstockError, Refused
 from penstock.lake.core.staging import port
 from penstock.lake.core.staging.records import Instance
 from penstock.lake.core.staging.results import Status
@@ -22,11 +22,9 @@ from penstock.lake.member.services.commits_service import Commits, shown
 from penstock.lake.member.shelves import Shelf
 from penstock.lake.member.wishes import Draft, ImportWish
 from penstock.lake.records.service import Commit, ImportPath, ImportStatus
-from penstock.plumbing.process.logs import get_logger
+from penstock.plumbing.process.defects import defect
 
 __all__ = ["Imports"]
-
-log = get_logger()
 
 RUNNING_MAX: Final = 16
 REMEMBERED_MAX: Final = 1000
@@ -119,8 +117,7 @@ class Imports(Commits):
             made.error = _canceled()
             raise
         except Exception as error:
-            log.exception("import failed by a defect", id=made.id)
-            made.error = InternalError(f"a defect of ours, {type(error).__name__}: {error}")
+            made.error = defect("lake import", error, request=made.id)
         finally:
             made.updated_at = time.time()
 

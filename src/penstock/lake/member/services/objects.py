@@ -1,12 +1,11 @@
 """Objects of the lake's service: read, list, put, delete, copy; uploads in two phases. Design: lake.md L4-L6, L15."""
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
 from penstock.kernel.errors import InvalidArgument, NotFound, PenstockError, Refused
-from penstock.lake.core.committed.entry import encode_metadata
 from penstock.lake.core.staging.branch import Branch, Repository
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.records import (
@@ -22,6 +21,8 @@ from penstock.lake.core.staging.records import (
 )
 from penstock.lake.member.engine import AGAIN_MAX, Engine
 from penstock.lake.member.names import check_path
+from penstock.lake.member.queue import RECORD_BYTES_MAX
+from penstock.lake.member.services.checks import checked_metadata, checked_type, nanoseconds
 from penstock.lake.member.services.uploads import LinkSigner, data_address, link_epoch_of, upload
 from penstock.lake.member.view import View
 from penstock.lake.records.service import AMOUNT_MAX, Content, Object, Page, Reading, UploadAddress
@@ -30,8 +31,7 @@ from penstock.plumbing.objects import ObjectStore
 __all__ = ["Objects"]
 
 SIGNED_S: Final = 3600
-DEFAULT_TYPE: Final = "application/octet-stream"
-METADATA_BYTES_MAX: Final = 16 << 10
+DELETE_BYTES_MAX: Final = RECORD_BYTES_MAX // 2  # of the paths of one record
 WHOLE_BYTES_MAX: Final = 512 << 10  # read at once; more comes in chunks
 
 
@@ -102,20 +102,24 @@ class Objects:
         etag: str = "",
     ) -> Object:
         check_path(path)
+        shown_type, text = checked_type(content_type), checked_metadata(metadata)  # before a byte is taken
         found, _ = await self.engine.branch_to_write(repository, branch)
         address = data_address(found.gce)
         size, md5 = await upload(self.engine.shelves.of(found), address, content)
-        entry = Entry(address, size, etag or md5, time.time_ns(), content_type or DEFAULT_TYPE, _metadata(metadata))
+        entry = Entry(address, size, etag or md5, time.time_ns(), shown_type, text)
         return await self._link(repository, branch, path, entry, link_epoch_of(address), when)
 
     async def delete(self, repository: str, branch: str, paths: Iterable[str]) -> None:
         wanted = tuple(dict.fromkeys(paths))
         for path in wanted:
             check_path(path)
-        if wanted:
-            await self.engine.write_to_branch(
-                repository, branch, lambda _, known: Delete(self.engine.request(), known.instance, wanted)
-            )
+        for some in in_records(wanted):
+            await self._delete(repository, branch, some)
+
+    async def _delete(self, repository: str, branch: str, paths: tuple[str, ...]) -> None:
+        await self.engine.write_to_branch(
+            repository, branch, lambda _, known: Delete(self.engine.request(), known.instance, paths)
+        )
 
     async def upload_address(self, repository: str, branch: str, path: str, *, sign: bool = False) -> UploadAddress:
         check_path(path)
@@ -151,9 +155,9 @@ class Objects:
         else:
             self.signer.check(known.instance, path, inside)
             epoch = link_epoch_of(inside)
-        mtime_ns = time.time_ns() if mtime is None else int(mtime * 1e9)
+        mtime_ns = time.time_ns() if mtime is None else nanoseconds(mtime, "mtime")
         entry = Entry(
-            inside or address, size, etag.strip('"'), mtime_ns, content_type or DEFAULT_TYPE, _metadata(metadata)
+            inside or address, size, etag.strip('"'), mtime_ns, checked_type(content_type), checked_metadata(metadata)
         )
         return await self._link(repository, branch, path, entry, epoch, when)
 
@@ -187,8 +191,8 @@ class Objects:
                 source.size,
                 source.etag,
                 time.time_ns(),
-                source.content_type if content_type is None else content_type,
-                source.metadata if metadata is None else _metadata(metadata),
+                source.content_type if content_type is None else checked_type(content_type),
+                source.metadata if metadata is None else checked_metadata(metadata),
             )
             try:
                 return await self._link(repository, branch, path, entry, 0, when, _source_of(view, source_path))
@@ -225,6 +229,20 @@ class Objects:
         return Basis(head, await shelf.trees.get((await shelf.history.get(head)).tree, path))
 
 
+def in_records(paths: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Paths in groups that fit into one record each."""
+    group: list[str] = []
+    size = 0
+    for path in paths:
+        size += len(path.encode()) + 5
+        if size > DELETE_BYTES_MAX and group:
+            yield tuple(group)
+            group, size = [], len(path.encode()) + 5
+        group.append(path)
+    if group:
+        yield tuple(group)
+
+
 def _source_of(view: View, path: str) -> FromStaged | FromCommit:
     """What holds the bytes which are copied, so that the collector cannot take them first (L15 b)."""
     if view.snapshot is not None and view.is_staged(path):
@@ -239,13 +257,6 @@ async def _object(view: View, repository: str, ref: str, path: str) -> Object:
         look = f"penstock lake ls lake://{repository}@{ref}/{folder + '/' if folder else ''}"
         raise NotFound(f"there is no object {path!r} on {ref}", kind="object", next_step=look)
     return view.object(path, entry)
-
-
-def _metadata(metadata: Mapping[str, str] | None) -> str:
-    text = encode_metadata(metadata or {})
-    if len(text) > METADATA_BYTES_MAX:
-        raise InvalidArgument(f"metadata of {len(text)} bytes is above the limit of {METADATA_BYTES_MAX}")
-    return text
 
 
 async def _whole(data: memoryview | None) -> AsyncGenerator[memoryview, None]:
