@@ -33,7 +33,7 @@ class Codec(Generic[R]):
         self.encode: Callable[[R], bytes] = self._encoder.encode
 
     def encode_into(self, record: R, buffer: bytearray, offset: int = 0) -> None:
-        """Write the record at `offset` of a buffer, which is cut or grown to end behind it."""
+        """Write the record at `offset` of a buffer, which is cut or grown to end after it."""
         self._encoder.encode_into(record, buffer, offset)
 
     def decode(self, data: bytes | bytearray | memoryview) -> R:

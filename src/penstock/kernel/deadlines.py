@@ -13,7 +13,7 @@ TIMER = "deadline"
 
 
 class Deadlines:
-    """Which request is due next. Those which have ended are forgotten when it is cheap."""
+    """Which request is due next. Deadlines that have ended are forgotten when it is cheap."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[Instant, RequestId]] = []
@@ -29,7 +29,7 @@ class Deadlines:
             self._arm(deadline, out)
 
     def take_due(self, now: Instant, alive: Collection[RequestId], out: list[Effect]) -> list[RequestId]:
-        """Who is due by now; the timer is set for the next."""
+        """Return the ones that are due by now; the timer is set for the next."""
         self._armed_at = NEVER
         due: list[RequestId] = []
         while self._heap and (self._heap[0][0] <= now or self._heap[0][1] not in alive):

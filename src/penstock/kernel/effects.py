@@ -3,8 +3,8 @@
 A core never acts: `step(event, now)` returns effects, an interpreter (`runtime`, `sim`) runs them, and their completion
 comes back as an event. The rule of order, which both interpreters keep:
 
-- Effects of one list run in list order, and what stands behind a `Persist`, `TruncateLog` or `SaveState` waits until
-  that is durable. (So a follower's acknowledgement stands behind its `Persist`; a leader's `Send` may stand before it.)
+- Effects of one list run in list order, and the effects after a `Persist`, `TruncateLog` or `SaveState` wait until that
+  is durable. (So a follower's acknowledgement follows its `Persist`; a leader's `Send` may precede it.)
 - Lists of later steps do not wait for earlier ones, except that durable effects take place in the order of their steps.
 - An interpreter may batch (one fdatasync for many lists), never reorder.
 
@@ -57,7 +57,7 @@ class Send(Effect, frozen=True):
 
 
 class Received(Event, frozen=True):
-    """A message from another node. Who sent it is known from the connection; what it says is not to be trusted."""
+    """A message from another node. The connection tells its sender; its content is not to be trusted."""
 
     sender: NodeId
     message: Any
@@ -77,7 +77,7 @@ class Persisted(Event, frozen=True):
 
 
 class PersistFailed(Event, frozen=True):
-    """A durable effect failed, and nobody knows how much of it reached the disk. The machine must stop."""
+    """A durable effect failed, and it is unknown how much of it reached the disk. The machine must stop."""
 
     reason: str
 
@@ -112,7 +112,7 @@ class SetTimer(Effect, frozen=True):
 
 
 class CancelTimer(Effect, frozen=True):
-    """Forget the timer of that name. One which is not set is no error."""
+    """Forget the timer of that name. A timer that is not set is no error."""
 
     name: str
 
@@ -138,7 +138,7 @@ class Reply(Effect, frozen=True):
 
 
 class Stop(Effect, frozen=True):
-    """The machine cannot go on: its process must end, saying why."""
+    """The machine cannot continue: its process must end, saying why."""
 
     reason: str
 
@@ -148,7 +148,7 @@ _DURABLE = (Persist, TruncateLog, SaveState)  # a tuple is tested in half the ti
 
 
 def in_segments(effects: Sequence[Effect]) -> tuple[Sequence[Effect], list[tuple[Durable, Sequence[Effect]]]]:
-    """What may run at once, and then each durable effect with what may run when it is durable.
+    """Divide the effects: those that may run at once, and then each durable effect with those that may run after it.
 
     All durable effects of a list take their place in the queue together, so that no later step comes between them.
 

@@ -12,7 +12,7 @@ __all__ = ["Clock", "EntryId", "Epoch", "Incarnation", "Instant", "Lsn", "NodeId
 
 Offset = NewType("Offset", int)  # a byte position in a journal, or an entry's position in a quorum log
 Lsn = NewType("Lsn", int)  # a record's number in one machine's own WAL, from 1, without holes
-Epoch = NewType("Epoch", int)  # who may lead: only ever rises
+Epoch = NewType("Epoch", int)  # the right to lead: only ever rises
 Revision = NewType("Revision", int)  # a version of the KeySpace
 Clock = NewType("Clock", int)  # a message clock: 100 ns ticks in the upper bits, a sequence in the lower ones
 Instant = NewType("Instant", int)  # nanoseconds of a monotonic clock; only differences mean something
@@ -29,7 +29,7 @@ SECOND = 1_000_000_000
 class EntryId(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
     """An entry of a quorum log: by which epoch it was written, and where.
 
-    Ids compare by epoch first: an entry of a higher epoch is higher wherever it stands.
+    Ids compare by epoch first: an entry of a higher epoch is higher at any offset.
 
     >>> EntryId(Epoch(2), Offset(1)) > EntryId(Epoch(1), Offset(9))
     True

@@ -13,11 +13,11 @@ class Machine(Protocol):
     """A protocol as a state machine: events in, effects out; no clock, no socket, no randomness, no file.
 
     Illegal input from a peer leads to a reply or a `RemoteError`, illegal local use to a `LocalError`, a broken
-    invariant to an AssertionError: the process stops rather than go on with a state it does not understand.
+    invariant to an AssertionError: the process stops rather than continue with a state it does not understand.
     """
 
     def step(self, event: Event, now: Instant) -> Sequence[Effect]:
-        """Take one event; return what is to be done, in order."""
+        """Take one event; return the effects, in order."""
         ...
 
     def check(self) -> None:

@@ -20,7 +20,7 @@ class Backoff:
         self._out = out
 
     def is_waiting(self, now: Instant) -> bool:
-        """Whether it is too early; then the timer will tell."""
+        """Return whether it is too early; then the timer will tell."""
         if now >= self.until:
             return False
         if self._armed_for != self.until:

@@ -1,4 +1,4 @@
-"""How a key is declared: its type, default, documentation and limits stand in one place, which all else reads.
+"""The declaration of a key: its type, default, documentation and limits have one place, which all else reads.
 
     class Log(msgspec.Struct, frozen=True):
         level: Annotated[Literal["debug", "info"], Key("The least severe event that is logged.")] = "info"
@@ -48,7 +48,7 @@ class Declaration(msgspec.Struct, frozen=True):
 
     @property
     def allowed(self) -> str:
-        """What a person may write, in a few words: the kind, and the limits if there are any."""
+        """Describe the values that a person may write: the kind, and the limits if there are any."""
         low = None if self.at_least is None else self.kind.write(self.at_least)
         high = None if self.at_most is None else self.kind.write(self.at_most)
         match low, high:
@@ -62,7 +62,7 @@ class Declaration(msgspec.Struct, frozen=True):
                 return f"{self.kind.hint}, {low} to {high}"
 
     def read(self, raw: Any) -> Any:
-        """The value, or ValueError whose message says what was expected."""
+        """Return the value, or raise ValueError whose message names the expected form."""
         value = self.kind.read(raw)
         if value is None:
             return None

@@ -30,7 +30,7 @@ class Secret:
         return self._value
 
     def matches(self, candidate: str) -> bool:
-        """Whether the candidate is the secret, in a time that tells nothing about where they differ."""
+        """Return whether the candidate is the secret, in a time that does not depend on where they differ."""
         return hmac.compare_digest(self._value.encode(), candidate.encode())
 
     def __bool__(self) -> bool:

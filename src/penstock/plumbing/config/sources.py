@@ -1,7 +1,7 @@
 """Where the configuration comes from: flags over environment over a TOML file over defaults.
 
-`load` reads all four, checks everything, and remembers the origin of every value. All that is wrong is said at once,
-each problem with its place, what is allowed, and the nearest known key: nobody should mend a file one error at a time.
+`load` reads all four, checks everything, and remembers the origin of every value. All problems are reported at once,
+each with its place, the allowed values, and the nearest known key: a file is fixed in one pass.
 """
 
 import difflib
@@ -78,9 +78,9 @@ def load(
     environment: Mapping[str, str] | None = None,
     file: Path | None = None,
 ) -> Effective:
-    """Read every source, or raise one ConfigError with all that is wrong.
+    """Read every source, or raise one ConfigError with all problems.
 
-    `file` must exist; without it PENSTOCK_CONFIG names one, and without that `penstock.toml` counts if it is there.
+    `file` must exist; without it PENSTOCK_CONFIG names one, and without that `penstock.toml` counts if it exists.
     """
     environment = environment or {}
     file = _find_file(file, environment)
@@ -208,12 +208,12 @@ def _bad_value(declared: Declaration, raw: Any, origin: Origin, error: ValueErro
 
 
 def _contradictions(values: Mapping[str, Any], origins: Mapping[str, Origin]) -> list[str]:
-    """What no single key can know about itself."""
+    """Rules that no single key can check by itself."""
     problems = []
     if (values["tls.certificate"] is None) != (values["tls.key"] is None):
         given, other = ("certificate", "key") if values["tls.key"] is None else ("key", "certificate")
         problems.append(f"{origins[f'tls.{given}']}: tls.{given} needs tls.{other} beside it")
-    # Whoever names a certificate believes that the wire is encrypted: never disappoint them silently.
+    # A user who names a certificate believes that the wire is encrypted: never disappoint them silently.
     problems.extend(
         f"{origins[name]}: {name} has no effect without tls.enabled = true"
         for name, value in values.items()

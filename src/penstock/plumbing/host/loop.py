@@ -1,7 +1,7 @@
 """The machine loop: takes an event, steps the machine, runs the effects, brings their completions back as events.
 
-This is the runtime's interpreter of `base.effects`, and keeps the same order as the simulator's: what stands behind a
-durable effect of a list waits for it, lists of later steps do not, durable effects take place in the order of their
+This is the runtime's interpreter of `base.effects`, and keeps the same order as the simulator's: effects after a
+durable effect of a list wait for it, lists of later steps do not, durable effects take place in the order of their
 steps. It decides nothing: whatever needs an `if` on protocol state belongs into a core.
 """
 
@@ -63,7 +63,7 @@ class World(Protocol):
         ...
 
     def stopped(self, reason: str) -> None:
-        """The machine cannot go on. Called once."""
+        """The machine cannot continue. Called once."""
         ...
 
 
@@ -88,7 +88,7 @@ class MachineLoop:
         self._timers = Timers(clock, lambda name: self.post(TimerFired(name)))
         self._waiting: deque[tuple[Durable, Sequence[Effect]]] = deque()  # durable effects which may not start yet
         self._appending = 0
-        self._has_exclusive = False  # a truncation or a saved state is under way: nothing durable beside it
+        self._has_exclusive = False  # a truncation or a saved state is under way: nothing durable may run with it
         self.stop_reason: str | None = None
 
     @property
@@ -96,7 +96,7 @@ class MachineLoop:
         return Instant(self._clock())
 
     def post(self, event: Event) -> None:
-        """Let the machine handle an event, after those which came before it."""
+        """Let the machine handle an event, after those that came before it."""
         self._events.append(event)
         self._handle_events()
 
@@ -167,7 +167,7 @@ class MachineLoop:
     def _stop_for(self, error: Exception) -> None:
         """A defect: half of a step is done, so that nothing this machine would say from here on can be trusted.
 
-        An error of ours is none: a core which refuses an event does so before anything else.
+        An error of the caller is no failure: a core that refuses an event does so before anything else.
         """
         if not isinstance(error, PenstockError) or isinstance(error, InternalError):
             self.stop(f"a defect: {type(error).__name__}: {error}")

@@ -1,8 +1,8 @@
 """Timers of a machine, by name and by the machine's own clock.
 
 What always holds: a timer never fires before its time. Event loops do: uvloop counts whole milliseconds from the
-beginning of the current turn, so a timer of it may be a millisecond early. A core which is woken early finds that it
-must still wait, and nobody wakes it again.
+beginning of the current turn, so a timer of it may be a millisecond early. A core that wakes early finds that it must
+still wait, and nothing wakes it again.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class Timers:
             self._fire(name)
 
     def cancel(self, name: str) -> None:
-        """Forget it. One which is not set is no error."""
+        """Forget it. A timer that is not set is no error."""
         timer = self._set.pop(name, None)
         if timer is not None:
             timer.cancel()

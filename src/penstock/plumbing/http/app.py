@@ -49,7 +49,7 @@ class Site:
 
 
 class _ClientGone(Exception):
-    """Nobody is left to answer."""
+    """No client is left to answer."""
 
 
 class App:
@@ -143,7 +143,7 @@ class _Exchange:
 
     async def run(self, *, has_room: bool) -> None:
         if self.request.method in ("GET", "HEAD"):
-            # A read nobody waits for is cancelled; what may write goes on to its end.
+            # A read that no client waits for is cancelled; a request that may write runs to its end.
             task = asyncio.current_task()
             assert task is not None
             self._connection.on_lost = task.cancel  # type: ignore[assignment]  # whose result nobody needs
@@ -217,7 +217,7 @@ class _Exchange:
         if length is not None and response.status not in (204, 304):
             headers.append((b"content-length", b"%d" % length))
         if self.request.awaits_continue and not self.request.is_body_read:
-            # The client has not sent its body, and now will not: what it sends next must not be taken for it.
+            # The client has not sent its body, and now will not: its next bytes must not be taken for it.
             headers.append((b"connection", b"close"))
         await self._send({"type": "http.response.start", "status": response.status, "headers": headers})
 
@@ -246,7 +246,7 @@ class _Exchange:
             self.bytes_sent += len(chunk)
 
     def _check_connected(self) -> None:
-        # A closing transport takes everything at once and tells nobody: a stream would run on without end.
+        # A closing transport takes everything at once and reports nothing: a stream would run without end.
         if self._connection.is_closing:
             raise _ClientGone
 

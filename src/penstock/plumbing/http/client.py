@@ -24,7 +24,7 @@ Body = bytes | bytearray | memoryview | AsyncIterable[bytes]
 
 CONNECTIONS_MAX: Final = 32
 CONNECT_S: Final = 10.0
-IDLE_S_MAX: Final = 3.0  # a server closes what is idle for longer, perhaps just when it is used again
+IDLE_S_MAX: Final = 3.0  # a server closes connections that are idle for longer, perhaps just when one is used again
 HEAD_BYTES_MAX: Final = 64 << 10
 CHUNK_BYTES: Final = 256 << 10
 READS: Final = ("GET", "HEAD")

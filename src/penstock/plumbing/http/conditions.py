@@ -18,10 +18,10 @@ class ByteRange(msgspec.Struct, frozen=True):
     """A wished part of an object, before its size is known. A negative start counts from the end."""
 
     start: int
-    end: int | None = None  # the first byte behind it
+    end: int | None = None  # the first byte after it
 
     def within(self, size: int) -> tuple[int, int]:
-        """As [start, end) of an object of this size; an error with status 416 if nothing of it is there."""
+        """Resolve it to [start, end) of an object of this size; an error with status 416 if it lies outside."""
         start = max(size + self.start, 0) if self.start < 0 else self.start
         end = size if self.end is None else min(self.end, size)
         if start >= end:
@@ -61,9 +61,9 @@ def http_date(moment: datetime) -> str:
 
 
 def read_verdict(headers: Mapping[str, str], etag: str, modified: datetime, prefix: str = "") -> int:
-    """200 to go on, 304 or 412, in RFC 9110's order: an ETag header goes before the date of its kind.
+    """Return 200 to continue, 304 or 412, in RFC 9110's order: an ETag header goes before the date of its kind.
 
-    `prefix` stands before each name: S3 has the same four for the source of a copy.
+    `prefix` precedes each name: S3 has the same four for the source of a copy.
     """
     second = modified.replace(microsecond=0)
     match = headers.get(f"{prefix}if-match")
@@ -80,7 +80,7 @@ def read_verdict(headers: Mapping[str, str], etag: str, modified: datetime, pref
 
 
 def _date(text: str | None) -> datetime | None:
-    """A date in a header; None if it is not there or is no date, which RFC 9110 wants ignored."""
+    """Parse a date in a header; None if it is missing or is no date, which RFC 9110 wants ignored."""
     if not text:
         return None
     try:

@@ -118,7 +118,7 @@ class Connection(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._in_head:
-            return  # a trailer: nothing of ours listens to one, and it must not pass for a header
+            return  # a trailer: no handler reads one, and it must not pass for a header
         super().on_header(name, value)
         self._header_bytes += len(name) + len(value) + 4
         if len(self.headers) > self.limits.headers_max:
@@ -182,7 +182,7 @@ class Connection(HttpToolsProtocol):
             self._head_timer = self.loop.call_later(self.limits.head_ms / 1000, self._head_late)
 
     def _await_rest(self) -> None:
-        """Bytes of a body nobody wants, after its answer: uvicorn would then wait for the next ones for ever."""
+        """Bytes of an unread body, after its answer: uvicorn would then wait for the next ones for ever."""
         is_answered = self._heads > 0 and self.cycle.response_complete
         if is_answered and self._head_timer is None and self.timeout_keep_alive_task is None and not self.is_closing:
             self.timeout_keep_alive_task = self.loop.call_later(
@@ -234,7 +234,7 @@ class Connection(HttpToolsProtocol):
         )
 
     def _refuse(self, status: int, message: str) -> None:
-        """Say what is wrong, unless an answer is under way, as whose part it would be read."""
+        """Report a bad request, unless an answer is under way: the report would be read as part of it."""
         if self.transport.is_closing():
             return
         self._stop_timers()

@@ -24,7 +24,7 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     headers_max: int = 128
     body_bytes_max: int = 5 * GIB  # of one request; as much as S3 takes in one put
     json_bytes_max: int = 16 * MIB  # of a body which is decoded in memory
-    unread_bytes_max: int = 1 * MIB  # of a body nobody wanted, read away to keep the connection
+    unread_bytes_max: int = 1 * MIB  # of an unread body, read away to keep the connection
     connections_max: int = 2048
     requests_max: int = 1024  # in flight, over all connections
     pipelined_max: int = 16  # requests of one connection that wait for the answer to an earlier one

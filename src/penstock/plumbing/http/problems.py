@@ -35,7 +35,7 @@ __all__ = ["Render", "method_refused", "render_json", "status_of"]
 
 Render = Callable[[Request, PenstockError, int], Response]  # the request, what went wrong, the status to answer with
 
-CLIENT_GONE = 499  # nobody reads this answer; access logs and metrics show it
+CLIENT_GONE = 499  # no client reads this answer; access logs and metrics show it
 
 _STATUSES: dict[type[PenstockError], int] = {
     LocalError: 400,

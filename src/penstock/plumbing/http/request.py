@@ -1,7 +1,7 @@
 """Request: one HTTP request as handlers see it.
 
 Nothing is decoded before it is asked for, and what does not decode is the client's fault (`InvalidArgument`). The body
-is a stream with back-pressure: the socket is not read while nobody takes chunks. It is read once.
+is a stream with back-pressure: the socket is read only while a handler takes chunks. It is read once.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class Request:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """By lower-case name; the values of a repeated header joined by commas."""
+        """Return the headers by lower-case name; the values of a repeated header are joined by commas."""
         if self._headers is None:
             found: dict[str, str] = {}
             for raw_name, raw_value in self.raw_headers:
@@ -113,7 +113,7 @@ class Request:
         return self._query
 
     def query_value(self, name: str) -> str | None:
-        """The first value of a parameter; None if it is not there."""
+        """Return the first value of a parameter; None if it is missing."""
         return next((value for key, value in self.query if key == name), None)
 
     def has_query(self, name: str) -> bool:
@@ -140,7 +140,7 @@ class Request:
 
     @property
     def content_length(self) -> int | None:
-        """What the head says about the body's length. None: chunked, its length is not known."""
+        """Return the body's length, as the head gives it. None: chunked, its length is not known."""
         if "transfer-encoding" in self.headers:
             return None
         text = self.header("content-length", "0")
@@ -150,12 +150,12 @@ class Request:
 
     @property
     def is_body_read(self) -> bool:
-        """Whether nothing of the body is left unread."""
+        """Return whether the body was read to its end."""
         return self._body_ended or (self.content_length == 0)
 
     @property
     def awaits_continue(self) -> bool:
-        """Whether the client waits for "100 Continue", which it is sent when the body is first read."""
+        """Return whether the client waits for "100 Continue", which is sent when the body is first read."""
         return not self._body_taken and any(
             name == b"expect" and value.lower() == b"100-continue" for name, value in self.raw_headers
         )

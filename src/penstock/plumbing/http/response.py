@@ -16,8 +16,8 @@ JSON = "application/json"
 class Response:
     """An answer. Header names in lower case; content-length and x-request-id come by themselves.
 
-    A stream with `length` must yield exactly so many bytes; one without is sent chunked. It is always closed, even when
-    the client goes away first. To a HEAD request `length` is told and the body is not sent.
+    A stream with `length` must yield exactly that number of bytes; one without is sent chunked. It is always closed,
+    even when the client goes away first. A HEAD request gets `length` and no body.
     """
 
     status: int = 200

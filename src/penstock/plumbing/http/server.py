@@ -92,7 +92,7 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """As a client would write it, without a slash at the end."""
+        """Return the address as a client would write it, without a slash at the end."""
         host, port = self.address
         return f"{'https' if self._is_tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
@@ -145,7 +145,7 @@ class HttpServer:
             await asyncio.wait([self._all_closed], timeout=seconds)
 
     def _tick(self) -> None:
-        """The date header, anew every second: uvicorn adds it to every answer."""
+        """The date header, set again every second: uvicorn adds it to every answer."""
         self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
         self._clock = asyncio.get_running_loop().call_later(1.0, self._tick)
 

@@ -1,4 +1,4 @@
-"""Statistics of the HTTP edge: plain counters, added up when somebody asks for metrics."""
+"""Statistics of the HTTP edge: plain counters, added up when metrics are read."""
 
 from typing import Final
 

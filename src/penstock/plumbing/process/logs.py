@@ -1,8 +1,8 @@
 """Logs: an event name plus fields, on stderr; for people on a terminal, as JSON lines where a program reads.
 
 What always holds: a secret never reaches a line (not by its type, not under a telling key, not as a known value inside
-other text), a line is bounded and free of control characters whoever chose its words, and logging never raises: a full
-disk or a closed stderr loses lines, not the process.
+other text), a line is bounded and free of control characters for any input, and logging never raises: a full disk or a
+closed stderr loses lines, not the process.
 
 structlog is loaded when there is something to say: a command which asks a server and prints the answer never needs it.
 """
@@ -44,7 +44,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 EventDict = MutableMapping[str, Any]
 
 
-_waiting: Callable[[], None] | None = None  # what configures structlog, when somebody says something
+_waiting: Callable[[], None] | None = None  # configures structlog when the first line is written
 
 
 def start_logs(
@@ -52,7 +52,7 @@ def start_logs(
 ) -> None:
     """Send what structlog and the standard library's logging say to `stream` (stderr), as the configuration says.
 
-    `when_needed`: only loggers of ours and of the standard library will say something, if anybody does.
+    `when_needed`: only Penstock's own loggers and those of the standard library write lines.
     """
     global _waiting
     _waiting = partial(_configure, log, tuple(secrets), stream)
@@ -64,7 +64,7 @@ def start_logs(
 
 
 def get_logger() -> Any:
-    """The logger of a module of ours: `log = get_logger()`, then `log.info("pipeline started", journal=name)`.
+    """Return the logger of a Penstock module: `log = get_logger()`, then `log.info("pipeline started", journal=name)`.
 
     In a program which never calls `start_logs` warnings go to stderr, and nothing else anywhere: structlog alone would
     print everything among the program's data.
@@ -113,7 +113,7 @@ def _configure(log: Log, secrets: Iterable[Secret], stream: TextIO | None) -> No
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[log.level]),
         logger_factory=lambda *_: _LineLogger(stream),
-        # Not cached: a logger made at import must obey a later start_logs, and tests capture what is logged.
+        # Not cached: a logger made at import must obey a later start_logs, and tests capture the log.
         cache_logger_on_first_use=False,
     )
 
@@ -139,7 +139,7 @@ def _json_line(_logger: Any, _method: str, event: EventDict) -> str:
 def _tidy_event(_logger: Any, _method: str, event: EventDict) -> EventDict:
     """Every value as a plain, bounded, masked one, so that no renderer can fail or tell too much."""
     tidy = {str(key): _tidy_field(str(key), value, DEPTH_MAX) for key, value in event.items() if key != "exception"}
-    # The event stands bare in a console line: a line feed in it would forge the next line.
+    # The event has no quotes in a console line: a line feed in it would forge the next line.
     tidy["event"] = str(tidy.get("event", "")).replace("\n", "\\n").replace("\t", "\\t")
     if "exception" in event:
         # Of a long trace the end counts.
@@ -191,7 +191,7 @@ def _safe_str(value: Any) -> str:
 
 
 class _Scrubber:
-    """Replaces known secrets wherever they stand in a finished line: in a URL, an error's text, a traceback."""
+    """Replaces known secrets everywhere in a finished line: in a URL, an error's text, a traceback."""
 
     def __init__(self, secrets: Iterable[Secret]) -> None:
         values = {secret.reveal() for secret in secrets}
@@ -221,7 +221,7 @@ class _LineLogger:
                 stream.write(line + "\n")
                 stream.flush()
         except (OSError, ValueError, UnicodeError):
-            pass  # nobody is left to tell: stderr is closed, full, or not able to spell this
+            pass  # no reader is left: stderr is closed, full, or cannot encode this
 
     log = debug = info = warning = error = critical = exception = fatal = msg
 

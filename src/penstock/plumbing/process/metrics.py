@@ -1,12 +1,12 @@
-"""Metrics: a registry of our own, and three helpers which declare a metric next to what it measures.
+"""Metrics: one registry, and three helpers that declare a metric next to the code that it measures.
 
     FSYNCS = metrics.counter("wal_fsyncs_total", "fdatasync calls of the WAL.")
 
-Every name gets the prefix `penstock_` and ends in what it counts or its unit. A metric is declared once, at import, and
-`declared()` lists them all: `docs/reference/metrics.md` is written from it.
+Every name gets the prefix `penstock_` and ends in its unit or the things that it counts. A metric is declared once, at
+import, and `declared()` lists them all: `docs/reference/metrics.md` is written from it.
 
-Prometheus' client is loaded when somebody asks for the figures, or for a metric which is no `Tally`: a command which
-only asks a server something should not wait for it.
+Prometheus' client is loaded when the figures are read, or for a metric that is no `Tally`: a command that only asks a
+server should not wait for it.
 """
 
 import re
@@ -44,7 +44,7 @@ class Metric(msgspec.Struct, frozen=True):
 
 @cache
 def registry() -> "CollectorRegistry":
-    """Ours, with everything declared so far; what is declared later joins it."""
+    """Return Penstock's own registry; later declarations join it."""
     from prometheus_client import CollectorRegistry, Gauge, ProcessCollector
 
     made = CollectorRegistry()
@@ -72,7 +72,10 @@ def gauge(name: str, doc: str, labels: Sequence[str] = ()) -> "Gauge":
 
 
 def histogram(name: str, doc: str, labels: Sequence[str] = (), buckets: Sequence[float] | None = None) -> "Histogram":
-    """How a time (`…_seconds`) or a size (`…_bytes`) is spread. The buckets follow from the unit unless given."""
+    """Describe how a time (`…_seconds`) or a size (`…_bytes`) is spread.
+
+    The buckets follow from the unit unless given.
+    """
     from prometheus_client import Histogram
 
     assert name.endswith(("_seconds", "_bytes")) or buckets is not None, f"which unit has {name}? Give it buckets"
@@ -81,7 +84,7 @@ def histogram(name: str, doc: str, labels: Sequence[str] = (), buckets: Sequence
 
 
 class Tally:
-    """Figures which the hot path keeps as plain fields of a struct, added up only when somebody asks.
+    """Figures that the hot path keeps as plain fields of a struct, added up only when metrics are read.
 
         TALLY = metrics.Tally("wire", "side", counters={"requests": "Requests."}, gauges={"connections_now": "Open."})
         TALLY.add(server.statistics, "server")
@@ -118,7 +121,7 @@ class Tally:
             self._removed[at] = self._removed.get(at, 0.0) + getattr(source, field)
 
     def collect(self) -> "Iterable[ClientMetric]":
-        """What Prometheus' registry asks for."""
+        """Return the samples that Prometheus' registry asks for."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         labels = sorted({value for _, value in self._sources.values()} | {value for _, value in self._removed})
@@ -143,7 +146,7 @@ def declared() -> list[Metric]:
 
 
 def exposition(accept: str = "") -> tuple[bytes, str]:
-    """All metrics as text, and its content type, in the format the Accept header asks for."""
+    """Return all metrics as text, and its content type, in the format that the Accept header asks for."""
     from prometheus_client.exposition import choose_encoder
 
     encode, content_type = choose_encoder(accept)

@@ -1,4 +1,4 @@
-"""The metrics endpoint: `/metrics` for Prometheus and `/healthz` for whoever restarts processes, over HTTP/1.1.
+"""The metrics endpoint: `/metrics` for Prometheus and `/healthz` for supervisors, over HTTP/1.1.
 
 Small on purpose: one request per connection, no body is read, and all is bounded: connections at a time, the size of a
 request, the seconds a connection may take. `respond` is a pure function from a request's head to the whole answer, and
@@ -20,7 +20,7 @@ CONNECTIONS_MAX: Final = 16
 REQUEST_BYTES_MAX: Final = 8 * 1024
 CONNECTION_SECONDS_MAX: Final = 5.0
 
-Health = Callable[[], Sequence[str]]  # what is wrong, in words; nothing: healthy
+Health = Callable[[], Sequence[str]]  # the problem, in words; empty: healthy
 
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
 _PLAIN = "text/plain; charset=utf-8"
@@ -71,7 +71,7 @@ class MetricsServer:
 
     @property
     def address(self) -> Address:
-        """Where it listens; with port 0 in the configuration, the port the system chose."""
+        """Return the address; with port 0 in the configuration, the port that the system chose."""
         assert self._server is not None, "the server is not started"
         host, port = self._server.sockets[0].getsockname()[:2]
         return Address(host, port)
@@ -109,7 +109,7 @@ class MetricsServer:
                 writer.write(await self._answer(reader))
                 await writer.drain()
         except (OSError, TimeoutError):
-            pass  # the client went away, or slept: nothing of ours depends on it
+            pass  # the client may vanish here; no other work depends on it
         except asyncio.CancelledError:
             # Only we cancel, when we close; asyncio would log a connection's task that ends as cancelled.
             writer.transport.abort()

@@ -21,7 +21,7 @@ _RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class Ports:
-    """Ports which nobody listens on, and nobody else who asks here is given until `close`.
+    """Reserve ports that no process listens on, and give them to no other caller until `close`.
 
     >>> with Ports(2) as ports:
     ...     len(set(ports.numbers))
@@ -67,7 +67,7 @@ class Ports:
 
 
 def _highest() -> int:
-    """Where the ports begin which connections take."""
+    """Return the first port that the system gives to connections."""
     try:
         return max(LOWEST + 1_000, int(_RANGE.read_text().split()[0]))
     except (OSError, ValueError):

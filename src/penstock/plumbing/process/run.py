@@ -1,8 +1,8 @@
 """How a process runs: asyncio on uvloop, assertions on, and signals that end it once and cleanly.
 
-Never with `python -O`: invariants are assertions, and a node that cannot notice a broken one must not hold data.
-The first SIGINT or SIGTERM cancels the main task, which then closes what it opened. A second one ends the process as if
-nobody handled it: whoever waits for a close that hangs can still get out.
+Never with `python -O`: invariants are assertions, and a node that cannot notice a broken one must not hold data. The
+first SIGINT or SIGTERM cancels the main task, which then closes its resources. A second one ends the process as if it
+had no handler: a user who waits for a close that hangs can still get out.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ YOUNG_OBJECTS: Final = 20_000  # made since the last collection: at Python's 700
 
 
 def refuse_without_assertions() -> None:
-    """Raise ConfigError when Python was told to drop assertions."""
+    """Raise ConfigError if Python drops assertions."""
     if not __debug__:
         raise ConfigError(
             "Python runs with -O (or PYTHONOPTIMIZE), which drops the assertions that guard the data",
@@ -33,7 +33,7 @@ def refuse_without_assertions() -> None:
 
 
 def let_senders_finish() -> None:
-    """When a message wakes this process, whoever sent it keeps its processor, because it has more to send.
+    """When a message wakes this process, its sender keeps its processor, because it has more to send.
 
     A primary which writes to its replicas one after the other would be stopped by the first for as long as that works,
     where there are fewer processors than processes. It costs an idle machine nothing, and needs no privilege.
@@ -54,7 +54,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     except ConfigError:
         main.close()
         raise
-    gc.freeze()  # what was loaded stays: no collection need look at it again
+    gc.freeze()  # loaded modules stay: no collection need look at them again
     gc.set_threshold(YOUNG_OBJECTS, 10, 10)
     received: list[signal.Signals] = []
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -5,7 +5,7 @@
 
 with hold(folder) as place:
     place.tell(Running(pid=os.getpid(), ...))
-found = running_in(folder)      # None: nobody runs there
+found = running_in(folder)      # None: no process runs in it
 """
 
 import fcntl
@@ -86,7 +86,7 @@ def is_held(folder: Path) -> bool:
 
 
 def running_in(folder: Path) -> Running | None:
-    """Who runs in the folder, once it has said where; None if nobody does, or not yet."""
+    """Return the process that runs in the folder, once it has announced itself; else None."""
     if not is_held(folder):
         return None
     try:
@@ -96,7 +96,7 @@ def running_in(folder: Path) -> Running | None:
 
 
 def _try_for_a_moment(lock: int) -> bool:
-    """Whoever only looks whether the folder is held has the lock for an instant."""
+    """A process that only looks whether the folder is held has the lock for an instant."""
     for _ in range(LOOKS):
         if _try(lock):
             return True

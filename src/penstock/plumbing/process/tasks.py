@@ -8,7 +8,7 @@ __all__ = ["Tasks"]
 
 
 class Tasks:
-    """A bag of tasks. An unexpected failure of one is told to `on_failure`, once each."""
+    """A bag of tasks. An unexpected failure of one is passed to `on_failure`, once each."""
 
     def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
         self._on_failure = on_failure

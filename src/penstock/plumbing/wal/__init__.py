@@ -1,4 +1,4 @@
-"""The write-ahead log: what is appended is durable when the append returns. See docs/reference/wal.md.
+"""The write-ahead log: a record is durable when its append returns. See docs/reference/wal.md.
 
 From the outside in: `Wal` on the event loop, with its `WorkQueue` (group commit) and `Reader`; `Writer`, the thread;
 `Segments` (append, roll over, truncate, trim); `recovery` (what a folder holds); `Cursor`; the formats of `Segment` and

@@ -1,10 +1,10 @@
-"""A batch: the records which one write and one fdatasync made durable, and how they stand on disk.
+"""A batch: the records that one write and one fdatasync made durable, and their layout on disk.
 
     head 40 bytes | a length per record | a crc per record | the payloads        (all numbers little-endian)
 
 Format: docs/reference/wal.md#batch. What always holds:
 
-- A batch is written only when everything before it is durable. So a right head proves all that stands before it was
+- A batch is written only when everything before it is durable. So a right head proves that every batch before it was
   once on the disk. A batch without records is a mark: it is written for the sake of that proof alone.
 - A record's crc continues the crc of the record before it (the chain), over its payload. The crc of the last record is
   therefore the crc of all payloads in one: a whole batch is checked by one call.
@@ -46,7 +46,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
 
 def encode(records: list[bytes], first_lsn: int, salt: int, chain: int) -> tuple[bytes, int]:
-    """The bytes of a batch, and the chain behind it."""
+    """Return the bytes of a batch, and the chain after it."""
     crcs = array("I", accumulate(records, extend, initial=chain))
     lengths = array("I", map(len, records))
     index = _to_bytes(lengths) + _to_bytes(crcs[1:])
@@ -65,7 +65,7 @@ def decode_head(data: bytes, at: int, salt: int) -> Head | None:
 
 
 def is_index(head: Head, data: bytes) -> bool:
-    """Whether these bytes are the index which belongs to the head."""
+    """Return whether these bytes are the index that belongs to the head."""
     return len(data) == INDEX_BYTES * head.count and crc32c(data) == head.index_crc
 
 

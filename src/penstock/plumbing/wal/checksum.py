@@ -12,12 +12,12 @@ def crc32c(data: bytes, before: int = 0) -> int:
 
 
 def with_crc(data: bytes) -> bytes:
-    """The data with its own sum in four bytes behind it."""
+    """Return the data with its own sum in the four bytes after it."""
     crc: int = value(data)
     return data + crc.to_bytes(4, "little")
 
 
 def has_crc(data: bytes) -> bool:
-    """Whether the last four bytes are the sum of those before."""
+    """Return whether the last four bytes are the sum of the bytes before."""
     crc: int = value(data[:-4])
     return crc.to_bytes(4, "little") == data[-4:]

@@ -23,7 +23,7 @@ _ZEROS: Final = bytes(READ_BYTES)
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
-    """A batch as it was found, right in all its parts. Records behind the asked Lsn are cut off."""
+    """A batch as it was found, right in all its parts. Records after the asked Lsn are cut off."""
 
     at: int
     first_lsn: int
@@ -46,7 +46,7 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def lengths(self) -> "array[int]":
-        """Of the records in `payload`."""
+        """Return the Lsn of the last record in `payload`."""
         return lengths_in(self.index)[: self.count]
 
 
@@ -92,7 +92,7 @@ class Cursor:
         return cls(disk, fd, segment, at=at, chain=None, lsn=first_lsn)
 
     def next(self, last_lsn: int) -> Batch | Damage:
-        """The next batch, with its records up to `last_lsn`. Of those behind, not even the bytes need be there."""
+        """The next batch, with its records up to `last_lsn`. Of the later ones, not even the bytes need exist."""
         head = decode_head(self._bytes(self.at, HEAD_BYTES), 0, self._salt)
         if head is None:
             return self._damage("no batch begins here")
@@ -137,7 +137,7 @@ class Cursor:
 
 
 def _first_wrong(at: int, head: Head, index: bytes, payload: bytes) -> Damage:
-    """Which record of a batch is the first wrong one, and the batch as far as it is right."""
+    """Return the first wrong record of a batch, and the batch as far as it is right."""
     chain = head.chain
     start = 0
     count = 0
@@ -167,7 +167,7 @@ def find_head(disk: Disk, fd: int, segment: Segment, *, at: int, lsn: int) -> tu
 
 
 def is_blank(disk: Disk, fd: int, at: int) -> bool:
-    """Whether there is nothing but zeros from here to the end of the file."""
+    """Return whether there are only zeros from here to the end of the file."""
     while window := read_fully(disk, fd, READ_BYTES, at):
         if window != _ZEROS[: len(window)]:
             return False

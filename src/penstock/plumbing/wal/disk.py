@@ -22,11 +22,11 @@ class Disk(Protocol):
     """What a file system must offer to hold a WAL."""
 
     def mkdir(self, folder: Path) -> None:
-        """Make the folder, whose parent must be there."""
+        """Make the folder, whose parent must exist."""
         ...
 
     def names(self, folder: Path) -> list[str]:
-        """What is in the folder, in no order."""
+        """Return the names in the folder, in no order."""
         ...
 
     def lock(self, path: Path) -> int:
@@ -34,7 +34,7 @@ class Disk(Protocol):
         ...
 
     def create(self, path: Path) -> int:
-        """An empty file to read and write, in place of what was there."""
+        """Return an empty file to read and write, in place of an old one."""
         ...
 
     def open(self, path: Path) -> int:
@@ -46,7 +46,7 @@ class Disk(Protocol):
         ...
 
     def pread(self, fd: int, count: int, at: int) -> bytes:
-        """Up to `count` bytes; fewer do not mean the end of the file, none do."""
+        """Return up to `count` bytes; fewer do not mean the end of the file, none do."""
         ...
 
     def pwrite(self, fd: int, data: bytes | memoryview, at: int) -> int:
@@ -62,7 +62,7 @@ class Disk(Protocol):
         ...
 
     def fdatasync(self, fd: int) -> None:
-        """Return when the file's bytes, and what is needed to find them again, are durable."""
+        """Return when the file's bytes, and the metadata to find them again, are durable."""
         ...
 
     def rename(self, source: Path, target: Path) -> None:
@@ -160,7 +160,7 @@ def read_fully(disk: Disk, fd: int, count: int, at: int) -> bytes:
 
 
 def write_fully(disk: Disk, fd: int, data: bytes, at: int) -> None:
-    """All the bytes, in as many calls as the system wants."""
+    """Read all the bytes, in as many calls as the system wants."""
     done = disk.pwrite(fd, data, at)
     while done < len(data):
         count = disk.pwrite(fd, memoryview(data)[done:], at + done)
@@ -170,7 +170,7 @@ def write_fully(disk: Disk, fd: int, data: bytes, at: int) -> None:
 
 
 def storage_error(error: OSError, doing: str, *, written: Written = Written.NO) -> StorageError:
-    """What a failed call means to those above: a full disk is told from a broken one."""
+    """Translate a failed call for the layers above: a full disk is not a broken one."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     if error.errno in _NO_SPACE:
         step = "free space on the device of the data folder, then start again"

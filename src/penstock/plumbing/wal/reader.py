@@ -1,4 +1,4 @@
-"""The reader: reads on the loop's behalf, in other threads, while the writer goes on.
+"""The reader: reads on the loop's behalf, in other threads, while the writer continues.
 
 What always holds:
 
@@ -23,10 +23,10 @@ __all__ = ["Reader"]
 
 @dataclass(slots=True, eq=False)
 class _Walk:
-    """How far somebody has come who walks through the log."""
+    """The place of one walk through the log."""
 
     next_lsn: int
-    cut_to: int | None = None  # what was truncated behind their back
+    cut_to: int | None = None  # truncated meanwhile
 
 
 class Reader:

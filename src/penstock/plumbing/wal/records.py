@@ -1,7 +1,7 @@
 """Reading records back, from any Lsn, while others are being written.
 
 A read opens the files by name, each time: nothing is shared with the writer but the row of segments, which is never
-changed, only replaced. Everything is checked on the way, and nothing behind the asked Lsn is looked at.
+changed, only replaced. Everything is checked on the way, and records after the asked Lsn are not read.
 """
 
 from array import array
@@ -21,7 +21,7 @@ __all__ = ["Records", "SegmentGone", "no_records", "read_records"]
 
 
 class SegmentGone(Exception):
-    """A segment was trimmed or replaced while it was to be read: look again where the log stands."""
+    """A segment was trimmed or replaced while it was to be read: look again at the present log."""
 
 
 class Records(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class Records(msgspec.Struct, frozen=True):
 
     @property
     def last_lsn(self) -> Lsn:
-        """Of the last record; one less than `first_lsn` if there is none."""
+        """Return the Lsn of the last record; one less than `first_lsn` if there is none."""
         return Lsn(self.first_lsn + len(self.lengths) - 1)
 
     def __iter__(self) -> Iterator[memoryview]:
@@ -80,7 +80,7 @@ def read_records(disk: Disk, live: tuple[Segment, ...], first_lsn: Lsn, last_lsn
 
 
 def _batches(disk: Disk, live: tuple[Segment, ...], first_lsn: int, last_lsn: int) -> Generator[Batch, None, None]:
-    """The batches which hold these records, cut off behind the last one."""
+    """Return the batches that hold these records, cut off after the last one."""
     for segment, following in zip(live, (*live[1:], None), strict=True):
         end_lsn = last_lsn if following is None else min(last_lsn, following.first_lsn - 1)
         if max(first_lsn, segment.first_lsn) > end_lsn:

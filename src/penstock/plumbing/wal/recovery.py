@@ -1,11 +1,11 @@
 """Recovery: what a folder of segments holds, and whether its end is clean, torn or damaged. It only reads.
 
-How a torn tail is told from corruption (docs/reference/wal.md#recovery, with the limits of this judgement):
+How recovery tells a torn tail from corruption (docs/reference/wal.md#recovery, with the limits of this judgement):
 
 - A segment which is not the last was durable before the next one got its name: anything wrong in it is corruption.
-- In the last one, a batch was written only when all before it was durable: anything wrong with a right head of a later
-  batch behind it is corruption.
-- Anything wrong with no such head behind it is what an interrupted write leaves: a torn tail, never acknowledged.
+- In the last one, a batch was written only when all before it was durable: any error followed by a right head of a
+  later batch is corruption.
+- Any error without such a later head is the rest of an interrupted write: a torn tail, never acknowledged.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ class TornTail(msgspec.Struct, frozen=True):
 
 
 class Recovery(msgspec.Struct, frozen=True):
-    """What was found when a WAL was opened, and what was dropped."""
+    """The records that were found when a WAL was opened, and those that were dropped."""
 
     first_lsn: Lsn
     last_lsn: Lsn
@@ -47,10 +47,10 @@ class Recovery(msgspec.Struct, frozen=True):
 class Tail(msgspec.Struct, frozen=True):
     """The end of the last segment."""
 
-    at: int  # the byte behind the last right record or mark
+    at: int  # the byte after the last right record or mark
     last_lsn: Lsn
     chain: int
-    unsure_at: int | None  # where the last batch begins, unless a mark behind it proves it durable
+    unsure_at: int | None  # where the last batch begins, unless a later mark proves it durable
 
 
 class Survey(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ def _open_header(disk: Disk, path: Path) -> Segment:
 
 
 def _live(found: Iterable[Segment]) -> tuple[Segment, ...]:
-    """Those which no newer segment has put an end to before they began."""
+    """Return the segments that no newer one ended before they began."""
     live: list[Segment] = []
     for segment in sorted(found, key=lambda segment: segment.serial):
         while live and live[-1].first_lsn >= segment.first_lsn:
@@ -127,7 +127,7 @@ def _check_sealed(disk: Disk, segment: Segment, chain: int, following: Segment) 
 
 
 def _check_last(disk: Disk, segment: Segment, chain: int) -> tuple[Tail, TornTail | None]:
-    """Walk the last segment to its end, and judge what stands there."""
+    """Walk the last segment to its end, and judge its records."""
     fd = disk.open(segment.path)
     try:
         cursor = Cursor(disk, fd, segment, at=HEADER_BYTES, chain=chain, lsn=segment.first_lsn)

@@ -36,7 +36,7 @@ assert _HEADER.size + 4 == HEADER_BYTES
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """What is known of one segment file. The sparse index grows while batches are written or scanned."""
+    """The facts about one segment file. The sparse index grows while batches are written or scanned."""
 
     path: Path
     first_lsn: Lsn
@@ -47,14 +47,14 @@ class Segment:
     _places: "array[int]" = field(default_factory=lambda: array("Q"))
 
     def note(self, lsn: int, at: int) -> None:
-        """A batch whose first record is `lsn` stands at byte `at`. Only some are remembered."""
+        """Note that a batch whose first record is `lsn` is at byte `at`. Only some are remembered."""
         if not self._places or at - self._places[-1] >= _INDEX_EVERY_BYTES:
-            # Readers in other threads look the Lsn up first: when they find it, the place is there.
+            # Readers in other threads look the Lsn up first: when they find it, the place is known.
             self._places.append(at)
             self._lsns.append(lsn)
 
     def place_before(self, lsn: int) -> tuple[int, int]:
-        """The byte where a batch begins, at or before the one which holds `lsn`, and its first Lsn."""
+        """Return the byte where a batch begins, at or before the one that holds `lsn`, and its first Lsn."""
         slot = bisect_right(self._lsns, lsn) - 1
         return (self._places[slot], self._lsns[slot]) if slot >= 0 else (HEADER_BYTES, self.first_lsn)
 

@@ -4,7 +4,7 @@ What always holds between two calls:
 
 - Every record up to `last_lsn` is durable; `chain` is the crc of the last one.
 - `live` is replaced, never changed: a reader in another thread keeps the row it took.
-- After an exception from any of them, nothing may be called but `close`: nobody knows what is on the disk.
+- After an exception from any of them, only `close` may be called: the content of the disk is unknown.
 """
 
 from contextlib import suppress
@@ -38,11 +38,11 @@ class Segments:
         self._fd: int | None = None  # of the last segment
         self._at = 0  # where the next batch goes
         self._serial = 0
-        self._is_marked = True  # whether what is there is known to be durable by something behind it
+        self._is_marked = True  # whether a later record proves it durable
 
     @classmethod
     def open(cls, disk: Disk, folder: Path, segment_bytes: int) -> tuple["Segments", Recovery]:
-        """Lock the folder, recover what is in it, and make ready to append."""
+        """Lock the folder, recover its log, and make ready to append."""
         try:
             make_folder(disk, folder)
             lock_fd = lock_folder(disk, folder / LOCK_NAME)
@@ -67,7 +67,7 @@ class Segments:
 
         If this fails, nothing of the batch was written.
         """
-        wanted_bytes = HEAD_BYTES + body_bytes + HEAD_BYTES  # a mark must fit behind it
+        wanted_bytes = HEAD_BYTES + body_bytes + HEAD_BYTES  # a mark must fit after it
         if self._at + wanted_bytes > self._segment_bytes and self._at > HEADER_BYTES:
             self._begin(Lsn(self.last_lsn + 1), self.chain, HEADER_BYTES + wanted_bytes)
 
@@ -92,7 +92,7 @@ class Segments:
             self.write([])
 
     def truncate(self, lsn: Lsn) -> None:
-        """Drop every record behind `lsn`. After a crash, all of them are there or none."""
+        """Drop every record behind `lsn`. After a crash, all of them are dropped or none."""
         if lsn == self.last_lsn:
             return
         assert self.first_lsn - 1 <= lsn < self.last_lsn, (self.first_lsn, lsn, self.last_lsn)
@@ -143,7 +143,7 @@ class Segments:
         self.live = (*(other for other in self.live if other.first_lsn < first_lsn), segment)
 
     def _place_of(self, lsn: Lsn) -> tuple[int, int]:
-        """The crc of a record, and the byte behind it."""
+        """Return the crc of a record, and the byte after it."""
         segment = next(segment for segment in reversed(self.live) if segment.first_lsn <= max(lsn, self.first_lsn))
         if lsn < segment.first_lsn:
             return segment.chain, HEADER_BYTES
@@ -151,7 +151,7 @@ class Segments:
         return batch.chain, batch.end
 
     def _batch_of(self, segment: Segment, lsn: Lsn) -> Batch:
-        """The batch which holds a record, cut off behind it."""
+        """Return the batch that holds a record, cut off after it."""
         fd = self._disk.open(segment.path)
         try:
             cursor = Cursor.before(self._disk, fd, segment, lsn)
@@ -169,7 +169,7 @@ class Segments:
             self._disk.fsync_folder(self._folder)
 
     def _cut(self, segment: Segment, end: int) -> None:
-        """Give back what stands behind the last live record of a segment. It is dead already: this only saves space."""
+        """Give back the space after the last live record of a segment. It is dead already: this only saves space."""
         fd = self._disk.open(segment.path)
         try:
             self._disk.ftruncate(fd, end)
@@ -192,7 +192,7 @@ class Segments:
         )
 
     def _resume(self, found: Survey, tail: Tail) -> None:
-        """Go on behind the last right record: in the same segment if its end is clean, else in a new one."""
+        """Continue after the last right record: in the same segment if its end is clean, else in a new one."""
         self.live = found.live
         self.last_lsn = self.written_lsn = tail.last_lsn
         self.chain = tail.chain

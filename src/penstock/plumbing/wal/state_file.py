@@ -47,7 +47,10 @@ class StateFile:
         return self._decode(data)
 
     def save(self, state: bytes) -> None:
-        """Replace the state, and return when that is durable. If this fails, the old state or the new one is there."""
+        """Replace the state, and return when that is durable.
+
+        If this fails, the file is the old state or the new one.
+        """
         self.check_size(state)
         temporary = self.path.with_name(self.path.name + TEMPORARY)
         written = Written.NO

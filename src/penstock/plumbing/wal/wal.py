@@ -5,7 +5,7 @@ always holds:
 
 - Records are numbered from 1 without holes, in the order of the calls. `first_lsn - 1 ≤ durable_lsn ≤ last_lsn`.
 - Completions come on the loop, in the order of the calls, with one wake-up of the loop for a whole batch.
-- What is queued is bounded by `queue_bytes_max`: `append` waits for room, `submit` raises `Overloaded`.
+- The queue is bounded by `queue_bytes_max`: `append` waits for room, `submit` raises `Overloaded`.
 - After the first failed write or fdatasync, whatever would write gets `WalPoisoned`; only a new `Wal.open` heals.
 """
 
@@ -48,7 +48,7 @@ class Wal:
     """An open WAL, of one folder, used from one event loop. `async with await Wal.open(folder) as wal:` closes it."""
 
     def __init__(self, disk: Disk, folder: Path, options: WalOptions, segments: Segments, recovery: Recovery) -> None:
-        self.recovery: Final = recovery  # what was found at the opening
+        self.recovery: Final = recovery  # the result of recovery at the opening
         self._loop = asyncio.get_running_loop()
         self._segments = segments
         self._durable_lsn = recovery.last_lsn
@@ -67,7 +67,7 @@ class Wal:
 
     @classmethod
     async def open(cls, folder: Path, options: WalOptions | None = None, *, disk: Disk | None = None) -> "Wal":
-        """Recover what the folder holds, and make ready to append. `wal.recovery` says what was found.
+        """Recover what the folder holds, and make ready to append. `wal.recovery` tells the result of recovery.
 
         Raises `WalCorrupt` where acknowledged records cannot be read back, `Unavailable` if the folder is in use,
         `DiskFull` or `StorageError` if the disk does not do its part. A torn tail is dropped, and reported.
@@ -111,7 +111,7 @@ class Wal:
 
     @property
     def statistics(self) -> WalStatistics:
-        """What it has done since it was opened."""
+        """Return the counters since it was opened."""
         return self._writer.statistics
 
     @property
@@ -130,9 +130,11 @@ class Wal:
         return future
 
     def submit(self, records: Sequence[Bytes], on_durable: OnDurable) -> Lsn:
-        """Append records, and be told on the loop when all are durable, or why not. Returns the Lsn of the last one.
+        """Append records, and call back on the loop when all are durable, or with the error.
 
-        Raises `Overloaded` if the queue is full. Those submitted first are told first.
+        Returns the Lsn of the last one.
+
+        Raises `Overloaded` if the queue is full. Callbacks come in the order of submission.
         """
         told = _Told(on_durable)
         lsn = self._queue.put(records, told)
@@ -150,7 +152,7 @@ class Wal:
         await self._awaited(partial(self.submit_truncate, lsn))
 
     def submit_truncate(self, lsn: Lsn, on_durable: OnDurable) -> None:
-        """As `truncate`, in the order of the calls, and be told on the loop."""
+        """Do the same as `truncate`, in the order of the calls, with a callback on the loop."""
         self._queue.check_open()
         first_lsn = max(self.first_lsn, self._trimmed_to)
         if not first_lsn - 1 <= lsn <= self.last_lsn:
@@ -171,7 +173,7 @@ class Wal:
         await self._awaited(partial(self.submit_trim, lsn))
 
     def submit_trim(self, lsn: Lsn, on_durable: OnDurable) -> None:
-        """As `trim`, in the order of the calls, and be told on the loop."""
+        """Do the same as `trim`, in the order of the calls, with a callback on the loop."""
         self._queue.check_open()
         if lsn > self.last_lsn + 1:
             raise InvalidArgument(f"cannot trim to lsn {lsn}: the log ends at {self.last_lsn}")
@@ -179,7 +181,7 @@ class Wal:
 
         def on_done(error: PenstockError | None) -> None:
             if self._trimmed_to == lsn:
-                self._trimmed_to = Lsn(0)  # `first_lsn` says from now on what is kept
+                self._trimmed_to = Lsn(0)  # `first_lsn` is the first record that is kept from now on
             _tell(on_durable, lsn, error)
 
         self._queue.put_job(Job(f"trimming to lsn {lsn}", partial(self._segments.trim, lsn), on_done))
@@ -189,7 +191,7 @@ class Wal:
         await self._awaited(partial(self.submit_state, file, state))
 
     def submit_state(self, file: StateFile, state: bytes, on_durable: OnDurable) -> None:
-        """As `save_state`, and be told on the loop."""
+        """Do the same as `save_state`, with a callback on the loop."""
         self._queue.check_open()
         file.check_size(state)
         job = Job(f"saving {file.path}", partial(file.save, state), partial(_tell, on_durable, self.last_lsn))
@@ -198,7 +200,7 @@ class Wal:
     async def read(self, first_lsn: Lsn, *, bytes_max: int = READ_BYTES, include_unsynced: bool = False) -> Records:
         """Durable records from `first_lsn` on, up to `bytes_max` but at least one; none if there are no more.
 
-        Raises `NotFound` for what was trimmed. `include_unsynced` also shows what is written and may still disappear.
+        Raises `NotFound` for a trimmed record. `include_unsynced` also shows what is written and may still disappear.
         """
         self._check_readable(first_lsn)
         return await self._reader.read(first_lsn, self._limit(include_unsynced), bytes_max)
@@ -214,7 +216,7 @@ class Wal:
         return self._reader.walk(first_lsn, self._limit(include_unsynced), bytes_max)
 
     async def close(self) -> None:
-        """Make durable what is queued, mark the end of the log as such, and give the folder back."""
+        """Make the queue durable, mark the end of the log as such, and give the folder back."""
         if self._closing is None:
             self._queue.refuse(
                 lambda: AlreadyClosed("the WAL is closed"),
@@ -312,7 +314,7 @@ class _Told:
 
 
 def _tell(on_durable: OnDurable, lsn: Lsn, error: PenstockError | None) -> None:
-    """Whoever raises when told harms nobody else: those behind them are told all the same."""
+    """A callback that raises harms no other: the later ones are still called."""
     try:
         on_durable(lsn, error)
     except Exception as raised:
@@ -322,7 +324,7 @@ def _tell(on_durable: OnDurable, lsn: Lsn, error: PenstockError | None) -> None:
 
 def _settle(future: asyncio.Future[Lsn], lsn: Lsn, error: PenstockError | None) -> None:
     if future.done():
-        return  # cancelled: nobody waits any more
+        return  # cancelled: the caller no longer waits
     if error is None:
         future.set_result(lsn)
     else:
@@ -330,6 +332,6 @@ def _settle(future: asyncio.Future[Lsn], lsn: Lsn, error: PenstockError | None) 
 
 
 def _close_late(opening: asyncio.Future[tuple[Segments, Recovery]]) -> None:
-    """Nobody waits for this WAL any more: give its folder back."""
+    """The last user of this WAL is gone: give its folder back."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result()[0].close()

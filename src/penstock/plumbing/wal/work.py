@@ -12,10 +12,10 @@ __all__ = ["Done", "Group", "Job", "Poison", "Waiter", "Work"]
 
 
 class Waiter(Protocol):
-    """Who waits for records to become durable: a future, or something which behaves as one."""
+    """A waiter for records to become durable: a future, or an object that behaves as one."""
 
     def done(self) -> bool:
-        """Whether they have been told, or do not wait any more."""
+        """Return whether they have their answer, or do not wait any more."""
         ...
 
     def set_result(self, lsn: Lsn, /) -> None:
@@ -38,7 +38,7 @@ class Group:
     def __init__(self) -> None:
         self.records: list[bytes] = []
         self.waiters: list[Waiter] = []
-        self.lsns: list[Lsn] = []  # for each waiter the last of theirs
+        self.lsns: list[Lsn] = []  # for each waiter its last record
         self.queued_bytes = 0  # payloads and index
 
 
@@ -60,7 +60,7 @@ class Poison(msgspec.Struct, frozen=True):
     folder: str
 
     def error(self, written: Written) -> WalPoisoned:
-        """A new error for one waiter, with what is known about their request. Each raises it somewhere else."""
+        """Return a new error for one waiter, with the facts about their request. Each raises it somewhere else."""
         said = {
             Written.NO: "This request was not begun.",
             Written.UNKNOWN: "This request may be on disk, wholly or in part.",

@@ -7,7 +7,7 @@ not done there. What always holds:
 - The writer has at most one piece of work. While it is busy, appends gather into the next group, so that a slow disk
   makes large batches; when it is idle, a group is handed over behind everything that is ready to run in the same turn
   of the loop. (Two threads which both have work would only fight for the interpreter's lock.)
-- `queued_bytes ≤ queue_bytes_max`. Who finds no room may wait for it; then nobody else is let in before them.
+- `queued_bytes ≤ queue_bytes_max`. A waiter without room may wait for it; then no other is let in before them.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Refusal = Callable[[], PenstockError]  # a new error each time: each is raised s
 
 
 class WorkQueue:
-    """What was asked for and is not yet durable."""
+    """The work that is queued and not yet durable."""
 
     def __init__(self, options: WalOptions, last_lsn: Lsn, hand_over: Callable[[Work], None]) -> None:
         self.last_lsn = last_lsn  # of the record put last
@@ -43,7 +43,7 @@ class WorkQueue:
         self._put_bytes = 0
         self._released_bytes = 0
         self._grouped_bytes = 0  # of all groups before the growing one
-        self._open_to_bytes = options.queue_bytes_max  # up to where there is room; -1 while nobody is let in
+        self._open_to_bytes = options.queue_bytes_max  # up to where there is room; -1 while the queue is closed
         self._waiting: deque[tuple[Sequence[Bytes], asyncio.Future[Lsn]]] = deque()  # for room
         self._refusal: Refusal | None = None
 
@@ -86,12 +86,12 @@ class WorkQueue:
             self._begin()
 
     def wait(self, records: Sequence[Bytes], future: "asyncio.Future[Lsn]") -> None:
-        """Put the records as soon as there is room, behind all who wait already."""
+        """Put the records as soon as there is room, after all earlier waiters."""
         self._waiting.append((_copies(records), future))
         self._open_to_bytes = -1
 
     def release(self, work: Work) -> None:
-        """The writer is done with this: let in those who wait for room, and hand over the next."""
+        """Note that the writer has finished this work: let in the waiters for room, and hand over the next."""
         if isinstance(work, Group):
             self._released_bytes += work.queued_bytes
         if self._refusal is None:
@@ -104,7 +104,7 @@ class WorkQueue:
             self._is_busy = False
 
     def refuse(self, refusal: Refusal, to_those_who_wait: Refusal) -> None:
-        """From now on nothing is let in, nor are those who wait for room."""
+        """Let in no more work, nor the waiters for room."""
         self._refusal = self._refusal or refusal
         self._open_to_bytes = -1
         for _, future in self._waiting:
@@ -113,7 +113,7 @@ class WorkQueue:
         self._waiting.clear()
 
     def drop_all(self) -> list[Work]:
-        """What is queued and was not handed over, and never will be."""
+        """Return the queued work that was not handed over, and never will be."""
         self._complete_group()
         dropped = list(self._ready)
         self._ready.clear()
@@ -141,7 +141,7 @@ class WorkQueue:
             self._group = Group()
 
     def _admit(self) -> None:
-        """Let in those who wait, first come first served, while there is room; then everybody."""
+        """Let in the waiters, first come first served, while there is room; then everybody."""
         self._open_to_bytes = self._released_bytes + self._queue_bytes_max
         while self._waiting:
             records, future = self._waiting[0]
@@ -167,5 +167,5 @@ class WorkQueue:
 
 
 def _copies(records: Sequence[Bytes]) -> list[Bytes]:
-    """The records as they are now, as bytes which nobody can change."""
+    """Return the records as they are now, as bytes that cannot change."""
     return [record if type(record) is bytes else bytes(memoryview(record)) for record in records]

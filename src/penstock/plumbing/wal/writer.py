@@ -2,8 +2,8 @@
 
 It does one thing at a time. A group of appends becomes one batch: one write, one fdatasync, and one word to the loop.
 
-The first failure poisons it: from then on nothing is written any more, and everybody is told so, each with what is
-known about their own request. A failed fdatasync is never tried again, because a second one may succeed without having
+The first failure poisons it: from then on nothing is written any more, and every waiter gets the error, each with the
+facts about their own request. A failed fdatasync is never tried again, because a second one may succeed without having
 written what the first one lost.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["Writer"]
 
 
 class Writer:
-    """The thread. `notify` is called in it, once for each piece of work; False means that nobody listens any more."""
+    """The thread. `notify` is called in it, once for each piece of work; False means that its listener is gone."""
 
     def __init__(
         self, segments: Segments, notify: Callable[[Done], bool], *, folder: str, mark_after_s: float | None
@@ -44,7 +44,7 @@ class Writer:
         self._queue.put(work)
 
     def stop(self) -> None:
-        """Let the thread close the files and end, when what was put is done."""
+        """Let the thread close the files and end, after the last piece of work."""
         self._queue.put(None)
 
     def join(self) -> None:
@@ -91,7 +91,7 @@ class Writer:
         return Done(job, self._poison, Written.YES if is_done else Written.UNKNOWN)
 
     def _attempt(self, doing: str, action: Callable[[], None]) -> bool:
-        """Whether it went well. If not, this was the last thing this writer has done."""
+        """Return whether it went well. If not, this was the last thing this writer has done."""
         try:
             action()
         except OSError as error:

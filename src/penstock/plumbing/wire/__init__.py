@@ -1,6 +1,6 @@
 """The wire: our own framed protocol, between our processes and from our own client.
 
-Many requests and streams share one connection; bodies are small records, bulk travels beside them as it is. The format,
+Many requests and streams share one connection; bodies are small records, bulk travels with them unchanged. The format,
 and what each side promises, is in docs/reference/wire.md. From the bottom up: `frames` and `flow` do no I/O;
 `connection` and its two roles are the asyncio shell; `Server` and `Channel` are what everybody else uses.
 """

@@ -152,7 +152,7 @@ class Channel:
         deadline_s: float | None = None,
         receiver: Receiver | None = None,
     ) -> ClientStream:
-        """Open a stream whose end is the caller's business: for those which live as long as their owner."""
+        """Open a stream whose end is the caller's business: for streams that live as long as their owner."""
         now = asyncio.get_running_loop().time()
         deadline_at = NEVER if deadline_s is None else now + deadline_s
         connection = await self._dialler.wait_for_room(None, min(deadline_at, now + self._deadline_s))

@@ -158,7 +158,7 @@ class ClientConnection(Connection):
         self._sweep.close()
         if not self.ready.done():
             self.ready.set_exception(reason)
-            self.ready.exception()  # whoever dialled may have gone: then nobody looks, and that is fine
+            self.ready.exception()  # the dialler may have gone: then no task looks at the future, and that is fine
         for number in list(self._calls):
             self._end_call(number, self._lost_error(number, reason))
         for number in list(self._streams):
@@ -253,7 +253,7 @@ class ClientConnection(Connection):
     def _on_error(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
         error = error_from_record(ERROR_CODEC.decode(body))
         self._statistics.errors += 1
-        self._deliver()  # what came before the error
+        self._deliver()  # the messages before the error
         if id in self._calls:
             self._end_call(id, error)
         elif id in self._streams:
@@ -304,7 +304,7 @@ class ClientConnection(Connection):
 
     def _on_end(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
         if self._stream(id) is not None:
-            self._deliver()  # what came before the end
+            self._deliver()  # the messages before the end
             self._end_stream(id, None)
         else:
             self._abandoned.remove(id)

@@ -31,7 +31,7 @@ class ClientStream(Stream):
         self._receiver = receiver
 
     def end(self) -> None:
-        """Send no more messages. The server may go on sending."""
+        """Send no more messages. The server may keep sending."""
         if self.flow.may_send:
             self._link.end_stream(self)
 

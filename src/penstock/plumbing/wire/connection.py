@@ -67,12 +67,12 @@ class Connection(asyncio.BufferedProtocol):
         self._is_held = False  # takes no frames for now, or any more;
         self._held: list[Frame] = []  # those it had received already
         self._touched: list[Stream] = []  # streams which got something in this read
-        self._last_id = 0  # of the requests and streams, whoever numbers them;
+        self._last_id = 0  # of the requests and streams, numbered by either side;
         self._sent_id = 0  # up to here, everything was handed to the transport
         self._out: list[Bulk] = []
         self._out_bytes = 0  # of what in _out is not small
         self._has_large = False  # something in _out is too large to be joined
-        self._is_flush_due = False  # somebody will call _flush in this turn of the loop
+        self._is_flush_due = False  # _flush will be called in this turn of the loop
         self._closed_for: PenstockError | None = None
         self._tick_timer: asyncio.TimerHandle | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
@@ -98,9 +98,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         frames = self._parser.received(nbytes)
         count = len(frames)
-        # What these frames lead to is sent together: first what is answered here, then what the tasks they wake send.
-        # Those run in the order in which they were made ready, so the flush which the first of them asks for comes
-        # behind all of them.
+        # The results of these frames are sent together: first the answers made here, then those of the tasks they wake.
+        # Tasks run in the order in which they were made ready, so the flush that the first of them asks for comes after
+        # all of them.
         was_flush_due, self._is_flush_due = self._is_flush_due, True
         stream = self._streams.get(frames[0][2]) if count == 1 and frames[0][0] == _MESSAGE else None
         if stream is None or stream.is_stopped or self._is_held or self._parser.failure is not None:
@@ -115,7 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_flush_due = was_flush_due
         if self._out:
             self._flush_now()
-        # What nobody waits for is counted behind all that somebody may wait for.
+        # Work without a waiter is counted after all that a caller may wait for.
         self._heard_at = self._loop.time()
         self._frames += count
         statistics = self._statistics
@@ -247,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
         self.queue(encode_frame(kind, id=id, body=encode_error(error)))
 
     def flush(self) -> None:
-        """Write what is queued now. A flush which is due then finds nothing, or what came later."""
+        """Write the queue now. A flush that is due then finds nothing, or later frames."""
         if self._out:
             self._flush_now()
 
@@ -281,7 +281,7 @@ class Connection(asyncio.BufferedProtocol):
     # The end.
 
     def close(self) -> None:
-        """Send what is queued, then close."""
+        """Send the queue, then close."""
         if self.is_closing or self._transport is None:
             return
         self._flush()
@@ -321,7 +321,7 @@ class Connection(asyncio.BufferedProtocol):
     # Time.
 
     def _tick_seconds(self) -> float:
-        """How often to look at the time: several times within the shortest limit there is, and once a second."""
+        """Return how often to look at the time: several times within the shortest limit, and once a second."""
         limits = self.limits
         shortest = min(limits.hello_ms, limits.frame_ms, limits.write_stall_ms, limits.keepalive_ms, limits.pong_ms)
         return min(shortest, limits.silence_ms, limits.idle_ms, 4000) / 4000

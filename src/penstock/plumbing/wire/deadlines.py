@@ -1,8 +1,8 @@
 """Deadlines without a timer per request: one timer, set to the earliest deadline there may be.
 
 Most requests end long before their deadline, so nothing is done for them but one comparison. When the timer fires, the
-owner looks through what is in flight, ends what is due, and names the earliest deadline that is left.
-What always holds: the timer is never later than the earliest deadline that was noted and is still in flight.
+owner looks through the calls in flight, ends the due ones, and names the next earliest deadline. What always holds: the
+timer is never later than the earliest deadline that was noted and is still in flight.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ __all__ = ["DEADLINE_S_MAX", "NEVER", "DeadlineSweep", "deadline_ms_of"]
 
 NEVER: Final = math.inf
 DEADLINE_S_MAX: Final = 4_000_000.0  # 46 days: what fits the header's field; more is no deadline at all
-SWEEP_SECONDS_MIN: Final = 0.001  # sweeps cost by what is in flight: never two within this time
+SWEEP_SECONDS_MIN: Final = 0.001  # the cost of a sweep follows the calls in flight: never two within this time
 
 
 def deadline_ms_of(deadline_s: float) -> int:

@@ -1,9 +1,9 @@
-"""Dialler: keeps a channel's connection: makes it when somebody needs it, and again when it is lost.
+"""Dialler: keeps a channel's connection: makes it when a call needs it, and again when it is lost.
 
-Attempts are made one at a time, with a back-off between them, and only while somebody waits for a connection; so a
-channel nobody uses leaves a server which is down alone. A call made during a pause fails with what the last attempt
-said, unless the channel is patient.
-What always holds: at most one usable connection; one that is told to go away finishes its work beside the next one.
+Attempts are made one at a time, with a back-off between them, and only while a call waits for a connection; so an idle
+channel leaves a dead server alone. A call made during a pause fails with what the last attempt said, unless the channel
+is patient. What always holds: at most one usable connection; one that must go away finishes its work while the next one
+serves.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class Dialler:
         self._backoff = backoff
         self._patience_s = patience_s
         self._statistics = statistics
-        self._open: set[ClientConnection] = set()  # the usable one, and older ones which finish their work
+        self._open: set[ClientConnection] = set()  # the usable one, and older ones that finish their work
         self._task: asyncio.Task[None] | None = None
         self._changed: asyncio.Future[None] | None = None  # done when an attempt has ended
         self._failure: PenstockError | None = None  # of the last attempt; None while one is under way
@@ -73,7 +73,7 @@ class Dialler:
         self._is_closed = False
 
     def dial(self) -> None:
-        """Have a connection made, if there is none and nobody makes one."""
+        """Have a connection made, if there is none and no attempt is under way."""
         if self._is_closed:
             raise AlreadyClosed("the channel is closed")
         if self.connection is None and self._task is None:
@@ -140,7 +140,7 @@ class Dialler:
             self._changed = None
 
     async def _connect(self) -> ClientConnection:
-        """One attempt: TCP, TLS, hello."""
+        """Make one attempt: TCP, TLS, hello."""
         loop = asyncio.get_running_loop()
         connection = None
         try:
@@ -179,7 +179,7 @@ class Dialler:
                 self._backoff.reset()
 
     async def close(self) -> None:
-        """Close all connections. Calls in flight fail with `ConnectionLost`, those which wait with `AlreadyClosed`."""
+        """Close all connections. Calls in flight fail with `ConnectionLost`, waiting calls with `AlreadyClosed`."""
         self._is_closed = True
         if self._task is not None:
             self._task.cancel()

@@ -40,7 +40,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     pong_ms: int = 10_000  # channel: silence after that PING which means the peer is dead
     silence_ms: int = 45_000  # server: silence which means the peer is dead
     write_stall_ms: int = 30_000  # no byte could be sent for so long: the peer does not read
-    idle_ms: int = 600_000  # server: a connection without requests and streams is told to go away
+    idle_ms: int = 600_000  # server: a connection without requests and streams gets GOAWAY
     linger_ms: int = 1_000  # how long a closing connection may take to send its last frames
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
-"""Line: those who wait for room, first come, first served.
+"""Line: callers that wait for room, first come, first served.
 
-Only the first is ever woken; when it leaves, it wakes the next. What always holds: nobody overtakes, and nobody sleeps
-while the first in line could go on, as long as `wake` is called whenever that may have become so.
+Only the first is ever woken; when it leaves, it wakes the next. What always holds: no caller overtakes another, and
+none sleeps while the first in line could continue, as long as `wake` is called whenever room may have appeared.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ __all__ = ["Line"]
 
 
 class Line:
-    """A line of waiting tasks. It is true while somebody stands in it."""
+    """A line of waiting tasks. It is true while a caller waits in it."""
 
     __slots__ = ("waiters",)
 

@@ -20,7 +20,7 @@ PAUSE_MAX: Final = 1024  # requests
 
 
 class Lookout:
-    """Of one connection. `calls`: what is in flight on it."""
+    """Of one connection. `calls`: the number of calls in flight on it."""
 
     __slots__ = ("_calls", "_loop", "_missed", "_until", "pause")
 

@@ -1,4 +1,4 @@
-"""What travels: a body and, beside it, bulk. And errors, as records.
+"""The content of a message: a body and, next to it, bulk. And errors, as records.
 
 A body is a record (usually msgpack, through a `Codec`); bulk is raw bytes which are never encoded. Buffers handed in to
 be sent must not be changed afterwards: they may still be waiting to be written.
@@ -36,14 +36,14 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
 
 def as_body(body: object) -> bytes:
-    """What was given as a body, as bytes. Nothing else than bytes of some kind is one."""
+    """Return the given body as bytes. Nothing else than bytes of some kind is one."""
     if isinstance(body, bytes | bytearray | memoryview):
         return bytes(body)
     raise InvalidArgument(f"a body is bytes, not {type(body).__name__}", next_step="encode records with a Codec")
 
 
 def as_bulk(bulk: object) -> Bulk:
-    """What was given as bulk, as a buffer whose len() is its size in bytes. Any contiguous buffer will do."""
+    """Return the given bulk as a buffer whose len() is its size in bytes. Any contiguous buffer will do."""
     if isinstance(bulk, bytes | bytearray):
         return bulk
     try:

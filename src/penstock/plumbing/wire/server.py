@@ -74,7 +74,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Where it listens, as a channel takes it."""
+        """Return the address, as a channel takes it."""
         assert self._listener is not None
         host, port = self._listener.sockets[0].getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

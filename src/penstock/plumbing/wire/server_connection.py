@@ -1,9 +1,9 @@
 """The server's side of a connection: takes requests and streams, runs their handlers, answers each exactly once.
 
 A request or stream ends with one final frame from the server: RESPONSE, END or ERROR. Until that is sent it counts
-against the limits, also when it was cancelled long before: a client cannot have more work running than was agreed.
-What always holds: ids rise; what has an id up to `_last_id` gets one final frame, unless the connection is lost; a peer
-that does not read what it asked for is not read either.
+against the limits, also when it was cancelled long before: a client cannot have more work running than was agreed. What
+always holds: ids rise; each id up to `_last_id` gets one final frame, unless the connection is lost; a peer that does
+not read its answers is not read either.
 """
 
 import asyncio
@@ -108,7 +108,7 @@ class ServerConnection(Connection):
         """Take no more requests, finish those in flight, then close."""
         if not self._is_going_away and not self.is_closing:
             self._is_going_away = True
-            if self._is_welcome:  # whoever was not welcomed has asked for nothing, and expects no other frame first
+            if self._is_welcome:  # a peer that was not welcomed has sent no request, and expects no other frame first
                 self.queue(pack_header(0, Kind.GOAWAY, 0, self._last_id, 0, 0))
             self._close_if_done()
 

@@ -34,11 +34,11 @@ class ServerStream(Stream):
         self._stopped_for: PenstockError | None = None
 
     def end(self) -> None:
-        """The proper end: the client gets what was sent, and then the end of the stream."""
+        """The proper end: the client gets the sent messages, and then the end of the stream."""
         self._link.end_stream(self)
 
     def fail(self, error: PenstockError) -> None:
-        """The client gets what was sent, and then this error."""
+        """The client gets the sent messages, and then this error."""
         self._link.fail_stream(self, error)
 
     # What the connection calls.

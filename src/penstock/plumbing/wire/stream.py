@@ -2,8 +2,8 @@
 
 A stream is read in one of two ways. By its owner's own task, with `receive`, `receive_batch` or `async for`; or by a
 `Receiver`, whose `on_messages` is called straight from the connection with all that one read brought: no task, and no
-wake-up per message. Who may send how much is `Flow`'s business; this is the part that waits.
-What always holds: a message's credit is given back only when the reader has taken it; nobody waits on a closed stream.
+wake-up per message. The credit is `Flow`'s business; this is the part that waits. What always holds: a message's credit
+is given back only when the reader has taken it; no task waits on a closed stream.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ class Stream:
         self._receiver: Receiver | None = None
         self._is_touched = False  # is on the connection's list of streams to deliver
         self._is_holding = False
-        self._was_full = False  # can_send was False, and the receiver waits to hear of a change
+        self._was_full = False  # can_send was False, and the receiver waits for a change
         self._is_end_told = False
 
     # Sending.
@@ -109,7 +109,7 @@ class Stream:
             flow.credit -= cost  # as `Flow.send` does, of which all conditions hold
             link.queue_payload(_MESSAGE, 0, self.id, 0, body, bulk)
         else:
-            self._push(body, bulk, cost)  # which says what is wrong
+            self._push(body, bulk, cost)  # which names the error
         return True
 
     def send_at_once(self, body: bytes, bulk: Bulk = b"") -> bool:
@@ -124,12 +124,12 @@ class Stream:
             flow.credit -= cost  # as `Flow.send` does, of which all conditions hold
             link.write_payload(_MESSAGE, 0, self.id, 0, body, bulk)
         else:
-            self._push(body, bulk, cost)  # which says what is wrong
+            self._push(body, bulk, cost)  # which names the error
             link.flush()
         return True
 
     def flush(self) -> None:
-        """Let what was sent leave now, not at the end of this turn of the loop."""
+        """Let the sent messages leave now, not at the end of this turn of the loop."""
         self._link.flush()
 
     async def send(self, body: bytes = b"", bulk: Bulk = b"") -> None:
@@ -175,7 +175,7 @@ class Stream:
         return message
 
     async def receive_batch(self) -> list[Message]:
-        """All messages which are there, at least one; or none when the peer has sent its last."""
+        """Return all messages that have arrived, at least one; or none when the peer has sent its last."""
         if not self._inbox and not await self._wait_for_message():
             return []
         messages = list(self._inbox)
@@ -231,7 +231,7 @@ class Stream:
     # What the connection calls.
 
     def on_message(self, body: bytes, bulk: Bulk, has_waited: bool) -> bool:
-        """A message came. True if the stream has to go on the list of those to deliver."""
+        """A message came. Return True if the stream has to join the list of streams to deliver."""
         both_wait = has_waited and (self._reader is not None or self._receiver is not None)
         self.flow.receive(len(body) + len(bulk) + MESSAGE_COST, both_wait=both_wait)
         self._inbox.append(Message(body, bulk))
@@ -264,7 +264,7 @@ class Stream:
         self.wake_senders()
 
     def deliver(self) -> None:
-        """Hand over what has come since the last time."""
+        """Hand over the messages that came since the last time."""
         self._is_touched = False
         receiver, flow = self._receiver, self.flow
         if receiver is None:

@@ -24,7 +24,7 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 def server_context(tls: Tls) -> ssl.SSLContext:
-    """What a server needs. With an authority, clients must show a certificate."""
+    """The files that a server needs. With an authority, clients must show a certificate."""
     if tls.certificate is None or tls.key is None:
         raise ConfigError("TLS on a server needs a certificate and a key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -36,7 +36,7 @@ def server_context(tls: Tls) -> ssl.SSLContext:
 
 
 def client_context(tls: Tls) -> ssl.SSLContext:
-    """What a channel needs. Without an authority, the system's are trusted."""
+    """The files that a channel needs. Without an authority, the system's are trusted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     _load(context, tls)

@@ -1,10 +1,10 @@
 """Workers: tasks which run the handlers of unary requests, one after the other.
 
-A task of its own for each request costs more than everything else a small request needs. So a worker runs every job
-that waits until one has to wait itself; then the next worker goes on with the rest. To a handler it looks like a task
-of its own: cancelling the job cancels only that handler, and a worker whose handler was cancelled, or changed the
-context variables, is not used again.
-What always holds: jobs start in the order in which they were submitted, and none waits for one that is running.
+A task of its own for each request costs more than everything else a small request needs. So a worker runs every waiting
+job until one has to wait itself; then the next worker takes the rest. To a handler it looks like a task of its own:
+cancelling the job cancels only that handler, and a worker whose handler was cancelled, or changed the context
+variables, is not used again. What always holds: jobs start in the order in which they were submitted, and none waits
+for one that is running.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ log = get_logger()
 
 
 class Owner(Protocol):
-    """Who wants to know how a job ended. One of these is called, once per job; neither may raise."""
+    """A callback for the end of a job. One of these is called, once per job; neither may raise."""
 
     def on_done(self, job: "Job", reply: Message | bytes) -> None: ...
     def on_failed(self, job: "Job", error: PenstockError) -> None: ...
@@ -41,7 +41,7 @@ class Job(msgspec.Struct, eq=False):
     handler: Callable[[Call], Awaitable[Message | bytes]]
     owner: Owner
     task: "asyncio.Task[None] | None" = None  # while it runs
-    stopped_for: PenstockError | None = None  # it was told to stop
+    stopped_for: PenstockError | None = None  # it was asked to stop
 
 
 class Workers:
@@ -68,7 +68,7 @@ class Workers:
             self._wake()
 
     def stop(self, job: Job, reason: PenstockError) -> None:
-        """Cancel a job. Its owner is told when the handler has ended; at once if it had not begun."""
+        """Cancel a job. Its owner gets a callback when the handler has ended; at once if it had not begun."""
         if job.stopped_for is not None:
             return
         job.stopped_for = reason
@@ -140,7 +140,7 @@ class Workers:
 
 
 def _failure(job: Job, error: BaseException) -> PenstockError:
-    """What the client is told when a handler has raised this."""
+    """Return the error for the client when a handler has raised this."""
     match error:
         case asyncio.CancelledError():
             job.stopped_for = job.stopped_for or Cancelled("the handler was cancelled")

@@ -82,6 +82,6 @@ def fields_from(section: msgspec.Struct, options: type[msgspec.Struct]) -> dict[
         if not hasattr(section, key):
             continue
         value = getattr(section, key)
-        # Milliseconds are whole; what is below one would be a limit of nothing.
+        # Milliseconds are whole; a limit below one would be a limit of nothing.
         found[field.name] = max(1, round(value * per_second)) if per_second > 1 else value
     return found

@@ -1,8 +1,8 @@
-"""Blocks: memory for large payloads, used again once nobody holds a view of it.
+"""Blocks: memory for large payloads, used again once no view of it is left.
 
-Fresh memory for every chunk of a bulk stream costs more than copying the chunk: the system has to clear each page anew.
-A block is handed out as views; CPython counts who holds it, so a block which only the pool still holds is free.
-What always holds: a block is never given out again while a view of it, or of a part of it, exists.
+Fresh memory for every chunk of a bulk stream costs more than copying the chunk: the system has to clear each new page.
+A block is handed out as views; CPython counts who holds it, so a block which only the pool still holds is free. What
+always holds: a block is never given out again while a view of it, or of a part of it, exists.
 """
 
 from sys import getrefcount
@@ -11,7 +11,7 @@ from typing import Final
 __all__ = ["BlockPool"]
 
 GRAIN_BYTES: Final = 4 * 1024
-RECENT: Final = 3  # how many of the last used are looked at: what is still in the processor's cache
+RECENT: Final = 3  # how many of the last used are tried: these are still in the processor's cache
 
 _probe = [bytearray()]
 FREE_COUNT: Final = getrefcount(_probe[-1])  # of a block which only a list holds, asked in this very way
@@ -28,7 +28,7 @@ class BlockPool:
         self._bytes_max = bytes_max
 
     def take(self, size: int) -> memoryview:
-        """Memory for `size` bytes, of which nobody else has a view."""
+        """Return memory for `size` bytes, of which no other view exists."""
         block = self._free(size)
         if block is None:
             block = bytearray(-(-size // GRAIN_BYTES) * GRAIN_BYTES)

@@ -15,8 +15,8 @@ which never waits, never grows.
     REMOTE_ENDED    messages, END      credit
     CLOSED          nothing            nothing that is looked at
 
-What always holds: 0 <= credit <= CREDIT_MAX; 0 <= granted; granted + unconsumed + owed == window (`check`).
-A peer which sends beyond its credit, grants without end or sends behind its END gets a `ProtocolViolation`.
+What always holds: 0 <= credit <= CREDIT_MAX; 0 <= granted; granted + unconsumed + owed == window (`check`). A peer that
+sends beyond its credit, grants without end or sends after its END gets a `ProtocolViolation`.
 """
 
 from enum import Enum
@@ -29,11 +29,11 @@ __all__ = ["MESSAGE_COST", "Flow", "FlowState", "message_cost"]
 CREDIT_MAX: Final = 2**31 - 1
 WINDOW_BYTES_MAX: Final = 4 * 1024 * 1024  # up to which a window grows by itself
 GRANT_PARTS: Final = 4  # credit goes back in steps of this part of the window: often enough that a sender need not wait
-MESSAGE_COST: Final = 64  # what holding a message costs beside its payload, so that empty messages are bounded too
+MESSAGE_COST: Final = 64  # the cost to hold a message on top of its payload, so that empty messages are bounded too
 
 
 def message_cost(payload_bytes: int) -> int:
-    """What a message takes from its stream's credit."""
+    """Return the credit that a message takes from its stream."""
     return payload_bytes + MESSAGE_COST
 
 
@@ -106,7 +106,7 @@ class Flow:
     def pass_on(self, cost: int, *, both_wait: bool = False) -> bool:
         """`receive` and `consume` in one: the reader takes the message as it comes."""
         if cost > self.granted or not self.may_receive:
-            self.receive(cost)  # which says what is wrong
+            self.receive(cost)  # which names the error
         self._is_too_small |= both_wait
         self.granted -= cost
         self.owed = owed = self.owed + cost
@@ -119,7 +119,10 @@ class Flow:
         return self._is_too_small or GRANT_PARTS * owed >= self.window
 
     def take_grant(self, spare_bytes: int = 0) -> int:
-        """How much to grant the peer now; 0 while it is not worth a frame. The window may grow by `spare_bytes`."""
+        """Return how much to grant the peer now; 0 while it is not worth a frame.
+
+        The window may grow by `spare_bytes`.
+        """
         if not self.may_receive:
             return 0
         growth = 0

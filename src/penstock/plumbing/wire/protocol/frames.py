@@ -1,7 +1,7 @@
 """Frames: the bytes of the wire protocol, without any I/O.
 
-A frame is a header of 24 bytes and a payload. The payload is a body (a record, or whatever a method takes) and, behind
-it, bulk: raw bytes which nobody encodes. All numbers are little-endian.
+A frame is a header of 24 bytes and a payload. The payload is a body (a record, or any bytes that a method takes) and,
+after it, bulk: raw bytes without an encoding. All numbers are little-endian.
 
     offset  size  field
          0     4  length       bytes of payload behind the header
@@ -51,7 +51,7 @@ class Kind(IntEnum):
     MESSAGE = 6  # B: a message on a stream; takes credit. argument: 1 if the sender had to wait for it
     END = 7  # B: no more messages from this side; from the server it also ends the stream
     ERROR = 8  # S: the request or stream has failed. Body: `ErrorRecord`
-    CANCEL = 9  # C: nobody waits for this request or stream any more
+    CANCEL = 9  # C: the client no longer waits for this request or stream
     CREDIT = 10  # B: the receiver has room again. argument: bytes
     PING = 11  # C: are you there? argument: any number
     PONG = 12  # S: yes. argument: that number
@@ -73,9 +73,9 @@ def encode_frame(
 class FrameParser:
     """Turns received bytes into frames: `space()` says where the next bytes go, `received(n)` that n came.
 
-    Small frames are cut from a copy of what a read brought. A large payload gets a block of its own, and what is
-    missing of it is received right there, together with the header behind it: on a stream of bulk, every read brings
-    one whole payload to its place, and nothing is put together or moved.
+    Small frames are cut from a copy of what a read brought. A large payload gets a block of its own, and its missing
+    part is received right into it, together with the header after it: on a stream of bulk, every read brings one whole
+    payload to its place, and nothing is put together or moved.
     """
 
     __slots__ = ("_block", "_blocks", "_buffer", "_end", "_filled", "_header", "failure", "frame_bytes_max")
@@ -85,8 +85,8 @@ class FrameParser:
         self.failure: RemoteError | None = None  # set once: why no frame will follow
         self._buffer = memoryview(bytearray(BUFFER_BYTES_MIN))
         self._end = 0  # how much of the buffer is the beginning of a small frame
-        self._block: memoryview | None = None  # for the large payload being received, and one header behind it;
-        self._filled = 0  # how much of it is there,
+        self._block: memoryview | None = None  # for the large payload being received, and the header after it;
+        self._filled = 0  # how much of it has arrived,
         self._header = _NO_HEADER  # and the payload's own header
         self._blocks = BlockPool(POOL_BYTES_MAX)
 
@@ -174,7 +174,9 @@ class FrameParser:
         return position
 
     def _begin_large(self, position: int, end: int, frames: list[Frame]) -> int:
-        """Take the header of a large frame, and what has come of its payload; where the rest of the buffer begins."""
+        """Take the header of a large frame, and the received part of its payload; return where the rest of the buffer
+        begins.
+        """
         self._header = length, kind, _, _, body_length, _ = HEADER.unpack_from(self._buffer, position)
         if length > self.frame_bytes_max or body_length > length or kind > KIND_MAX:
             self.failure = _failure(length, kind, body_length, self.frame_bytes_max)
@@ -188,7 +190,7 @@ class FrameParser:
         return start + count
 
     def _fill(self, block: memoryview, count: int, frames: list[Frame]) -> None:
-        """More is in the block: perhaps all of the payload, and perhaps the beginning of the frame behind it."""
+        """More is in the block: perhaps all of the payload, and perhaps the beginning of the next frame."""
         self._filled += count
         length, kind, method, id, body_length, argument = self._header
         beyond = self._filled - length
