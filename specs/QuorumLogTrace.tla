@@ -94,6 +94,9 @@ MayAnswer(r) ==
      /\ r.id[2] <= Len(s.log) /\ IdAt(s.log, r.id[2]) = r.id /\ IsTxn(s.log[r.id[2]])
      /\ CASE r.result = "COMMITTED" -> r.id[2] <= s.commit /\ ~Doomed(s.log, r.id[2])
           [] r.result = "ABORTED" -> r.id[2] <= s.commit /\ Doomed(s.log, r.id[2])
+          \* a repeat: its pair was rolled back with an earlier copy (decision 107). Pairs are not modelled, only that.
+          [] r.result = "RETIRED" ->
+               r.id[2] <= s.commit /\ \E o \in 1..(r.id[2] - 1) : IsTxn(s.log[o]) /\ Doomed(s.log, o)
           [] r.result = "ACKNOWLEDGED" -> MayAnswerAsync(r.node, r.id[2])
 MatchAnswer(r) ==
   /\ MayAnswer(r)

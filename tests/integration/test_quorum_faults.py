@@ -17,7 +17,7 @@ from penstock.kernel.errors import Indeterminate, PenstockError, Refused, Unavai
 from penstock.kernel.ids import EntryId, Epoch, Offset
 from penstock.quorum.client.operator import Operators
 from penstock.quorum.client.quorum import QuorumLog
-from penstock.quorum.core.machines import AppendTo, CompareAndSet, Get, Put, encode_op
+from penstock.quorum.core.machines.builtin import AppendTo, CompareAndSet, Get, Put, encode_op
 from penstock.quorum.records.metadata import Metadata, Status
 from penstock.quorum.records.resolution import Resolution
 from penstock.server.cluster.local import LocalCluster

@@ -83,7 +83,7 @@ class Recorder:
             self._show(record)
         for effect in effects:
             if isinstance(effect, Answers) and effect.fate in RESULTS:
-                self._answered(record.name, effect)
+                self._answered(record.name, node, effect)
 
     def restarted(self, node: Node, durable: NodeState, first: int, records: Sequence[Entry]) -> None:
         """A node has come up from its disk; not for its very first start."""
@@ -95,10 +95,11 @@ class Recorder:
         if record.role != "UNFORMATTED":
             self._lines.append(Line(node=record))
 
-    def _answered(self, name: Name, answers: Answers) -> None:
+    def _answered(self, name: Name, node: Node, answers: Answers) -> None:
         for offset in answers.offsets:
             if offset:
-                result = RESULTS[answers.fate]
+                is_retired = answers.fate is Fate.ABORTED and not node.log.is_doomed(offset)
+                result = "RETIRED" if is_retired else RESULTS[answers.fate]
                 record = AnswerRecord(name, (answers.epoch, offset), result)  # type: ignore[arg-type]
                 self._lines.append(Line(answer=record))
 

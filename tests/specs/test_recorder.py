@@ -16,7 +16,7 @@ from penstock.kernel.ids import Revision
 from penstock.quorum.core.config import NodeConfig
 from penstock.quorum.core.node import Node
 from penstock.quorum.records.metadata import Metadata
-from penstock_lab.sim.checkers.book import Author
+from penstock_lab.sim.checkers.book import FOR_EVER, Author
 from penstock_lab.sim.checkers.hosts import Host
 from penstock_lab.sim.checkers.quorum import QuorumChecks
 from penstock_lab.sim.run import run_seed
@@ -33,8 +33,8 @@ class RecordingChecks(QuorumChecks):
 
     newest: "RecordingChecks"
 
-    def __init__(self, config: NodeConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: NodeConfig, pairs_max: int = FOR_EVER) -> None:
+        super().__init__(config, pairs_max)
         self._recorder: Recorder | None = None
         RecordingChecks.newest = self
 

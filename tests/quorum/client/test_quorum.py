@@ -11,7 +11,8 @@ from penstock.kernel.errors import Compacted, Indeterminate, InvalidArgument, Re
 from penstock.kernel.ids import EntryId, Epoch, NodeId, Offset
 from penstock.quorum.client.quorum import QuorumLog
 from penstock.quorum.core.config import NodeConfig
-from penstock.quorum.core.machines import AppendTo, Get, Put, encode_op
+from penstock.quorum.core.machines.builtin import AppendTo, Get, Put, encode_op
+from penstock.quorum.core.machines.pairs import PairLimits
 from penstock.quorum.records.answers import Fate
 from penstock.quorum.records.entry import Txn
 from penstock.quorum.records.messages import ChangeOp
@@ -43,6 +44,48 @@ async def test_a_retry_under_the_same_seq_takes_effect_once(tmp_path: Path) -> N
         op = encode_op(AppendTo("a", b"x"))
         await asyncio.gather(*(log.append(op, seq=7, timeout=20) for _ in range(3)))
         assert (await log.read(encode_op(Get("a")))).result == b"x"
+
+
+async def test_a_repeat_has_the_result_and_the_entry_of_the_first_and_is_shown_once(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster, client(cluster) as log:
+        op = encode_op(AppendTo("a", b"x"))
+        first = await log.append(op, seq=7, ack="applied", timeout=20)
+        again = await log.append(op, seq=7, ack="applied", timeout=20)
+        assert (again.entry, again.result) == (first.entry, first.result) == (first.entry, 1)
+        assert (await log.append(op, seq=7, timeout=20)).entry == first.entry
+        await log.append(op, seq=8, timeout=20)
+        assert [txn.seq async for _, txn in log.subscribe(follow=False)] == [7, 8]
+
+
+async def test_a_client_id_that_comes_back_takes_effect(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        op = encode_op(AppendTo("a", b"x"))
+        for run in range(1, 4):
+            async with client(cluster) as log:
+                await asyncio.gather(*(log.append(op, timeout=20) for _ in range(3)))
+                assert (await log.read(encode_op(Get("a")))).result == b"x" * 3 * run
+
+
+async def test_numbers_of_a_client_id_begin_with_a_session(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster, client(cluster) as log:
+        with pytest.raises(InvalidArgument, match="begin_session"):
+            log.next_seq()
+        await log.begin_session(timeout=20)
+        first = log.next_seq()
+        await log.begin_session()
+        assert log.next_seq() == first + 1
+
+
+async def test_an_expired_number_is_neither_refused_nor_taken_again(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster, client(cluster) as log:
+        await log.append(encode_op(AppendTo("a", b"x")), seq=5, timeout=20)
+        for node in cluster.nodes.values():
+            pairs = node.host("main")._applier.pairs
+            pairs.limits = PairLimits(of_client_max=1)
+        await log.append(encode_op(AppendTo("a", b"x")), seq=6)
+        with pytest.raises(Indeterminate, match="older than what the shard remembers"):
+            await log.append(encode_op(AppendTo("a", b"x")), seq=5)
+        assert (await log.read(encode_op(Get("a")))).result == b"xx"
 
 
 async def test_appends_go_on_with_the_next_leader(tmp_path: Path) -> None:
@@ -144,7 +187,8 @@ async def test_subscribe_follows_what_commits(tmp_path: Path) -> None:
         for number in range(5):
             await log.append(encode_op(Put("a", b"%d" % number)), timeout=20)
         await asyncio.wait_for(follower, 20)
-        assert [txn.seq for _, txn in seen] == [1, 2, 3, 4, 5]
+        first = seen[0][1].seq
+        assert [txn.seq for _, txn in seen] == [first + number for number in range(5)]
         assert {txn.client for _, txn in seen} == {"test"}
 
 

@@ -35,9 +35,9 @@ from penstock.kernel.effects import (
 from penstock.kernel.ids import EntryId, Epoch, Incarnation, Instant, Lsn, NodeId, Offset, RequestId, Revision
 from penstock.quorum.core.config import NodeConfig, OperatorConfig
 from penstock.quorum.core.log import cut_to_bytes
+from penstock.quorum.core.machines.state_machine import Applier
 from penstock.quorum.core.node import Node
 from penstock.quorum.core.operator import Operator
-from penstock.quorum.core.state_machine import Applier
 from penstock.quorum.records.answers import Answers, Fate
 from penstock.quorum.records.effects import (
     Append,

@@ -18,7 +18,7 @@ from penstock.kernel.ids import MILLISECOND, NO_ENTRY, SECOND, EntryId, Epoch, I
 from penstock.quorum.core.config import NodeConfig
 from penstock.quorum.core.leader import Leader
 from penstock.quorum.core.reads import Read
-from penstock.quorum.records.answers import Answers, Fate
+from penstock.quorum.records.answers import Answers, Cause, Fate
 from penstock.quorum.records.effects import ALL, APPLIED, Apply, Serve
 from penstock.quorum.records.entry import Barrier, Confirm, Rollback
 from penstock.quorum.records.messages import (
@@ -56,9 +56,9 @@ def answers(effects: list[Effect]) -> list[Answers]:
     return [effect for effect in effects if isinstance(effect, Answers)]
 
 
-def told(fate: Fate, *pairs: tuple[int, int], results: tuple[object, ...] = ()) -> Answers:
+def told(fate: Fate, *pairs: tuple[int, int], results: tuple[object, ...] = (), cause: Cause = Cause.NONE) -> Answers:
     requests, offsets = zip(*pairs, strict=True)
-    return Answers(fate, E1, tuple(map(RequestId, requests)), tuple(map(Offset, offsets)), results)
+    return Answers(fate, E1, tuple(map(RequestId, requests)), tuple(map(Offset, offsets)), results, cause)
 
 
 def test_one_step_serves_a_whole_batch() -> None:
@@ -171,7 +171,7 @@ def test_a_timeout_detaches_by_default() -> None:
     single.lead_in_peace()
     single.append("x")
     single.now = Instant(5 * SECOND)
-    assert single.step(TimerFired("limbo")) == [told(Fate.INDETERMINATE, (1, 3))]
+    assert single.step(TimerFired("limbo")) == [told(Fate.INDETERMINATE, (1, 3), cause=Cause.QUORUM_TIMEOUT)]
     single.sync()
     assert answers(single.ack("B", 1, 3)) == []
     assert single.node.replica.commit == 3, "the entry stayed"
@@ -188,7 +188,7 @@ def test_a_timeout_may_roll_back_and_aborts_when_that_commits() -> None:
     assert answers(effects) == []
     single.sync()
     assert answers(single.ack("B", 1, 4)) == [], "f and g are on a majority, but doomed: nothing commits half-way"
-    assert answers(single.ack("B", 1, 5)) == [told(Fate.ABORTED, (2, 4), (1, 3))]
+    assert answers(single.ack("B", 1, 5)) == [told(Fate.ABORTED, (2, 4), (1, 3), cause=Cause.QUORUM_TIMEOUT)]
 
 
 def test_a_rollback_which_does_not_commit_in_time_leaves_the_answer_open() -> None:
@@ -198,7 +198,7 @@ def test_a_rollback_which_does_not_commit_in_time_leaves_the_answer_open() -> No
     single.now = Instant(5 * SECOND)
     single.step(TimerFired("limbo"))
     single.now = Instant(10 * SECOND)
-    assert answers(single.step(TimerFired("limbo"))) == [told(Fate.INDETERMINATE, (1, 3))]
+    assert answers(single.step(TimerFired("limbo"))) == [told(Fate.INDETERMINATE, (1, 3), cause=Cause.QUORUM_TIMEOUT)]
 
 
 def test_the_limbo_timer_is_set_for_the_earliest_deadline() -> None:
@@ -299,7 +299,7 @@ def test_a_frozen_limbo_says_nothing_more() -> None:
     leader = leader_of(single)
     leader.stop()
     assert single.node.replica.take_effects() == [
-        told(Fate.INDETERMINATE, (1, 3)),
+        told(Fate.INDETERMINATE, (1, 3), cause=Cause.FENCED),
         CancelTimer("heartbeat"),
         CancelTimer("limbo"),
         CancelTimer("confirm"),

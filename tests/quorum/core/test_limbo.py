@@ -10,7 +10,7 @@ from penstock.quorum.core.limbo import Limbo
 from penstock.quorum.core.limbo_queue import LimboLimits
 from penstock.quorum.core.log import Log
 from penstock.quorum.core.replica import Replica
-from penstock.quorum.records.answers import Answers, Fate
+from penstock.quorum.records.answers import Answers, Cause, Fate
 from penstock.quorum.records.effects import AppendRequest
 from penstock.quorum.records.entry import Barrier, ClientId, Rollback
 from penstock.quorum.records.state import NO_SNAPSHOT, NodeState
@@ -51,9 +51,9 @@ def commit(limbo: Limbo, upto: int) -> list[Effect]:
     return limbo.replica.take_effects()
 
 
-def told(fate: Fate, *pairs: tuple[int, int], epoch: int = 1) -> Answers:
+def told(fate: Fate, *pairs: tuple[int, int], epoch: int = 1, cause: Cause = Cause.NONE) -> Answers:
     requests, offsets = zip(*pairs, strict=True)
-    return Answers(fate, Epoch(epoch), tuple(map(RequestId, requests)), tuple(map(Offset, offsets)))
+    return Answers(fate, Epoch(epoch), tuple(map(RequestId, requests)), tuple(map(Offset, offsets)), cause=cause)
 
 
 def test_what_is_admitted_is_appended_as_one_batch() -> None:
@@ -95,12 +95,12 @@ def test_a_rollback_names_the_lowest_of_those_who_want_it() -> None:
     one = limbo()
     offer(one, request(1), request(2, rolls_back=True), request(3, rolls_back=True), request(4))
     assert expire(one, 5 * SECOND) == [
-        told(Fate.INDETERMINATE, (1, 2)),
-        told(Fate.INDETERMINATE, (4, 5)),
+        told(Fate.INDETERMINATE, (1, 2), cause=Cause.QUORUM_TIMEOUT),
+        told(Fate.INDETERMINATE, (4, 5), cause=Cause.QUORUM_TIMEOUT),
         Persist(Lsn(6), (Rollback(E1, Offset(3)),)),
     ]
     assert commit(one, 2) == [], "1 was detached"
-    assert commit(one, 6) == [told(Fate.ABORTED, (3, 4), (2, 3))]
+    assert commit(one, 6) == [told(Fate.ABORTED, (3, 4), (2, 3), cause=Cause.QUORUM_TIMEOUT)]
 
 
 def test_a_doomed_waiter_writes_no_second_rollback() -> None:
@@ -108,15 +108,17 @@ def test_a_doomed_waiter_writes_no_second_rollback() -> None:
     offer(one, request(1, rolls_back=True, timeout_ns=SECOND), request(2, rolls_back=True))
     assert expire(one, SECOND) == [Persist(Lsn(4), (Rollback(E1, Offset(2)),))]
     assert expire(one, 5 * SECOND) == [], "2 is doomed already: it waits for that to commit"
-    assert expire(one, 6 * SECOND) == [told(Fate.INDETERMINATE, (1, 2))], "its grace is over"
-    assert expire(one, 10 * SECOND) == [told(Fate.INDETERMINATE, (2, 3))]
+    assert expire(one, 6 * SECOND) == [told(Fate.INDETERMINATE, (1, 2), cause=Cause.QUORUM_TIMEOUT)], (
+        "its grace is over"
+    )
+    assert expire(one, 10 * SECOND) == [told(Fate.INDETERMINATE, (2, 3), cause=Cause.QUORUM_TIMEOUT)]
 
 
 @pytest.mark.parametrize(("is_sync", "rolls_back"), [(False, True), (True, False)])
 def test_async_and_those_who_did_not_ask_are_never_rolled_back(is_sync: bool, rolls_back: bool) -> None:
     one = limbo()
     offer(one, request(1, is_sync=is_sync, rolls_back=rolls_back))
-    assert expire(one, 5 * SECOND) == [told(Fate.INDETERMINATE, (1, 2))]
+    assert expire(one, 5 * SECOND) == [told(Fate.INDETERMINATE, (1, 2), cause=Cause.QUORUM_TIMEOUT)]
 
 
 def test_prior_epochs_are_never_rolled_back() -> None:
@@ -125,13 +127,13 @@ def test_prior_epochs_are_never_rolled_back() -> None:
     one.replica.epoch = E2
     one.replica.append((Barrier(E2),))
     one.replica.take_effects()
-    assert expire(one, 5 * SECOND) == [told(Fate.INDETERMINATE, (1, 2))]
+    assert expire(one, 5 * SECOND) == [told(Fate.INDETERMINATE, (1, 2), cause=Cause.QUORUM_TIMEOUT)]
 
 
 def test_a_volatile_waiter_which_gives_up_takes_the_younger_ones_with_it() -> None:
     one = limbo(length_max=1)
     offer(one, request(1), request(2, timeout_ns=SECOND), request(3))
-    assert expire(one, SECOND) == [told(Fate.ABORTED, (3, 0), (2, 0), epoch=0)]
+    assert expire(one, SECOND) == [told(Fate.ABORTED, (3, 0), (2, 0), epoch=0, cause=Cause.NO_ROOM)]
 
 
 def test_levels_are_those_of_the_ensemble() -> None:
@@ -148,7 +150,7 @@ def test_a_frozen_limbo_takes_nothing_and_says_nothing() -> None:
     one = limbo()
     offer(one, request(1))
     one.freeze()
-    assert one.replica.take_effects() == [told(Fate.INDETERMINATE, (1, 2))]
+    assert one.replica.take_effects() == [told(Fate.INDETERMINATE, (1, 2), cause=Cause.FENCED)]
     assert offer(one, request(2)) == [told(Fate.OVERLOADED, (2, 0), epoch=0)]
     assert expire(one, 9 * SECOND) == []
     assert one.timer_due() is None

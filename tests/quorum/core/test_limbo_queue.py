@@ -4,7 +4,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from penstock.kernel.ids import Epoch, Offset, RequestId
 from penstock.quorum.core.limbo_queue import LimboEntry, LimboLimits, LimboQueue, LimboState
-from penstock.quorum.records.answers import Answers, Fate
+from penstock.quorum.records.answers import Answers, Cause, Fate
 
 E1, E2 = Epoch(1), Epoch(2)
 ROOMY = LimboLimits()
@@ -22,9 +22,9 @@ def filled(*entries: LimboEntry, limits: LimboLimits = ROOMY, first: int = 1) ->
     return queue
 
 
-def told(fate: Fate, *pairs: tuple[int, int], epoch: int = 1) -> Answers:
+def told(fate: Fate, *pairs: tuple[int, int], epoch: int = 1, cause: Cause = Cause.NONE) -> Answers:
     requests, offsets = zip(*pairs, strict=True)
-    return Answers(fate, Epoch(epoch), tuple(map(RequestId, requests)), tuple(map(Offset, offsets)))
+    return Answers(fate, Epoch(epoch), tuple(map(RequestId, requests)), tuple(map(Offset, offsets)), cause=cause)
 
 
 def test_commit_answers_in_offset_order_and_frees_space() -> None:
@@ -44,7 +44,7 @@ def test_a_committed_rollback_aborts_newest_first_between_the_oks() -> None:
     queue.admit(E1, Offset(5), is_active=True)
     assert queue.commit(Offset(5)) == [
         told(Fate.COMMITTED, (1, 1)),
-        told(Fate.ABORTED, (3, 3), (2, 2)),
+        told(Fate.ABORTED, (3, 3), (2, 2), cause=Cause.ROLLBACK),
         told(Fate.COMMITTED, (5, 5)),
     ]
 
@@ -60,7 +60,7 @@ def test_a_transaction_covered_twice_is_answered_once() -> None:
     queue = filled(entry(1), entry(2), entry(3))
     queue.doom(Offset(3), Offset(4))
     queue.doom(Offset(1), Offset(5))
-    assert queue.commit(Offset(5)) == [told(Fate.ABORTED, (3, 3), (2, 2), (1, 1))]
+    assert queue.commit(Offset(5)) == [told(Fate.ABORTED, (3, 3), (2, 2), (1, 1), cause=Cause.ROLLBACK)]
 
 
 def test_overflow_stays_volatile_and_is_admitted_in_order_when_space_comes() -> None:
@@ -96,7 +96,7 @@ def test_what_finds_no_room_is_refused_with_all_behind_it() -> None:
 def test_timing_out_a_volatile_entry_aborts_every_younger_one() -> None:
     entries = [entry(request) for request in range(1, 5)]
     queue = filled(*entries, limits=LimboLimits(length_max=1))
-    assert queue.time_out(entries[2]) == [told(Fate.ABORTED, (4, 0), (3, 0), epoch=0)]
+    assert queue.time_out(entries[2]) == [told(Fate.ABORTED, (4, 0), (3, 0), epoch=0, cause=Cause.NO_ROOM)]
     assert [each.request for each in queue.waiting()] == [2]
     queue.check()
 
@@ -104,7 +104,7 @@ def test_timing_out_a_volatile_entry_aborts_every_younger_one() -> None:
 def test_timing_out_a_submitted_entry_detaches_its_waiter_only() -> None:
     first, second = entry(1), entry(2)
     queue = filled(first, second)
-    assert queue.time_out(first) == [told(Fate.INDETERMINATE, (1, 1))]
+    assert queue.time_out(first) == [told(Fate.INDETERMINATE, (1, 1), cause=Cause.QUORUM_TIMEOUT)]
     assert queue.time_out(first) == []
     assert (len(queue), queue.size) == (2, 20)
     assert queue.commit(Offset(2)) == [told(Fate.COMMITTED, (2, 2))]
@@ -152,8 +152,8 @@ def test_freeze_aborts_volatile_and_leaves_the_rest_indeterminate() -> None:
     )
     queue.commit(Offset(1))
     assert queue.freeze() == [
-        told(Fate.ABORTED, (6, 0), (5, 0), epoch=0),
-        told(Fate.INDETERMINATE, (1, 1), (2, 2), (3, 3), (4, 4)),
+        told(Fate.ABORTED, (6, 0), (5, 0), epoch=0, cause=Cause.FENCED),
+        told(Fate.INDETERMINATE, (1, 1), (2, 2), (3, 3), (4, 4), cause=Cause.FENCED),
     ]
     assert queue.freeze() == []
     assert [each.request for each in queue.offer([entry(7)])] == [7]

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.kernel.ids import EntryId, Epoch, Offset
-from penstock.quorum.core.machines import (
+from penstock.quorum.core.machines.builtin import (
     MACHINES,
     AppendTo,
     CompareAndSet,

@@ -17,7 +17,7 @@ from penstock.kernel.errors import InvalidArgument
 from penstock.kernel.ids import NO_ENTRY, EntryId, Epoch, Incarnation, Instant, Lsn, NodeId, Offset, RequestId
 from penstock.quorum.core.config import NodeConfig
 from penstock.quorum.core.node import Node
-from penstock.quorum.records.answers import Answers, Fate
+from penstock.quorum.records.answers import Answers, Cause, Fate
 from penstock.quorum.records.effects import (
     Append,
     AppendRequest,
@@ -74,7 +74,7 @@ def test_a_fence_is_answered_when_writes_under_way_are_settled() -> None:
     single.append("x")
     effects = single.hear("op", FenceRequest(E2, I1))
     assert effects == [
-        Answers(Fate.INDETERMINATE, E1, (RequestId(1),), (Offset(3),)),
+        Answers(Fate.INDETERMINATE, E1, (RequestId(1),), (Offset(3),), cause=Cause.FENCED),
         CancelTimer("heartbeat"),
         CancelTimer("limbo"),
         CancelTimer("confirm"),
@@ -190,7 +190,7 @@ def test_a_refusal_from_a_higher_epoch_ends_a_leadership() -> None:
     single.lead_in_peace()
     single.append("x")
     told = single.hear("B", Refusal(E2, I1, "AddEntryRequest", Reason.HIGHER_EPOCH, E1))
-    assert told[0] == Answers(Fate.INDETERMINATE, E1, (RequestId(1),), (Offset(3),))
+    assert told[0] == Answers(Fate.INDETERMINATE, E1, (RequestId(1),), (Offset(3),), cause=Cause.FENCED)
     assert (single.node.role, single.node.epoch) == (Role.FENCED, 1), "the operator will say what comes next"
     assert single.hear("Z", Refusal(E3, I1, "AddEntryRequest", Reason.HIGHER_EPOCH, E1)) == []
 
@@ -245,7 +245,7 @@ def test_a_failed_write_ends_the_node() -> None:
     single.lead_in_peace()
     single.append("x")
     *answers, stop = single.step(PersistFailed("no space left"))
-    assert answers[0] == Answers(Fate.INDETERMINATE, E1, (RequestId(1),), (Offset(3),))
+    assert answers[0] == Answers(Fate.INDETERMINATE, E1, (RequestId(1),), (Offset(3),), cause=Cause.FENCED)
     assert stop == Stop("the log of A#i1 cannot be written: no space left")
     with pytest.raises(AssertionError):
         single.sync()

@@ -1,11 +1,13 @@
 from collections.abc import Sequence
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.quorum.core.cluster import Values, entry_id
 
 from penstock.kernel.ids import Epoch, Offset
-from penstock.quorum.core.state_machine import Applier, Duplicate, Retired
+from penstock.quorum.core.machines.pairs import PairLimits
+from penstock.quorum.core.machines.state_machine import Applier, Duplicate, Expired, Retired
 from penstock.quorum.records.effects import Applied, Apply, Divergence
 from penstock.quorum.records.entry import Barrier, ClientId, Confirm, Entry, Rollback, Txn
 
@@ -60,7 +62,7 @@ def test_a_duplicate_gets_the_first_result_by_exact_pair() -> None:
 def test_a_rolled_back_pair_is_retired() -> None:
     applier = Applier(Values())
     applied = apply(applier, txn("a", 1), txn("b", 2), Rollback(E1, Offset(2)), doomed=[2])
-    assert applied.results == (1, None, None)
+    assert applied.results == (1, Retired(), None)
     assert apply(applier, txn("b", 2)).results == (Retired(),)
     assert apply(applier, txn("b", 9)).results == (2,), "a retry uses a new seq"
     assert values(applier) == [b"a", b"b"]
@@ -74,10 +76,33 @@ def test_a_rolled_back_duplicate_does_not_retire_what_took_effect() -> None:
 
 
 def test_the_window_forgets_the_oldest() -> None:
-    applier = Applier(Values(), dedup_window=2)
+    applier = Applier(Values(), limits=PairLimits(of_client_max=2))
     apply(applier, txn("a", 1), txn("b", 2), txn("c", 3))
     assert apply(applier, txn("b", 2)).results == (Duplicate(entry_id(1, 2), 2),)
-    assert apply(applier, txn("a", 1)).results == (4,), "beyond the window nobody knows"
+    assert apply(applier, txn("a", 1)).results == (Expired(),), "beyond the window nobody knows, and nobody guesses"
+    assert values(applier) == [b"a", b"b", b"c"]
+    assert apply(applier, txn("d", 1, client="d")).results == (4,), "another client has a window of its own"
+
+
+def test_who_reads_the_log_sees_each_transaction_once() -> None:
+    applier = Applier(Values())
+    apply(applier, txn("a", 1), txn("a", 1), txn("b", 2), Rollback(E1, Offset(3)), txn("b", 2), doomed=[3])
+    shown = [offset for offset in (1, 2, 5) if applier.has_effect(Offset(offset))]
+    assert shown == [1], "2 is a copy of 1, and 5 of what was rolled back at 3"
+    restored = Applier(Values())
+    restored.restore(applier.snapshot())
+    assert not restored.has_effect(Offset(5))
+    restored.forget_before(Offset(5))
+    assert restored.has_effect(Offset(2)), "the log begins at 5: nobody asks"
+    assert not restored.has_effect(Offset(5))
+
+
+def test_a_snapshot_of_an_earlier_release_is_read() -> None:
+    old = msgspec.msgpack.encode((2, 2, 7, [("c", 1, (1, 1), 1), ("c", 2, None, None)], Values().snapshot()))
+    applier = Applier(Values())
+    applier.restore(old)
+    assert (applier.applied, applier.checksum) == (2, 7)
+    assert apply(applier, txn("a", 1), txn("b", 2)).results == (Duplicate(entry_id(1, 1), 1), Retired())
 
 
 def test_a_confirm_with_another_checksum_names_the_divergence() -> None:

@@ -6,7 +6,7 @@ from tests.quorum.node.cluster import running_cluster
 
 from penstock.plumbing.process.metrics import exposition
 from penstock.quorum.client.quorum import QuorumLog
-from penstock.quorum.core.machines import Put, encode_op
+from penstock.quorum.core.machines.builtin import Put, encode_op
 
 
 def figures(prefix: str) -> dict[str, float]:

@@ -255,7 +255,7 @@ class Ledger(msgspec.Struct, frozen=True):
                 assert self.verdict(id_) is Resolution.ABORTED, f"I13: {request} at {id_} was told ABORTED"
             case Fate.ABORTED | Fate.NOT_LEADER | Fate.OVERLOADED | Fate.INVALID:
                 assert not self._is_written(request), f"I13: {request} was told {fate}, and is in a log"
-            case Fate.ACKNOWLEDGED | Fate.INDETERMINATE:
+            case Fate.ACKNOWLEDGED | Fate.INDETERMINATE | Fate.EXPIRED:
                 assert self._is_written(request), f"{request} was told {fate}, and is in no log"
         told = sorted([*self.told, Told(request, fate, fact.epoch, fact.offset)], key=lambda each: each.request)
         return msgspec.structs.replace(self, told=tuple(told))

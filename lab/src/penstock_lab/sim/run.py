@@ -46,7 +46,7 @@ class Workload(Protocol):
         ...
 
     def is_settled(self) -> bool:
-        """Whether all work has ended. Asked only after the faults are over."""
+        """Whether all work has ended. UserAppend only after the faults are over."""
         ...
 
     def finish(self) -> None:

@@ -1,7 +1,8 @@
 """The stream of appends to whoever leads a shard: batched, in order, sent again where that is safe.
 
 A transaction is named by (client, seq), and the shard lets each pair take effect once. So what was sent and not
-answered may be sent again, to the same leader or the next, under the same pair: until its deadline. What always holds:
+answered may be sent again, to the same leader or the next, under the same pair: until its deadline. What an answer to
+one copy says of the transaction is decided in `sending.py`. What always holds:
 
 - What is sent and not answered is bounded by `window_bytes`: `append` waits for room.
 - Every append ends in one way: an answer, or an error which says whether it may have been written.
@@ -10,45 +11,38 @@ answered may be sent again, to the same leader or the next, under the same pair:
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
 from penstock.kernel.codec import Codec
-from penstock.kernel.errors import Indeterminate, PenstockError, Unavailable
+from penstock.kernel.errors import Indeterminate, Overloaded, PenstockError, Unavailable
 from penstock.kernel.ids import EntryId
 from penstock.plumbing.wire.client import Channel
 from penstock.plumbing.wire.client_stream import ClientStream
 from penstock.plumbing.wire.deadlines import NEVER, DeadlineSweep
 from penstock.plumbing.wire.message import Message
+from penstock.quorum.client.sending import Answer, Next, Sending
 from penstock.quorum.records.answers import Fate
 from penstock.quorum.records.api import AppendAnswers, ClientAppend, Hello
 from penstock.quorum.records.entry import ClientId
 
-__all__ = ["Answer", "Appends", "Waiting"]
+__all__ = ["Appends", "Waiting"]
 
 OVERHEAD_BYTES = 64
 _ANSWERS = Codec[AppendAnswers](AppendAnswers)
 _encode = msgspec.msgpack.Encoder().encode
 RETRY_S = (0.01, 0.25)  # between two tries to find the leader
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """What the leader said of one append."""
-
-    fate: Fate
-    entry: EntryId
-    result: Any = None
+FULL_S = 0.02  # after the limbo was full, or its leader was replaced
 
 
 class Waiting(msgspec.Struct, eq=False):
     """One append which is not answered yet."""
 
-    append: ClientAppend
-    future: "asyncio.Future[Answer]"
+    sending: Sending
+    future: "asyncio.Future[tuple[Next, Answer]]"
     size: int
-    deadline_at: float
-    was_sent: bool = False
+    deadline_at: float  # the caller's
+    gives_up_at: float  # the leader answers a time-out itself, and knows more: it is given some time for that
 
 
 class Appends:
@@ -68,7 +62,8 @@ class Appends:
         self._addresses = deque(addresses)
         self._window_bytes = window_bytes
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[int, Waiting] = {}  # in the order they were made
+        self._waiting: dict[Waiting, None] = {}  # in the order they were made
+        self._sent: dict[int, Waiting] = {}  # on this stream and not answered, by the number of the copy
         self._unsent: list[Waiting] = []
         self._bytes = 0
         self._room: deque[asyncio.Future[None]] = deque()
@@ -76,7 +71,8 @@ class Appends:
         self._task: asyncio.Task[None] | None = None
         self._lost = asyncio.Event()
         self._failures = 0
-        self._numbers = 0
+        self._numbers = 0  # of copies
+        self._highest_sent = 0  # of transactions
         self._sweep = DeadlineSweep(self._loop, self._expire)
 
     @property
@@ -84,36 +80,41 @@ class Appends:
         """Where the leader was last seen, or is looked for next."""
         return self._addresses[0]
 
-    async def append(self, append: ClientAppend, timeout_s: float) -> Answer:
-        """Have it appended; the answer, whatever it is. Raises only if none came in time."""
-        size = len(append.ops) + OVERHEAD_BYTES
-        while self._bytes + size > self._window_bytes and self._waiting:
-            room = self._loop.create_future()
-            self._room.append(room)
-            await room
+    async def append(self, sending: Sending, timeout_s: float, grace_s: float) -> tuple[Next, Answer]:
+        """Have it appended: TOLD and its answer, or UNKNOWN and the last one. Raises only if none came in time."""
+        size = len(sending.ops) + OVERHEAD_BYTES
         deadline_at = self._loop.time() + timeout_s
-        waiting = Waiting(append, self._loop.create_future(), size, deadline_at)
-        self._waiting[append.number] = waiting
+        await self._wait_for_room(size, deadline_at)
+        waiting = Waiting(sending, self._loop.create_future(), size, deadline_at, deadline_at + grace_s)
+        self._waiting[waiting] = None
         self._bytes += size
         self._queue(waiting)
-        if deadline_at < self._sweep.next_at:
-            self._sweep.note(deadline_at)
+        if waiting.gives_up_at < self._sweep.next_at:
+            self._sweep.note(waiting.gives_up_at)
         try:
             return await waiting.future
         finally:
             self._forget(waiting)
 
-    def next_number(self) -> int:
-        """The number of an append: its name on this client's streams."""
-        self._numbers += 1
-        return self._numbers
+    async def _wait_for_room(self, size: int, deadline_at: float) -> None:
+        """Back-pressure, for as long as the caller waits: a silent leader must not keep it for ever."""
+        while self._bytes + size > self._window_bytes and self._waiting:
+            room = self._loop.create_future()
+            self._room.append(room)
+            try:
+                async with asyncio.timeout_at(deadline_at):
+                    await room
+            except TimeoutError:
+                raise Overloaded(
+                    f"{self._bytes} bytes wait for an answer, and none came in time", next_step="penstock quorum status"
+                ) from None
 
     async def close(self) -> None:
         self._sweep.close()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        for waiting in list(self._waiting.values()):
+        for waiting in list(self._waiting):
             self._fail(waiting, "the client was closed")
 
     # Sending
@@ -136,9 +137,16 @@ class Appends:
             if not stream.can_send(sum(waiting.size for waiting in part)):
                 self._unsent = [*part, *self._unsent]  # on_writable sends it
                 continue
-            stream.send_nowait(_encode([waiting.append for waiting in part]))
-            for waiting in part:
-                waiting.was_sent = True
+            now = self._loop.time()
+            stream.send_nowait(_encode([self._copy(waiting, now) for waiting in part]))
+
+    def _copy(self, waiting: Waiting, now: float) -> ClientAppend:
+        """The next copy, under a number of its own: an answer to an earlier copy is not taken for this one's."""
+        self._numbers += 1
+        self._sent[self._numbers] = waiting
+        copy = waiting.sending.copy(self._numbers, int((waiting.deadline_at - now) * 1000), self._highest_sent)
+        self._highest_sent = max(self._highest_sent, copy.seq)
+        return copy
 
     async def _keep_stream(self) -> None:
         """Keep a stream to the leader open, for as long as the client lives."""
@@ -148,7 +156,8 @@ class Appends:
                 channel = self._channels(self.leader)
                 self._stream = await channel.open("quorum.append", self._hello, receiver=self)
                 # What was sent on a stream before this one is sent again: its pair makes that safe.
-                self._unsent = list(self._waiting.values())
+                self._sent.clear()
+                self._unsent = list(self._waiting)
                 self._flush()
                 await self._lost.wait()
             except PenstockError:
@@ -174,15 +183,25 @@ class Appends:
     def on_messages(self, messages: list[Message]) -> None:
         for message in messages:
             answers = _ANSWERS.decode(message.body)
+            self._answered(answers)
             if answers.fate is Fate.NOT_LEADER:
                 self._go_to(answers.leader)
                 return
             self._failures = 0
-            results = answers.results or (None,) * len(answers.numbers)
-            for number, offset, result in zip(answers.numbers, answers.offsets, results, strict=True):
-                waiting = self._waiting.get(number)
-                if waiting is not None and not waiting.future.done():
-                    waiting.future.set_result(Answer(answers.fate, EntryId(answers.epoch, offset), result))
+
+    def _answered(self, answers: AppendAnswers) -> None:
+        now = self._loop.time()
+        results = answers.results or (None,) * len(answers.numbers)
+        for number, offset, result in zip(answers.numbers, answers.offsets, results, strict=True):
+            waiting = self._sent.pop(number, None)
+            if waiting is None or waiting.future.done():
+                continue
+            answer = Answer(answers.fate, EntryId(answers.epoch, offset), result, answers.cause)
+            step = waiting.sending.heard(answer, is_late=now + RETRY_S[0] >= waiting.deadline_at)
+            if step is not Next.AGAIN:
+                waiting.future.set_result((step, answer))
+            elif answers.fate is not Fate.NOT_LEADER:  # else the next stream sends it
+                self._loop.call_later(FULL_S, self._queue, waiting)
 
     def on_end(self) -> None:
         pass
@@ -201,28 +220,29 @@ class Appends:
     def _expire(self, now: float) -> float:
         """Give up what has waited too long; the earliest deadline of the rest."""
         earliest = NEVER
-        for waiting in self._waiting.values():
-            if waiting.deadline_at <= now:
+        for waiting in self._waiting:
+            if waiting.gives_up_at <= now:
                 self._fail(waiting, "no answer came in time")
             else:
-                earliest = min(earliest, waiting.deadline_at)
+                earliest = min(earliest, waiting.gives_up_at)
         return earliest
 
     def _fail(self, waiting: Waiting, reason: str) -> None:
         if waiting.future.done():
             return
-        if waiting.was_sent:
+        if waiting.sending.may_be_written:
             error: PenstockError = Indeterminate(
                 f"{reason}; the transaction may still commit",
                 next_step="append it again under the same seq: it takes effect once",
-                seq=waiting.append.seq,
+                seq=waiting.sending.seq,
             )
         else:
             error = Unavailable(f"{reason}; no leader was reached", next_step="penstock quorum status")
         waiting.future.set_exception(error)
 
     def _forget(self, waiting: Waiting) -> None:
-        if self._waiting.pop(waiting.append.number, None) is not None:
+        if waiting in self._waiting:
+            del self._waiting[waiting]
             self._bytes -= waiting.size
         while self._room:
             room = self._room.popleft()

@@ -24,6 +24,7 @@ from penstock.kernel.errors import (
     Compacted,
     Indeterminate,
     InvalidArgument,
+    NotFound,
     NotLeader,
     Overloaded,
     PenstockError,
@@ -36,15 +37,17 @@ from penstock.plumbing.wire.client_stream import ClientStream
 from penstock.plumbing.wire.limits import Limits
 from penstock.plumbing.wire.message import Message
 from penstock.plumbing.wire.tls import Tls
-from penstock.quorum.client.appends import Answer, Appends
-from penstock.quorum.records.answers import Fate
+from penstock.quorum.client.appends import Appends
+from penstock.quorum.client.sending import Answer, Next, Sending
+from penstock.quorum.records.answers import Cause, Fate
 from penstock.quorum.records.api import (
-    ClientAppend,
     Committed,
     ReadQuery,
     ReadResult,
     ResolveQuery,
     ResolveResult,
+    SessionFound,
+    SessionQuery,
     ShardStatus,
     Subscribe,
 )
@@ -59,7 +62,10 @@ OPS_BYTES_MAX: Final = 1 << 20
 RETRY_S: Final = 0.02
 SILENT_S: Final = 10.0  # a subscription which hears nothing for so long asks whether there was anything to hear
 FIRST: Final = Offset(1)
+SEQ_GAP: Final = 1 << 20  # more than one process can have in flight
+FRESH_MAX: Final = 65_536
 _LEVELS: Final = {"majority": MAJORITY, "all": ALL, "applied": APPLIED}
+_SESSION = Codec[SessionFound](SessionFound)
 _READ = Codec[ReadResult](ReadResult)
 _RESOLVED = Codec[ResolveResult](ResolveResult)
 _COMMITTED = Codec[Committed](Committed)
@@ -103,7 +109,9 @@ class QuorumLog:
         self._window_bytes = window_bytes
         self._channels: dict[str, Channel] = {}
         self._appends: Appends | None = None
-        self._seq = 0
+        self._seq = None if client_id else 0  # a random name has used no number yet
+        self._session = asyncio.Lock()
+        self._fresh: set[int] = set()  # numbers given out and not used: their first copy is no repeat
 
     async def __aenter__(self) -> "QuorumLog":
         self._appends = Appends(
@@ -138,29 +146,45 @@ class QuorumLog:
 
         Returns when it is committed (sync), or durable on the leader behind every sync one before it (async). A
         time-out raises `Indeterminate`; with `roll_back`, the leader first tries to make that a definite `Refused`.
-        To repeat a transaction whose fate is unknown, give its `seq` again: it takes effect once.
+        To repeat a transaction whose fate is unknown, give its `seq` again: it takes effect once, and the answer is
+        about the transaction, whichever copy of it the log took.
         """
         if len(ops) > OPS_BYTES_MAX:
             raise InvalidArgument(f"a transaction of {len(ops)} bytes is above the limit of {OPS_BYTES_MAX}")
         if timeout <= 0:
             raise InvalidArgument(f"timeout {timeout}: expected a time above 0 s")
         appends = self._opened()
-        seq = self.next_seq() if seq is None else seq
-        number = appends.next_number()
-        append = ClientAppend(number, seq, ops, sync, _level(ack), max(1, int(timeout * 1000)), roll_back)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        grace_s = 1.0 + (5.0 if roll_back else 0.0)  # the leader answers a time-out itself, and knows more
-        while True:
-            left_s = deadline - loop.time()
-            answer = await appends.append(append, max(0.001, left_s) + grace_s)
-            if answer.fate is not Fate.OVERLOADED or left_s <= RETRY_S:
-                return _judged(answer, seq)
-            await asyncio.sleep(RETRY_S)  # the limbo is full: wait for room
+        level = _level(ack)
+        if seq is None:
+            await self.begin_session(timeout=timeout)
+            seq = self.next_seq()
+        sending = Sending(seq, ops, sync, level, roll_back, may_be_written=seq not in self._fresh)
+        self._fresh.discard(seq)
+        grace_s = 1.0 + (5.0 if roll_back else 0.0)
+        step, answer = await appends.append(sending, timeout, grace_s)
+        return _judged(step, answer, sending)
+
+    async def begin_session(self, *, timeout: float = 5.0) -> None:
+        """Find out which numbers earlier processes of this `client_id` have used: this one begins above them.
+
+        `append` does this itself where it must. One process at a time may use a `client_id`.
+        """
+        if self._seq is not None:
+            return
+        async with self._session:
+            if self._seq is None:
+                body = _encode(SessionQuery(self.shard, self.client_id))
+                found = _SESSION.decode(await self._call_leader("quorum.session", body, timeout))
+                # Copies of the process before may still be on their way; two processes at once should not meet either.
+                self._seq = found.highest + SEQ_GAP + secrets.randbelow(SEQ_GAP << 10)
 
     def next_seq(self) -> int:
         """A number this client has not used."""
+        if self._seq is None:
+            raise InvalidArgument("a client_id of your own needs a session first: await log.begin_session()")
         self._seq += 1
+        if len(self._fresh) < FRESH_MAX:
+            self._fresh.add(self._seq)
         return self._seq
 
     # Reading
@@ -273,11 +297,17 @@ class QuorumLog:
         deadline = loop.time() + timeout
         candidates = list(dict.fromkeys([self._opened().leader, *self._addresses]))
         last: PenstockError = Unavailable("no node was asked")
+        strangers: set[str] = set()  # they have no replica of the shard
         while (left := deadline - loop.time()) > 0:
             address = candidates.pop(0)
             candidates.append(address)
             try:
                 return (await self._channel(address).call(method, body, deadline_s=left)).body
+            except NotFound as error:
+                strangers.add(address)
+                if strangers >= set(candidates):
+                    raise
+                last = error
             except (Unavailable, Indeterminate) as error:
                 last = error
                 hint = error.details.get("leader") if isinstance(error, NotLeader) else None
@@ -306,26 +336,56 @@ def _level(ack: Ack) -> int:
     raise InvalidArgument(f"ack {ack!r}: expected majority, all, applied, or a number of nodes above 0")
 
 
-def _judged(answer: Answer, seq: int) -> Appended:
+def _judged(step: Next, answer: Answer, sending: Sending) -> Appended:
     """The answer as a value, or as the error it is."""
+    if step is Next.UNKNOWN:
+        raise _unknown(answer, sending)
     match answer.fate:
         case Fate.COMMITTED | Fate.ACKNOWLEDGED | Fate.COMMITTED_BELOW_LEVEL:
             return Appended(answer.entry, answer.fate, answer.result)
         case Fate.ABORTED:
+            reason = _ABORTED.get(answer.cause, "it was rolled back")
             raise Refused(
-                "the transaction was aborted: no quorum held it in time", next_step="append it again under a new seq"
+                f"the transaction was aborted: {reason}",
+                next_step="append it again under a new seq",
+                cause=answer.cause.value,
             )
-        case Fate.INDETERMINATE:
+        case Fate.EXPIRED:
             raise Indeterminate(
-                f"no quorum in time; entry {answer.entry} may still commit",
-                next_step=f"penstock quorum resolve {answer.entry}",
-                epoch=answer.entry.epoch,
-                offset=answer.entry.offset,
-                seq=seq,
+                f"number {sending.seq} is older than what the shard remembers of this client: it was not appended now, "
+                "and whether it was before is unknown",
+                next_step="read the state that it should have changed",
+                seq=sending.seq,
             )
         case Fate.INVALID:
             raise InvalidArgument("no ensemble of this size has that ack level", next_step="penstock quorum status")
         case Fate.OVERLOADED:
             raise Overloaded("the leader's limbo is full", next_step="penstock quorum status")
-        case Fate.NOT_LEADER:
+        case _:
             raise NotLeader("no node leads the shard", next_step="penstock quorum status")
+
+
+_ABORTED: Final = {
+    Cause.QUORUM_TIMEOUT: "no quorum held it in time",
+    Cause.ROLLBACK: "an earlier transaction timed out, and its rollback took this one with it",
+    Cause.FENCED: "its leader was replaced before it was appended",
+    Cause.NO_ROOM: "its time was over before the limbo had room for it",
+}
+
+
+def _unknown(answer: Answer, sending: Sending) -> Indeterminate:
+    """The error of a transaction which may be in the log. An entry names one copy, so it is named only if it is all."""
+    reason = "its leader was replaced" if answer.cause is Cause.FENCED else "no quorum in time"
+    if sending.might_before or not answer.entry.offset:
+        return Indeterminate(
+            f"{reason}; the transaction may still commit",
+            next_step="append it again under the same seq: it takes effect once",
+            seq=sending.seq,
+        )
+    return Indeterminate(
+        f"{reason}; entry {answer.entry} may still commit",
+        next_step=f"penstock quorum resolve {answer.entry}",
+        epoch=answer.entry.epoch,
+        offset=answer.entry.offset,
+        seq=sending.seq,
+    )

@@ -186,7 +186,8 @@ class Leader:
 
     def on_applied(self, event: Applied) -> None:
         first = Offset(event.upto - len(event.results) + 1)
-        self.limbo.applied(first, event.upto, event.results)
+        if self.limbo.applied(first, event.upto, event.results):
+            self._has_new_votes = True  # a repeat that waits for an ack level may be answered
 
     # CONFIRM
 

@@ -13,12 +13,13 @@ from itertools import groupby
 from typing import Any
 
 from penstock.kernel.effects import Effect
-from penstock.kernel.ids import Epoch, Instant, Offset, RequestId
+from penstock.kernel.ids import EntryId, Epoch, Instant, Offset, RequestId
 from penstock.quorum.core.config import NodeConfig
 from penstock.quorum.core.deadlines import Deadlines
 from penstock.quorum.core.limbo_queue import LimboEntry, LimboQueue, LimboState
+from penstock.quorum.core.machines.state_machine import Duplicate, Expired, Retired
 from penstock.quorum.core.replica import Replica
-from penstock.quorum.records.answers import Answers, Fate
+from penstock.quorum.records.answers import Answers, Cause, Fate
 from penstock.quorum.records.effects import ALL, APPLIED, MAJORITY, AppendRequest
 from penstock.quorum.records.entry import OVERHEAD_BYTES, Rollback, Txn
 from penstock.quorum.records.member import majority
@@ -31,6 +32,20 @@ NOT_APPENDED = Epoch(0)
 def _timeout_of(entry: LimboEntry) -> int:
     timeout_ns: int = entry.body.timeout_ns
     return timeout_ns
+
+
+def _judged(entry: LimboEntry, result: Any, ok: Fate) -> tuple[Fate, Cause, EntryId, Any]:
+    """Return the answer to a copy by the result of its pair: fate, cause, entry, result."""
+    here = EntryId(entry.epoch, entry.offset)
+    match result:
+        case Duplicate(where, first_result):
+            return ok, Cause.NONE, where, first_result
+        case Retired():
+            return Fate.ABORTED, Cause.QUORUM_TIMEOUT if entry.has_timed_out else Cause.ROLLBACK, here, None
+        case Expired():
+            return Fate.EXPIRED, Cause.NONE, here, None
+        case _:
+            return ok, Cause.NONE, here, result
 
 
 class Limbo:
@@ -59,7 +74,12 @@ class Limbo:
                 invalid.append(each.request)
             else:
                 size = OVERHEAD_BYTES + len(each.ops)
-                entries.append(LimboEntry(each.request, each, size, each.is_sync, level, rolls_back=each.rolls_back))
+                entries.append(
+                    LimboEntry(
+                        each.request, each, size, each.is_sync, level,
+                        rolls_back=each.rolls_back, is_repeat=each.is_repeat,
+                    )
+                )  # fmt: skip
         overflow = self.queue.offer(entries)
         if overflow:
             del entries[-len(overflow) :]
@@ -113,13 +133,43 @@ class Limbo:
         """Answer committed transactions whose ack level is reached. Rarely is there more than one level in use."""
         for level in self.queue.levels():
             if level != APPLIED:
-                self._emit(self.queue.level_reached(level, level_offset(level)))
+                reached = self.queue.take_level(level, level_offset(level))
+                self._tell([(entry, entry.ruling) for entry in reached], Fate.COMMITTED)
 
-    def applied(self, first: Offset, upto: Offset, results: tuple[Any, ...]) -> None:
-        """Answer those who waited for the state machine's result. `first` is the offset of the first result."""
-        for told in self.queue.level_reached(APPLIED, upto):
-            mine = tuple(results[offset - first] for offset in told.offsets)
-            self.replica.emit(Answers(told.fate, told.epoch, told.requests, told.offsets, mine))
+    def applied(self, first: Offset, upto: Offset, results: tuple[Any, ...]) -> bool:
+        """Answer clients that waited for the state machine. `first` is the offset of the first result.
+
+        Return whether a repeat that waits for an ack level got its result.
+        """
+        queue = self.queue
+        is_news = queue.rule(first, upto, results)
+        told = queue.take_level(APPLIED, upto)
+        if told:
+            self._tell([(each, each.ruling if each.is_repeat else results[each.offset - first]) for each in told])
+        return is_news
+
+    def _tell(self, entries: list[tuple[LimboEntry, Any]], ok: Fate = Fate.COMMITTED) -> None:
+        """Answer each by what the state machine says of its pair: one effect for each run of equal answers (P10)."""
+        run: list[tuple[RequestId, Offset, Any]] = []
+        told_last: tuple[Fate, Cause, Epoch, bool] | None = None
+        for entry, result in entries:
+            assert entry.request is not None
+            entry.state = LimboState.ANSWERED
+            is_asked = entry.body.level == APPLIED
+            fate, cause, id_, result = _judged(entry, result, ok)
+            told = (fate, cause, id_.epoch, is_asked and fate is ok)
+            if told_last not in (None, told):
+                self._emit_run(told_last, run)
+                run = []
+            told_last = told
+            run.append((entry.request, id_.offset, result))
+        if run:
+            self._emit_run(told_last, run)
+
+    def _emit_run(self, told: tuple[Fate, Cause, Epoch, bool] | None, run: list[tuple[RequestId, Offset, Any]]) -> None:
+        assert told is not None
+        (fate, cause, epoch, has_results), (requests, offsets, results) = told, zip(*run, strict=True)
+        self.replica.emit(Answers(fate, epoch, requests, offsets, results if has_results else (), cause))
 
     def _emit(self, effects: Sequence[Effect]) -> None:
         if effects:
@@ -148,10 +198,13 @@ class Limbo:
         first: Offset | None = None
         for entry in self._deadlines.expired(now):
             if entry.state is LimboState.SUBMITTED and entry.rolls_back and self._can_end_by_rollback(entry):
-                entry.rolls_back = False
+                entry.rolls_back, entry.has_timed_out = False, True
                 self._deadlines.add([entry], self._deadlines.rounded(self.config.rollback_grace_ns), now)
                 if self.may_roll_back(entry):
                     first = entry.offset if first is None else Offset(min(first, entry.offset))
+            elif entry.state is LimboState.COMMITTED and entry.is_ruled:
+                self._tell([(entry, entry.ruling)], Fate.COMMITTED_BELOW_LEVEL)
+                self.queue.drop_answered(entry.level)
             else:
                 self._emit(self.queue.time_out(entry))
         return None if first is None else self.roll_back(first)

@@ -11,18 +11,22 @@ the log, uncommitted. What always holds:
 - VOLATILE is FIFO: an entry is admitted only behind its predecessor, by an active owner, into free space (I20).
 - Aborting a VOLATILE entry aborts every younger one, newest first (I20).
 - OKs come in offset order (per ack level), aborts of one ROLLBACK newest first, each exactly once (I15).
+- A repeat is answered when the state machine has ruled about its pair: a commit or an abort of this copy says nothing
+  of the pair, for an earlier copy may have decided (P10). Until then it waits, COMMITTED, whatever became of the copy.
 - length and bytes are the sums over SUBMITTED (I21).
 """
 
 from collections import deque
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from itertools import groupby
 from typing import Any
 
 import msgspec
 
 from penstock.kernel.ids import Epoch, Instant, Offset, RequestId
-from penstock.quorum.records.answers import Answers, Fate
+from penstock.quorum.records.answers import Answers, Cause, Fate
+from penstock.quorum.records.effects import APPLIED
 
 __all__ = ["LimboEntry", "LimboLimits", "LimboQueue", "LimboState"]
 
@@ -58,6 +62,10 @@ class LimboEntry(msgspec.Struct, gc=False, eq=False):
     level: int = 0  # 0: a majority; else a name of the owner's for what must be reached beyond the commit
     deadline: Instant = Instant(0)  # the owner's business
     rolls_back: bool = False  # the owner's business: what a time-out does
+    is_repeat: bool = False  # a copy of its pair may be in the log already
+    has_timed_out: bool = False  # its own time is over, and a ROLLBACK is under way for it
+    is_ruled: bool = False  # a repeat: the state machine has said what became of its pair
+    ruling: Any = None
     state: LimboState = LimboState.VOLATILE
     epoch: Epoch = Epoch(0)
     offset: Offset = NEVER_APPENDED
@@ -67,7 +75,7 @@ class LimboQueue:
     """The queue. Methods which answer return effects in the order in which clients must hear of them."""
 
     __slots__ = (
-        "_acknowledged", "_levels", "_ranges", "_submitted", "_volatile",
+        "_acknowledged", "_levels", "_ranges", "_submitted", "_unruled", "_volatile",
         "acknowledged_bytes", "committed", "is_frozen", "limits", "size", "volatile_size",
     )  # fmt: skip
 
@@ -81,6 +89,7 @@ class LimboQueue:
         self._volatile: deque[LimboEntry] = deque()
         self._submitted: deque[LimboEntry] = deque()
         self._levels: dict[int, deque[LimboEntry]] = {}  # committed, waiting for an ack level, in offset order
+        self._unruled: dict[Offset, LimboEntry] = {}  # repeats among those, by offset
         self._acknowledged: deque[tuple[Offset, int]] = deque()
         self._ranges: list[tuple[Offset, Offset]] = []  # ROLLBACK(f)@j not yet committed, as (f, j), by j
 
@@ -204,15 +213,21 @@ class LimboQueue:
         while submitted and submitted[0].offset <= upto:
             entry = submitted.popleft()
             size += entry.size
-            if entry.level and entry.request is not None:
-                entry.state = LimboState.COMMITTED
-                self._levels.setdefault(entry.level, deque()).append(entry)
+            if entry.request is not None and (entry.level or entry.is_repeat):
+                self._wait_for_level(entry, entry.level or APPLIED)
             elif entry.request is not None:
                 done.append(entry)
             else:
                 entry.state = LimboState.ANSWERED
         self.size -= size
         _answer(Fate.COMMITTED, done, answers)
+
+    def _wait_for_level(self, entry: LimboEntry, level: int) -> None:
+        """Keep an entry whose copy is settled until its answer is, too."""
+        entry.state, entry.level = LimboState.COMMITTED, level
+        self._levels.setdefault(level, deque()).append(entry)
+        if entry.is_repeat:
+            self._unruled[entry.offset] = entry
 
     def _pop_aborted(self, before: Offset, answers: list[Answers]) -> None:
         submitted = self._submitted
@@ -222,10 +237,13 @@ class LimboQueue:
             self.size -= entry.size
             if entry.request is None:
                 entry.state = LimboState.ANSWERED
+            elif entry.is_repeat:
+                self._wait_for_level(entry, entry.level or APPLIED)
             else:
                 doomed.append(entry)
         doomed.reverse()
-        _answer(Fate.ABORTED, doomed, answers)
+        for has_timed_out, run in groupby(doomed, key=_has_timed_out):
+            _answer(Fate.ABORTED, list(run), answers, Cause.QUORUM_TIMEOUT if has_timed_out else Cause.ROLLBACK)
 
     def acknowledge(self, durable: Offset) -> list[Answers]:
         """Answer async entries durable here, up to the first pending sync one and as far as the async window goes.
@@ -236,7 +254,7 @@ class LimboQueue:
         done: list[LimboEntry] = []
         while submitted:
             entry = submitted[0]
-            if entry.is_sync or entry.offset > durable or self._is_doomed(entry.offset):
+            if entry.is_sync or entry.is_repeat or entry.offset > durable or self._is_doomed(entry.offset):
                 break
             if self.acknowledged_bytes + entry.size > window:
                 break
@@ -257,17 +275,34 @@ class LimboQueue:
 
     def level_reached(self, level: int, upto: Offset) -> list[Answers]:
         """Committed entries which waited for `level` have it up to `upto`."""
+        answers: list[Answers] = []
+        _answer(Fate.COMMITTED, self.take_level(level, upto), answers)
+        return answers
+
+    def take_level(self, level: int, upto: Offset) -> list[LimboEntry]:
+        """Take out the entries that have `level`, in offset order; the caller must answer them."""
         waiting = self._levels.get(level)
         done: list[LimboEntry] = []
         while waiting and waiting[0].offset <= upto:
+            if _is_unruled(waiting[0]):
+                break  # later entries wait as well: answers keep their order
             entry = waiting.popleft()
             if entry.state is LimboState.COMMITTED:  # else its time-out was first
                 done.append(entry)
         if waiting is not None and not waiting:
             del self._levels[level]
-        answers: list[Answers] = []
-        _answer(Fate.COMMITTED, done, answers)
-        return answers
+        return done
+
+    def rule(self, first: Offset, upto: Offset, results: tuple[Any, ...]) -> bool:
+        """Note the results of the state machine up to `upto`. Return whether a repeat was among them."""
+        if not self._unruled:
+            return False
+        ruled = [offset for offset in self._unruled if offset <= upto]
+        for offset in ruled:
+            entry = self._unruled.pop(offset)
+            assert offset >= first, "the results cover each settled entry"
+            entry.is_ruled, entry.ruling = True, results[offset - first]
+        return bool(ruled)
 
     def time_out(self, entry: LimboEntry) -> list[Answers]:
         """The waiter of this entry has waited long enough: tell it what is known, whatever that is.
@@ -276,16 +311,19 @@ class LimboQueue:
         """
         answers: list[Answers] = []
         if entry.state is LimboState.VOLATILE:
-            return self._abort_volatile(entry)
+            return self._abort_volatile(entry, Cause.NO_ROOM)
         if entry.state is LimboState.SUBMITTED and entry.request is not None:
-            _answer(Fate.INDETERMINATE, [entry], answers)
+            _answer(Fate.INDETERMINATE, [entry], answers, Cause.QUORUM_TIMEOUT)
             entry.state, entry.request = LimboState.SUBMITTED, None
         elif entry.state is LimboState.COMMITTED:
-            _answer(Fate.COMMITTED_BELOW_LEVEL, [entry], answers)
-            self._drop_answered(entry.level)
+            if self._unruled.pop(entry.offset, None) is None:
+                _answer(Fate.COMMITTED_BELOW_LEVEL, [entry], answers)
+            else:
+                _answer(Fate.INDETERMINATE, [entry], answers, Cause.QUORUM_TIMEOUT)
+            self.drop_answered(entry.level)
         return answers
 
-    def _drop_answered(self, level: int) -> None:
+    def drop_answered(self, level: int) -> None:
         """A level which is never reached must not keep what it has told."""
         waiting = self._levels[level]
         while waiting and waiting[0].state is LimboState.ANSWERED:
@@ -293,7 +331,7 @@ class LimboQueue:
         if not waiting:
             del self._levels[level]
 
-    def _abort_volatile(self, oldest: LimboEntry | None) -> list[Answers]:
+    def _abort_volatile(self, oldest: LimboEntry | None, cause: Cause) -> list[Answers]:
         """Abort VOLATILE entries from the newest down to `oldest`, or all: definite, for no log knows them."""
         aborted: list[LimboEntry] = []
         while self._volatile:
@@ -303,21 +341,22 @@ class LimboQueue:
             if entry is oldest:
                 break
         answers: list[Answers] = []
-        _answer(Fate.ABORTED, aborted, answers)
+        _answer(Fate.ABORTED, aborted, answers, cause)
         return answers
 
     def freeze(self) -> list[Answers]:
         """Ownership is lost: VOLATILE entries abort, all others are INDETERMINATE, and nothing happens any more."""
-        answers = self._abort_volatile(None)
+        answers = self._abort_volatile(None, Cause.FENCED)
         waiters = [entry for entry in self._submitted if entry.request is not None]
         for level in sorted(self._levels):
             waiters += [entry for entry in self._levels[level] if entry.state is LimboState.COMMITTED]
         waiters.sort(key=lambda entry: entry.offset)
-        _answer(Fate.INDETERMINATE, waiters, answers)
+        _answer(Fate.INDETERMINATE, waiters, answers, Cause.FENCED)
         self.is_frozen = True
         self.size = self.acknowledged_bytes = 0
         self._submitted.clear()
         self._levels.clear()
+        self._unruled.clear()
         self._acknowledged.clear()
         self._ranges.clear()
         return answers
@@ -332,6 +371,7 @@ class LimboQueue:
         twin._volatile = deque(map(msgspec.structs.replace, self._volatile))
         twin._submitted = deque(map(msgspec.structs.replace, self._submitted))
         twin._levels = {level: deque(map(msgspec.structs.replace, each)) for level, each in self._levels.items()}
+        twin._unruled = {each.offset: each for lane in twin._levels.values() for each in lane if _is_unruled(each)}
         twin._acknowledged = deque(self._acknowledged)
         twin._ranges = list(self._ranges)
         return twin
@@ -363,6 +403,8 @@ class LimboQueue:
         offsets = [offset for offset, _ in self._acknowledged] + [entry.offset for entry in submitted]
         assert offsets == sorted(set(offsets)), "entries in offset order"
         assert all(offset > self.committed for offset in offsets), "nothing settled stays"
+        unruled = {each.offset for lane in self._levels.values() for each in lane if _is_unruled(each)}
+        assert self._unruled.keys() == unruled, "the repeats without a ruling"
         for level, waiting in self._levels.items():
             assert waiting, level
             assert all(entry.level == level and entry.offset <= self.committed for entry in waiting)
@@ -371,10 +413,18 @@ class LimboQueue:
         assert self._ranges == sorted(self._ranges, key=lambda each: each[1])
         assert not any(first <= self.committed < at for first, at in self._ranges), "no commit inside a doomed range"
         if self.is_frozen:
-            assert not any((submitted, volatile, self._levels, self._acknowledged, self._ranges))
+            assert not any((submitted, volatile, self._levels, self._unruled, self._acknowledged, self._ranges))
 
 
-def _answer(fate: Fate, entries: list[LimboEntry], answers: list[Answers]) -> None:
+def _has_timed_out(entry: LimboEntry) -> bool:
+    return entry.has_timed_out
+
+
+def _is_unruled(entry: LimboEntry) -> bool:
+    return entry.is_repeat and not entry.is_ruled and entry.state is LimboState.COMMITTED
+
+
+def _answer(fate: Fate, entries: list[LimboEntry], answers: list[Answers], cause: Cause = Cause.NONE) -> None:
     """Answer entries in the given order, one effect per run of the same epoch; each can be answered only once."""
     if not entries:
         return
@@ -386,12 +436,15 @@ def _answer(fate: Fate, entries: list[LimboEntry], answers: list[Answers]) -> No
         assert entry.request is not None
         entry.state = LimboState.ANSWERED
         if entry.epoch != epoch:
-            answers.append(Answers(fate, epoch, tuple(requests), tuple(offsets)))
+            answers.append(Answers(fate, epoch, tuple(requests), tuple(offsets), cause=cause))
             epoch, requests, offsets = entry.epoch, [], []
         requests.append(entry.request)
         offsets.append(entry.offset)
-    answers.append(Answers(fate, epoch, tuple(requests), tuple(offsets)))
+    answers.append(Answers(fate, epoch, tuple(requests), tuple(offsets), cause=cause))
 
 
 def _entry_fingerprint(entry: LimboEntry) -> tuple[Any, ...]:
-    return (entry.request, entry.size, entry.is_sync, entry.level, entry.state, entry.epoch, entry.offset)
+    return (
+        entry.request, entry.size, entry.is_sync, entry.level, entry.state, entry.epoch, entry.offset,
+        entry.is_repeat, entry.is_ruled, entry.has_timed_out,
+    )  # fmt: skip

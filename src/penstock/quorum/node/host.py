@@ -5,7 +5,7 @@ step, and the answers of one step become one message per client.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,10 +18,10 @@ from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.tasks import Tasks
 from penstock.plumbing.wire.channels import Channels
 from penstock.quorum.core.config import NodeConfig
-from penstock.quorum.core.machines import Queryable
+from penstock.quorum.core.machines.builtin import Queryable
+from penstock.quorum.core.machines.state_machine import Applier
 from penstock.quorum.core.node import Node
 from penstock.quorum.core.reads import Read
-from penstock.quorum.core.state_machine import Applier
 from penstock.quorum.links.peers import Peers
 from penstock.quorum.node.figures import TALLY, Figures
 from penstock.quorum.node.sessions import AppendSession
@@ -45,7 +45,7 @@ from penstock.quorum.records.effects import (
     TakeSnapshot,
     WriteSnapshot,
 )
-from penstock.quorum.records.entry import Entry
+from penstock.quorum.records.entry import ClientId, Entry, Txn
 from penstock.quorum.records.resolution import Resolution, Resolve
 from penstock.quorum.records.state import NodeState
 
@@ -82,7 +82,7 @@ class ReplicaHost:
         self._requests = 0
         self._appends: dict[RequestId, tuple[AppendSession, int]] = {}  # who waits for which answer
         self._asked: dict[RequestId, asyncio.Future[Any]] = {}
-        self._queries: dict[RequestId, bytes] = {}
+        self._queries: dict[RequestId, Callable[[], Any]] = {}
         self._new_appends: list[AppendRequest] = []
         self._applied_changed = asyncio.Event()
         self.node: Node
@@ -149,12 +149,22 @@ class ReplicaHost:
 
     async def read(self, query: bytes, *, is_linearizable: bool, after: EntryId) -> tuple[Any, Offset]:
         """Ask the state machine, when what the read must see is applied."""
-        if is_linearizable and self.node.leader is None:
+        machine = self._machine
+        return await self._read(lambda: machine.query(query), Read(is_linearizable, after))
+
+    async def highest_seq(self, client: ClientId) -> int:
+        """Return the highest number of a client in the state machine. Linearizable."""
+        pairs = self._applier.pairs
+        highest, _ = await self._read(lambda: pairs.highest(client), Read())
+        return int(highest)
+
+    async def _read(self, query: Callable[[], Any], read: Read) -> tuple[Any, Offset]:
+        if read.is_linearizable and self.node.leader is None:
             raise NotLeader(f"{self.member.node} does not lead {self.shard}", leader=self.leader_address)
         request = self.next_request()
         self._queries[request] = query
         try:
-            result: tuple[Any, Offset] = await self._ask(request, Read(is_linearizable, after))
+            result: tuple[Any, Offset] = await self._ask(request, read)
         finally:
             self._queries.pop(request, None)
         return result
@@ -175,13 +185,21 @@ class ReplicaHost:
             self._asked.pop(request, None)
 
     async def entries_from(self, first: Offset, bytes_max: int) -> tuple[Offset, tuple[tuple[Offset, Entry], ...]]:
-        """Applied entries from `first` on, rolled-back ones left out, and where to go on. Waits for none."""
+        """Return applied entries from `first` on, and the offset after them, without waiting.
+
+        No rolled-back transaction is among them, and of each pair only the copy that took effect.
+        """
         applied = self.node.replica.applied
         if first > applied:
             return first, ()
         entries = await self.storage.read(first, applied, bytes_max)
         numbered = [(Offset(offset), entry) for offset, entry in enumerate(entries, first)]
-        kept = tuple((offset, entry) for offset, entry in numbered if not self.node.log.is_doomed(offset))
+        node_log, applier = self.node.log, self._applier
+        kept = tuple(
+            (offset, entry)
+            for offset, entry in numbered
+            if not isinstance(entry, Txn) or (applier.has_effect(offset) and not node_log.is_doomed(offset))
+        )
         return Offset(first + len(entries)), kept
 
     async def wait_for_applied(self, beyond: Offset) -> None:
@@ -237,6 +255,7 @@ class ReplicaHost:
     def _perform_snapshot(self, effect: Effect) -> None:
         match effect:
             case TakeSnapshot():
+                self._applier.forget_before(self.node.log.first)
                 self._start(self._take_snapshot(effect, self._applier.snapshot()), "take snapshot")
             case ReadSnapshot():
                 self._start(self._read_snapshot(effect), "read snapshot")
@@ -297,7 +316,7 @@ class ReplicaHost:
         for request in requests:
             query = self._queries.get(request)
             if query is not None:
-                self._settle(request, (self._machine.query(query), self._applier.fact))
+                self._settle(request, (query(), self._applier.fact))
 
     def _start(self, work: Any, name: str) -> None:
         self._tasks.start(self._guarded(work), f"{self.shard}: {name}")

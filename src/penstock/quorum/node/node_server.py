@@ -20,7 +20,7 @@ from penstock.plumbing.process.tasks import Tasks
 from penstock.plumbing.wal import StateFile, WalOptions
 from penstock.plumbing.wire.channels import Channels
 from penstock.quorum.core.config import SERVED, NodeConfig
-from penstock.quorum.core.machines import make_machine
+from penstock.quorum.core.machines.builtin import make_machine
 from penstock.quorum.node.host import ReplicaHost
 from penstock.quorum.node.status import status_of
 from penstock.quorum.node.storage import NodeStorage

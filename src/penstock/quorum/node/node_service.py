@@ -19,6 +19,8 @@ from penstock.quorum.records.api import (
     ReadResult,
     ResolveQuery,
     ResolveResult,
+    SessionFound,
+    SessionQuery,
     Subscribe,
 )
 from penstock.quorum.records.entry import Txn
@@ -40,6 +42,7 @@ class MemberQuery(msgspec.Struct, frozen=True):
 _PEER = Codec[PeerHello](PeerHello)
 _HELLO = Codec[Hello](Hello)
 _READ = Codec[ReadQuery](ReadQuery)
+_SESSION = Codec[SessionQuery](SessionQuery)
 _RESOLVE = Codec[ResolveQuery](ResolveQuery)
 _SUBSCRIBE = Codec[Subscribe](Subscribe)
 _MEMBER = Codec[MemberQuery](MemberQuery)
@@ -55,6 +58,7 @@ class NodeService:
         service.pipelined(METHOD)(self._peer)
         service.pipelined("quorum.append")(self._append)
         service.unary("quorum.read")(self._read)
+        service.unary("quorum.session")(self._session)
         service.unary("quorum.resolve")(self._resolve)
         service.unary("quorum.member")(self._member)
         service.unary("quorum.snapshot")(self._snapshot)
@@ -76,6 +80,10 @@ class NodeService:
         host = self._server.host(query.shard)
         result, applied = await host.read(query.query, is_linearizable=query.is_linearizable, after=query.after)
         return _encode(ReadResult(result, applied))
+
+    async def _session(self, call: Call) -> bytes:
+        query = _SESSION.decode(call.body)
+        return _encode(SessionFound(await self._server.host(query.shard).highest_seq(query.client)))
 
     async def _resolve(self, call: Call) -> bytes:
         query = _RESOLVE.decode(call.body)

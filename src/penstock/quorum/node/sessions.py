@@ -51,12 +51,15 @@ class AppendSession:
                     each.level,
                     each.timeout_ms * MILLISECOND,
                     each.rolls_back,
+                    each.is_repeat,
                 )
                 host.append(self, request, each.number)
 
     def answer(self, answers: Answers, numbers: list[int], offsets: list[Offset], results: list[Any]) -> None:
         leader = self._host.leader_address if answers.fate is Fate.NOT_LEADER else ""
-        told = AppendAnswers(answers.fate, answers.epoch, tuple(numbers), tuple(offsets), tuple(results), leader)
+        told = AppendAnswers(
+            answers.fate, answers.epoch, tuple(numbers), tuple(offsets), tuple(results), leader, answers.cause
+        )
         self._send(_encode(told))
 
     def fail(self, error: PenstockError) -> None:

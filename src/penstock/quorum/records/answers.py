@@ -2,6 +2,9 @@
 
 Design: quorum-log.md P6, P7, P8. COMMITTED, ACKNOWLEDGED and COMMITTED_BELOW_LEVEL are the three kinds of OK;
 INDETERMINATE may still become anything, and `resolve` tells what; the rest are definite: no effect, ever.
+
+An answer with an offset is about the transaction, if the client said of a repeat that it is one (decision 0107). An
+answer without an offset is about this copy alone: nothing of it was written.
 """
 
 from enum import Enum
@@ -10,7 +13,7 @@ from typing import Any
 from penstock.kernel.effects import Effect
 from penstock.kernel.ids import Epoch, Offset, RequestId
 
-__all__ = ["Answers", "Fate"]
+__all__ = ["Answers", "Cause", "Fate"]
 
 
 class Fate(Enum):
@@ -24,6 +27,17 @@ class Fate(Enum):
     NOT_LEADER = "not-leader"  # nothing was written: ask the leader
     OVERLOADED = "overloaded"  # nothing was written: the limbo is full
     INVALID = "invalid"  # nothing was written: no ensemble of this size has that ack level
+    EXPIRED = "expired"  # a repeat too late: this copy has no effect, and whether an earlier one had is forgotten
+
+
+class Cause(Enum):
+    """Why a transaction ended as it did, where that is not plain (qsync.rst has an error for each of the first two)."""
+
+    NONE = ""
+    QUORUM_TIMEOUT = "quorum-timeout"  # no quorum held it in time
+    ROLLBACK = "rollback"  # rolled back together with an earlier transaction, whose time-out it was
+    FENCED = "fenced"  # its leader was replaced
+    NO_ROOM = "no-room"  # it waited for room in the limbo, and its time was over before it was appended
 
 
 class Answers(Effect, frozen=True):
@@ -34,3 +48,4 @@ class Answers(Effect, frozen=True):
     requests: tuple[RequestId, ...]
     offsets: tuple[Offset, ...]
     results: tuple[Any, ...] = ()  # what the state machine returned, for those who waited for it
+    cause: Cause = Cause.NONE

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from penstock.kernel.ids import NO_ENTRY, EntryId, Epoch, NodeId, Offset
-from penstock.quorum.records.answers import Fate
+from penstock.quorum.records.answers import Cause, Fate
 from penstock.quorum.records.effects import MAJORITY
 from penstock.quorum.records.entry import ClientId, Txn
 from penstock.quorum.records.member import Ensemble, Member
@@ -27,6 +27,8 @@ __all__ = [
     "ReadResult",
     "ResolveQuery",
     "ResolveResult",
+    "SessionFound",
+    "SessionQuery",
     "ShardStatus",
     "Subscribe",
 ]
@@ -49,6 +51,7 @@ class ClientAppend(msgspec.Struct, frozen=True, array_like=True, gc=False):
     level: int = MAJORITY
     timeout_ms: int = 0  # 0: the node's default
     rolls_back: bool = False
+    is_repeat: bool = False  # a copy of this pair may be in the log: the answer is about the pair
 
 
 class AppendAnswers(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -60,6 +63,20 @@ class AppendAnswers(msgspec.Struct, frozen=True, array_like=True, gc=False):
     offsets: tuple[Offset, ...]  # 0 where nothing was appended
     results: tuple[Any, ...] = ()  # of the state machine, for those who asked for them
     leader: str = ""  # with NOT_LEADER: the address of who leads, as far as this node knows
+    cause: Cause = Cause.NONE
+
+
+class SessionQuery(msgspec.Struct, frozen=True):
+    """Which numbers has this client used?"""
+
+    shard: str
+    client: ClientId
+
+
+class SessionFound(msgspec.Struct, frozen=True):
+    """The highest number of the client that the state machine knows; 0 if there is none."""
+
+    highest: int
 
 
 class ReadQuery(msgspec.Struct, frozen=True):

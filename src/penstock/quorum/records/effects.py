@@ -58,6 +58,7 @@ class AppendRequest(msgspec.Struct, frozen=True, gc=False):
     level: int = MAJORITY
     timeout_ns: int = 0  # 0: the node's default
     rolls_back: bool = False  # what a time-out does: detach (False), or try to roll the transaction back
+    is_repeat: bool = False  # a copy of this pair may be in the log: answer when the Applier has ruled about the pair
 
 
 class Append(Event, frozen=True):

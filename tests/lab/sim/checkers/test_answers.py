@@ -1,14 +1,14 @@
 """What clients may be told."""
 
 import pytest
-from tests.lab.sim.checkers.scene import Scene, barrier, entry_id, txn
+from tests.lab.sim.checkers.scene import Scene, barrier, txn
 
 from penstock.kernel.ids import NO_ENTRY, EntryId, Epoch, Instant, Offset
-from penstock.quorum.core.state_machine import Duplicate
+from penstock.quorum.client.sending import Sending
 from penstock.quorum.records.answers import Answers, Fate
 from penstock.quorum.records.effects import APPLIED
-from penstock.quorum.records.entry import Rollback
-from penstock_lab.sim.checkers.history import Attempt
+from penstock.quorum.records.entry import ClientId, Rollback
+from penstock_lab.sim.checkers.history import Attempt, UserAppend
 
 
 def tell(scene: Scene, fate: Fate, *attempts: Attempt, results: tuple[object, ...] = (), name: str = "a") -> None:
@@ -28,6 +28,10 @@ def appended(scene: Scene, seq: int, *, is_sync: bool = True, is_held: bool = Tr
     if is_held:
         scene.hold("b", entry)
     return attempt
+
+
+def user_append(seq: int, fate: Fate) -> UserAppend:
+    return UserAppend(ClientId("c"), seq, Sending(seq, b"", True, 0, False), 0, fate=fate)
 
 
 def led() -> Scene:
@@ -79,8 +83,25 @@ def test_a_result_is_what_the_log_makes_of_it() -> None:
     again = appended(scene, 3, level=APPLIED)
     again.seq = 1
     commit(scene)
-    scene.checks.book.effects["c", 1] = 3  # type: ignore[index]
-    tell(scene, Fate.COMMITTED, again, results=(Duplicate(entry_id(1, 3), 1),))
+    with pytest.raises(AssertionError, match=r"I26.*took effect at 1/3"):
+        tell(scene, Fate.COMMITTED, again, results=(1,))
+
+
+def test_the_answer_to_a_user_is_true_of_the_pair() -> None:
+    scene = led()
+    appended(scene, 1)
+    for fate, rule in ((Fate.COMMITTED, "I12"), (Fate.ABORTED, None), (Fate.OVERLOADED, None)):
+        asked = user_append(1, fate)
+        if rule is None:
+            scene.checks.answers.told(asked)
+        else:
+            with pytest.raises(AssertionError, match=rule):
+                scene.checks.answers.told(asked)
+    commit(scene)
+    scene.checks.answers.told(user_append(1, Fate.COMMITTED))
+    for fate in (Fate.ABORTED, Fate.OVERLOADED):
+        with pytest.raises(AssertionError, match="I13"):
+            scene.checks.answers.told(user_append(1, fate))
 
 
 def test_so_many_members_hold_what_was_asked_for() -> None:

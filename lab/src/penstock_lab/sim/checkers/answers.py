@@ -1,19 +1,20 @@
 """What clients are told about their transactions, against the committed log. Invariants of quorum-log.md:
 
-I12 OK means committed · I13 ABORTED means never · I14 everybody is told in time · I15 in order, and once · I16 what an
-async OK promises · I19 only an active leader decides · I20 VOLATILE is FIFO and cascades.
+I12 OK means committed, and in effect · I13 ABORTED means never · I14 each waiter gets an answer in time · I15 in order,
+and once · I16 the promises of an async OK · I19 only an active leader decides · I20 VOLATILE is FIFO and cascades.
+
+A leader answers one copy of a transaction. The checker judges the answer that the user gets in the end by pair (P10).
 """
 
-from penstock.kernel.ids import NO_ENTRY, EntryId
+from penstock.kernel.ids import NO_ENTRY, EntryId, Epoch, Offset
 from penstock.quorum.core.config import NodeConfig
-from penstock.quorum.core.state_machine import Duplicate, Retired
 from penstock.quorum.records.answers import Answers, Fate
 from penstock.quorum.records.effects import APPLIED, MAJORITY
 from penstock.quorum.records.entry import OVERHEAD_BYTES, Txn
 from penstock.quorum.records.member import Member
 from penstock_lab.sim.checkers.book import Author, Book
 from penstock_lab.sim.checkers.commits import Quorum
-from penstock_lab.sim.checkers.history import Attempt, History
+from penstock_lab.sim.checkers.history import Attempt, History, UserAppend
 from penstock_lab.sim.checkers.hosts import Host, Record
 from penstock_lab.sim.checkers.logs import LogChecker
 
@@ -44,7 +45,7 @@ class AnswerChecker:
         self.acknowledged: list[tuple[Attempt, Member]] = []  # and by whom
         self.indeterminate: list[Attempt] = []
         self._volatile: dict[Author, dict[int, Attempt]] = {}  # arrived and neither appended nor answered, in order
-        self._last_ok: dict[tuple[Author, int], int] = {}  # by leader and lane: OKs come in order within a lane
+        self._last_ok: dict[tuple[Author, int, bool], int] = {}  # by leader and lane: OKs come in order within a lane
 
     def arrived(self, host: Host, attempts: list[Attempt]) -> None:
         waiting = self._volatile.setdefault((host.node.name, host.node.run), {})
@@ -69,9 +70,10 @@ class AnswerChecker:
         for attempt, offset, result in zip(attempts, answers.offsets, results, strict=True):
             assert attempt.fate is None, f"I15: request {attempt.request}: {attempt.fate}, and then {answers.fate}"
             assert (attempt.node, attempt.run) == (host.node.name, host.node.run), "answered by somebody else"
-            attempt.fate, attempt.told_at, attempt.result = answers.fate, now, result
+            attempt.fate, attempt.cause, attempt.told_at, attempt.result = answers.fate, answers.cause, now, result
             attempt.entry = EntryId(answers.epoch, offset) if offset else NO_ENTRY
-            assert attempt.entry == attempt.appended, f"{attempt} was told that it is at {attempt.entry}"
+            is_right = attempt.entry in (attempt.appended, self._effect(attempt))
+            assert is_right, f"{attempt} was told that it is at {attempt.entry}"
             self._check_time(host, attempt, now)
         self._check_fate(host, answers.fate, attempts)
 
@@ -90,6 +92,8 @@ class AnswerChecker:
                     self.acknowledged.append((attempt, host.member))
             case Fate.ABORTED:
                 self._aborted(host, attempts)
+            case Fate.EXPIRED:
+                assert all(self.book.is_expired(attempt.client, attempt.seq) for attempt in attempts), "P10: EXPIRED"
             case Fate.INDETERMINATE:
                 assert all(attempt.entry != NO_ENTRY for attempt in attempts), "what was never appended is ABORTED"
                 self.indeterminate += attempts
@@ -136,23 +140,24 @@ class AnswerChecker:
 
     def _check_order(self, host: Host, attempts: list[Attempt]) -> None:
         for attempt in attempts:
-            lane = ((host.node.name, host.node.run), attempt.level)
-            before, offset = self._last_ok.get(lane, 0), attempt.entry.offset
+            lane = ((host.node.name, host.node.run), attempt.level, attempt.is_repeat)
+            before, offset = self._last_ok.get(lane, 0), attempt.appended.offset
             assert offset > before, f"I15: OK for {offset} after one for {before}"
             self._last_ok[lane] = offset
 
     def _check_result(self, host: Host, attempt: Attempt) -> None:
-        book, pair, offset = self.book, (attempt.client, attempt.seq), attempt.entry.offset
+        """The result of the copy that took effect, whichever copy this is: one shape, through every fail-over."""
+        book, offset = self.book, attempt.appended.offset
         assert host.applied >= offset, f"{attempt} was told its result before it was applied"
-        effect = book.effects.get(pair)
-        if effect == offset:
-            expected: object = len(book.list_at(attempt.key, offset))
-            assert attempt.result == expected, f"I10: {attempt} was told {attempt.result}, it is {expected}"
-        elif effect is not None and effect < offset:
-            assert isinstance(attempt.result, Duplicate), f"I26: {attempt} took effect at {effect}"
-            assert attempt.result.entry.offset == effect
-        else:
-            assert isinstance(attempt.result, Retired), f"I26: {attempt} has no effect, and was told {attempt.result}"
+        effect = self._effect(attempt)
+        assert attempt.entry == effect, f"I26: {attempt} took effect at {effect}"
+        expected = len(book.list_at(attempt.key, effect.offset))
+        assert attempt.result == expected, f"I10: {attempt} was told {attempt.result}, it is {expected}"
+
+    def _effect(self, attempt: Attempt) -> EntryId:
+        """Return the entry with which the pair took effect."""
+        offset = self.book.effects.get((attempt.client, attempt.seq), 0)
+        return EntryId(Epoch(self.book.epoch_at(offset)), Offset(offset)) if offset else NO_ENTRY
 
     def _check_level(self, host: Host, attempt: Attempt) -> None:
         for _, members in self.quorums[host.leads]:
@@ -177,11 +182,19 @@ class AnswerChecker:
     # ABORTED
 
     def _aborted(self, host: Host, attempts: list[Attempt]) -> None:
-        if attempts[0].entry != NO_ENTRY:
+        if attempts[0].is_repeat and attempts[0].entry != NO_ENTRY:
+            for attempt in attempts:
+                pair = (attempt.client, attempt.seq)
+                is_retired = pair in self.book.retired and pair not in self.book.effects
+                assert is_retired, f"I13: {attempt} is ABORTED before a ROLLBACK of its pair is committed"
+        elif attempts[0].entry != NO_ENTRY:
             offsets = [attempt.entry.offset for attempt in attempts]
             assert offsets == sorted(offsets, reverse=True), f"I15: aborts come newest first: {offsets}"
             self._check_rolled_back(attempts)
-            return
+        else:
+            self._never_appended(host, attempts)
+
+    def _never_appended(self, host: Host, attempts: list[Attempt]) -> None:
         waiting = self._volatile[host.node.name, host.node.run]
         requests = [attempt.request for attempt in attempts]
         youngest = list(waiting)[-len(requests) :]
@@ -201,16 +214,24 @@ class AnswerChecker:
         book = self.book
         told = {attempt.ops: attempt for attempt in self.history.attempts.values()}
         for offset, entry in enumerate(book.committed, 1):
-            if type(entry) is Txn and offset not in book.doomed:
+            if type(entry) is Txn and book.effects.get((entry.client, entry.seq)) == offset:
                 fate = told[entry.ops].fate
                 assert fate is not Fate.ABORTED, f"I13: {entry} at {offset} was told ABORTED"
                 assert fate not in NEVER_APPENDED, f"I13: {entry} at {offset} was told {fate}"
         for attempt in self.history.attempts.values():
             if attempt.fate in (Fate.COMMITTED, Fate.COMMITTED_BELOW_LEVEL):
                 self._in_log([attempt])
-                pair = (attempt.client, attempt.seq)
-                assert pair in book.effects or pair in book.retired, f"I12: {attempt} has no effect"
+        for asked in self.history.asked:
+            self.told(asked)
         self._finish_acknowledged()
+
+    def told(self, asked: UserAppend) -> None:
+        """Check the answer that a user gets against the transaction: now, and at the end."""
+        has_effect = (asked.client, asked.seq) in self.book.effects
+        if asked.fate in (Fate.COMMITTED, Fate.COMMITTED_BELOW_LEVEL):
+            assert has_effect, f"I12: {asked} ends {asked.fate}, and has no effect"
+        elif asked.fate in (Fate.ABORTED, *NEVER_APPENDED):
+            assert not has_effect, f"I13: {asked} ends {asked.fate}, and took effect"
 
     def _finish_acknowledged(self) -> None:
         """I16: what was acknowledged is lost only by an epoch change, as a suffix, and not more than the window."""

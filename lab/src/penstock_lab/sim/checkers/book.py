@@ -12,15 +12,19 @@ from penstock.kernel.ids import EntryId, Epoch, NodeId, Offset
 from penstock.quorum.records.entry import Barrier, ClientId, Entry, Rollback, Txn
 from penstock_lab.sim.checkers.shadow_log import ShadowLog
 
-__all__ = ["Author", "Book"]
+__all__ = ["FOR_EVER", "Author", "Book"]
 
+FOR_EVER = 1 << 40
 Author = tuple[NodeId, int]  # a node in one run of its process
 
 
 class Book:
     """The memory of everything which must never change again."""
 
-    def __init__(self) -> None:
+    def __init__(self, pairs_max: int = FOR_EVER) -> None:
+        self._pairs_max = pairs_max  # remembered for each client
+        self._remembered: dict[ClientId, list[int]] = {}
+        self._floors: dict[ClientId, int] = {}
         self.entries: dict[tuple[int, int], Entry] = {}  # by (epoch, offset)
         self.epoch_before: dict[tuple[int, int], int] = {}
         self.authors: dict[Epoch, Author] = {}
@@ -111,13 +115,25 @@ class Book:
 
     def _apply(self, offset: int, txn: Txn) -> None:
         pair = (txn.client, txn.seq)
+        if pair in self.effects or pair in self.retired or self.is_expired(*pair):
+            return
+        self._remember(*pair)
         if offset in self.doomed:
-            if pair not in self.effects:
-                self.retired.setdefault(pair, offset)
-        elif pair not in self.effects and pair not in self.retired:
+            self.retired[pair] = offset
+        else:
             self.effects[pair] = offset
             key, value, _ = txn.ops.split(b" ")
             self.lists.setdefault(key, []).append((offset, value))
+
+    def is_expired(self, client: ClientId, seq: int) -> bool:
+        """Is this pair among those that nobody remembers?"""
+        return seq <= self._floors.get(client, 0) and seq not in self._remembered[client]
+
+    def _remember(self, client: ClientId, seq: int) -> None:
+        remembered = self._remembered.setdefault(client, [])
+        remembered.append(seq)
+        if len(remembered) > self._pairs_max:
+            self._floors[client] = max(self._floors.get(client, 0), remembered.pop(0))
 
     def is_doomed(self, offset: int) -> bool:
         """Does a committed ROLLBACK cover this offset?"""

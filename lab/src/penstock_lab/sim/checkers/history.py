@@ -4,16 +4,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.kernel.ids import NO_ENTRY, EntryId, NodeId, RequestId
-from penstock.quorum.records.answers import Fate
+from penstock.quorum.client.sending import Sending
+from penstock.quorum.records.answers import Cause, Fate
 from penstock.quorum.records.entry import ClientId
 from penstock.quorum.records.resolution import Resolution
 
-__all__ = ["Attempt", "History", "ReadOp", "ResolveOp"]
+__all__ = ["Attempt", "History", "ReadOp", "ResolveOp", "UserAppend"]
+
+NO_REQUEST = RequestId(0)
 
 
 @dataclass(slots=True)
 class Attempt:
-    """One request to append. A retry of the same (client, seq) is another attempt with other bytes."""
+    """One copy that a client sent. Another copy of the same (client, seq) is another attempt with other bytes."""
 
     request: RequestId
     client: ClientId
@@ -25,13 +28,31 @@ class Attempt:
     rolls_back: bool
     timeout_ns: int
     node: NodeId
+    is_repeat: bool = False
     run: int = 0  # of the process which took it; 0: none did
     arrived_at: int = 0  # by the world's clock, as all times here
     fate: Fate | None = None
+    cause: Cause = Cause.NONE
     told_at: int = 0
     entry: EntryId = NO_ENTRY
     result: Any = None
     appended: EntryId = NO_ENTRY  # where its leader really put it
+
+
+@dataclass(slots=True)
+class UserAppend:
+    """One call of a user's: a transaction as its client sees it, over all its copies."""
+
+    client: ClientId
+    seq: int
+    sending: Sending
+    deadline: int
+    last: RequestId = NO_REQUEST  # the newest copy
+    fate: Fate | None = None  # how it ended for the user
+
+    @property
+    def is_over(self) -> bool:
+        return self.fate is not None
 
 
 @dataclass(slots=True)
@@ -65,6 +86,7 @@ class ResolveOp:
 class History:
     """Everything clients did, by request."""
 
+    asked: list[UserAppend] = field(default_factory=list)
     attempts: dict[RequestId, Attempt] = field(default_factory=dict)
     reads: dict[RequestId, ReadOp] = field(default_factory=dict)
     resolves: dict[RequestId, ResolveOp] = field(default_factory=dict)

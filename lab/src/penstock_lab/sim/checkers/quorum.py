@@ -19,7 +19,7 @@ from penstock.quorum.records.reconfiguration import Phase, final_ensemble
 from penstock.quorum.records.resolution import Resolution
 from penstock_lab.sim.checkers.answers import AnswerChecker
 from penstock_lab.sim.checkers.applies import ApplyChecker
-from penstock_lab.sim.checkers.book import Author, Book
+from penstock_lab.sim.checkers.book import FOR_EVER, Author, Book
 from penstock_lab.sim.checkers.commits import CommitChecker, Quorum
 from penstock_lab.sim.checkers.elections import ElectionChecker
 from penstock_lab.sim.checkers.history import History
@@ -38,14 +38,14 @@ DURABLE = (Persist, SaveState, TruncateLog)
 class QuorumChecks:
     """The judge of one world."""
 
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, pairs_max: int = FOR_EVER) -> None:
         self.hosts: dict[NodeId, Host] = {}
         self.records: dict[Member, Record] = {}
         self.quorums: dict[int, list[Quorum]] = {}
         self.writers: dict[Epoch, Author] = {}
         self.metadata: Metadata | None = None
         self.history = History()
-        self.book = Book()
+        self.book = Book(pairs_max)
         self.logs = LogChecker(self.book)
         self.commits = CommitChecker(self.book, self.records, self.quorums)
         self.elections = ElectionChecker(self.book, self.commits, self.hosts)

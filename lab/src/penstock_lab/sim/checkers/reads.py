@@ -11,7 +11,6 @@ finds such points whenever there are any. Linearizability is local, so one key a
 from collections.abc import Iterable, Mapping
 
 from penstock.kernel.ids import NO_ENTRY
-from penstock.quorum.core.state_machine import Retired
 from penstock.quorum.records.answers import Fate
 from penstock_lab.sim.checkers.book import Book
 from penstock_lab.sim.checkers.history import Attempt, History, ReadOp
@@ -69,7 +68,7 @@ def _by_pair(attempts: Iterable[Attempt]) -> dict[tuple[str, int], list[Attempt]
 def _interval(attempts: list[Attempt]) -> Interval:
     """From the first arrival to the first OK, or for ever."""
     start = min((attempt.arrived_at for attempt in attempts if attempt.run), default=0)
-    told = [each.told_at for each in attempts if each.fate in OKS and not isinstance(each.result, Retired)]
+    told = [each.told_at for each in attempts if each.fate in OKS]
     return start, min(told, default=FOREVER)
 
 

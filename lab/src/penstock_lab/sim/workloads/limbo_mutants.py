@@ -11,7 +11,7 @@ from penstock.kernel.effects import Effect
 from penstock.kernel.ids import Epoch, Offset
 from penstock.quorum.core.follow_cursor import FollowCursors
 from penstock.quorum.core.limbo_queue import LimboEntry, LimboQueue, LimboState, _answer
-from penstock.quorum.records.answers import Answers, Fate
+from penstock.quorum.records.answers import Answers, Cause, Fate
 from penstock.quorum.records.member import Member, majority
 from penstock_lab.sim.workloads.limbo_leader import Leader, Rollback, Txn
 
@@ -60,9 +60,9 @@ class NewestFirst(LimboQueue):
 class NoCascade(LimboQueue):
     """Aborts a waiter and lets the younger ones go on."""
 
-    def _abort_volatile(self, oldest: LimboEntry | None) -> list[Answers]:
+    def _abort_volatile(self, oldest: LimboEntry | None, cause: Cause) -> list[Answers]:
         if oldest is None:
-            return super()._abort_volatile(None)
+            return super()._abort_volatile(None, cause)
         self._volatile.remove(oldest)
         self.volatile_size -= oldest.size
         answers: list[Answers] = []

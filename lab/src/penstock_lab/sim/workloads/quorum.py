@@ -49,6 +49,7 @@ PROBES = (
     "quorum.told_not_leader",
     "quorum.told_overloaded",
     "quorum.told_invalid",
+    "quorum.told_expired",
     "quorum.answer_lost",
     "quorum.acknowledged_lost",
     "quorum.resolved_committed",
@@ -110,16 +111,16 @@ class QuorumWorkload:
         settings = self.settings = Settings.draw(rng, self.mode or rng.choice(MODES))
         self.safety_ns = settings.safety_ns
         world.note("world", "!", f"mode {settings.mode}")
-        checks = self.checks = QuorumChecks(settings.node)
+        checks = self.checks = QuorumChecks(settings.node, settings.pairs.of_client_max)
         names = [NodeId(f"n{number}") for number in range(1, settings.size + settings.spares + 1)]
         for name in names:
-            program = HostProgram(name, self.parts, settings.node, checks, self)
+            program = HostProgram(name, self.parts, settings.node, checks, self, settings.pairs)
             program.check_every = settings.check_every if self.mutant is None else NEVER
             self.programs[name] = program
             program.format(world.add_node(name, program, clock=swarm.clock(rng)))
         ensemble = tuple(checks.hosts[name].member for name in names[: settings.size])
         self.cell = MetadataCell(Metadata(ensemble), checks, rng)
-        self.clients = Clients(world, checks, self.cell, settings)
+        self.clients = Clients(world, checks, self.cell, settings, self.parts.sending)
         self.admin = Admin(world, checks, self.cell, settings)
         self.admin.nodes = names
         for number in range(1, settings.operators + 1):

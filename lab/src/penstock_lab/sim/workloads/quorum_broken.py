@@ -1,11 +1,13 @@
 """Parts of the quorum log with one rule broken each, in as few lines as the rule is. The rules: `quorum_mutants`."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from penstock.kernel.effects import Effect
 from penstock.kernel.ids import EntryId, Epoch, Instant, NodeId, Offset
+from penstock.quorum.client.sending import Answer, Next, Sending
 from penstock.quorum.core.election import Election
 from penstock.quorum.core.follow_cursor import FollowCursors
 from penstock.quorum.core.follower import Follower
@@ -13,13 +15,16 @@ from penstock.quorum.core.leader import Leader
 from penstock.quorum.core.limbo import Limbo
 from penstock.quorum.core.limbo_queue import LimboEntry
 from penstock.quorum.core.log import Log
+from penstock.quorum.core.machines.pairs import Pairs
+from penstock.quorum.core.machines.state_machine import Applier, StateMachine
 from penstock.quorum.core.node import Node
 from penstock.quorum.core.operator import Operator
 from penstock.quorum.core.replica import Replica
 from penstock.quorum.core.replication import Replication
-from penstock.quorum.core.state_machine import Applier
 from penstock.quorum.records.answers import Answers, Fate
-from penstock.quorum.records.entry import Barrier, Confirm, Entry, Txn
+from penstock.quorum.records.api import ClientAppend
+from penstock.quorum.records.effects import AppendRequest
+from penstock.quorum.records.entry import Barrier, ClientId, Confirm, Entry, Txn
 from penstock.quorum.records.member import Ensemble, Member, majority
 from penstock.quorum.records.messages import (
     AddEntryRequest,
@@ -36,15 +41,18 @@ __all__ = [
     "AcknowledgesEarly",
     "AcksEarly",
     "AcksWhenFenced",
+    "AnswersCopies",
     "AnswersFenceEarly",
     "AppliesBeforeDurable",
     "AppliesByHead",
+    "BelievesRefusals",
     "CommitsPriorEpochs",
     "CommitsUnprepared",
     "ConfirmsEarly",
     "FencesOldEnsemble",
     "ForgetsChange",
     "ForgetsConfirmed",
+    "ForgetsForGood",
     "KeepsOldAcks",
     "LandsAnywhere",
     "LeadsAfterRestart",
@@ -57,6 +65,7 @@ __all__ = [
     "ResolvesUncommitted",
     "ResumesEpoch",
     "RollsBackAnything",
+    "SendsCopiesAsNew",
     "SkipsBarrier",
     "TruncatesOnce",
     "TruncatesOwnEpoch",
@@ -342,5 +351,42 @@ class NoDedup(Applier):
     """Applies every transaction, retried or not."""
 
     def _apply_once(self, id_: EntryId, txn: Txn) -> Any:
-        self._seen.pop((txn.client, txn.seq), None)
+        self.pairs.load([], [])
         return super()._apply_once(id_, txn)
+
+
+class ForgetsForGood(Applier):
+    """Takes a pair it has forgotten for a new one."""
+
+    def __init__(self, machine: StateMachine, **options: Any) -> None:
+        super().__init__(machine, **options)
+        self.pairs = _Forgetful(self.pairs.limits)
+
+
+class _Forgetful(Pairs):
+    def is_expired(self, client: ClientId, seq: int) -> bool:
+        return False
+
+
+class AnswersCopies(Limbo):
+    """Tells a repeat what became of this copy of it (Q-1, Q-2)."""
+
+    def offer(self, requests: Sequence[AppendRequest], ensemble_size: int, now: Instant) -> None:
+        plain = [msgspec.structs.replace(each, is_repeat=False) for each in requests]
+        super().offer(plain, ensemble_size, now)
+
+
+class BelievesRefusals(Sending):
+    """Takes "nothing was written" of one copy for the end of the transaction (Q-2, Q-14)."""
+
+    def heard(self, answer: Answer, *, is_late: bool) -> Next:
+        step = super().heard(answer, is_late=is_late)
+        is_of_copy = answer.fate is not Fate.INDETERMINATE
+        return Next.TOLD if step is Next.UNKNOWN and is_of_copy else step
+
+
+class SendsCopiesAsNew(Sending):
+    """Does not say of a repeat that it is one."""
+
+    def copy(self, number: int, timeout_ms: int, highest: int) -> ClientAppend:
+        return msgspec.structs.replace(super().copy(number, timeout_ms, highest), is_repeat=False)

@@ -1,8 +1,9 @@
 """Clients of the quorum workload: they append, retry, ask what became of it, and read; each in its own kind of hurry.
 
-They reach every node whatever the network does, so that a deposed leader keeps its customers; what they say and what
-they hear may be late or lost. A retry repeats (client, seq) and asks for the result, as a client must which does not
-know what became of its first try (quorum-log.md P10).
+They reach every node in spite of the network, so that a deposed leader keeps its customers. Messages and answers may be
+late or lost, and now and then a client takes its leader for lost. The shipped client's own rules (`Sending`) decide
+about copies, ack levels and the meaning of answers; the checkers judge the end of each transaction. Some users repeat a
+transaction of unknown fate under its number.
 """
 
 from collections.abc import Callable
@@ -11,12 +12,13 @@ from dataclasses import dataclass, field
 from penstock.kernel.effects import Reply, Requested
 from penstock.kernel.ids import MILLISECOND, NO_ENTRY, EntryId, NodeId, Offset, RequestId
 from penstock.kernel.probes import reached
+from penstock.quorum.client.sending import Answer, Next, Sending
 from penstock.quorum.core.reads import Read
 from penstock.quorum.records.answers import Answers, Fate
 from penstock.quorum.records.effects import ALL, APPLIED, MAJORITY, Append, AppendRequest
 from penstock.quorum.records.entry import ClientId
 from penstock.quorum.records.resolution import Resolution, Resolve
-from penstock_lab.sim.checkers.history import Attempt, ReadOp, ResolveOp
+from penstock_lab.sim.checkers.history import Attempt, ReadOp, ResolveOp, UserAppend
 from penstock_lab.sim.checkers.hosts import Host
 from penstock_lab.sim.checkers.quorum import QuorumChecks
 from penstock_lab.sim.workloads.quorum_machine import Lists, encode_ops
@@ -38,6 +40,7 @@ TOLD = {
     Fate.NOT_LEADER: "quorum.told_not_leader",
     Fate.OVERLOADED: "quorum.told_overloaded",
     Fate.INVALID: "quorum.told_invalid",
+    Fate.EXPIRED: "quorum.told_expired",
 }
 RESOLVED = {
     Resolution.COMMITTED: "quorum.resolved_committed",
@@ -54,6 +57,9 @@ class Client:
 
     name: ClientId
     seq: int = 0
+    highest_sent: int = 0
+    at: NodeId = NOBODY  # where its stream goes
+    arrives_at: int = 0  # the last message on it
     home: NodeId | None = None  # who served it last: the leader, as far as it knows
     tokens: list[EntryId] = field(default_factory=list)  # of its acknowledged async transactions
     tries: dict[int, int] = field(default_factory=dict)  # by seq
@@ -62,7 +68,10 @@ class Client:
 class Clients:
     """All clients of a world, and what they have done."""
 
-    def __init__(self, world: World, checks: QuorumChecks, cell: MetadataCell, settings: Settings) -> None:
+    def __init__(
+        self, world: World, checks: QuorumChecks, cell: MetadataCell, settings: Settings, kind: type[Sending]
+    ) -> None:
+        self.kind = kind
         self.world = world
         self.checks = checks
         self.history = checks.history
@@ -71,7 +80,7 @@ class Clients:
         self.is_open = True
         self.lose = 0.0  # the chance that a request or an answer is lost
         self.clients = [Client(ClientId(f"c{number}")) for number in range(settings.clients)]
-        self._waiting: dict[RequestId, Client] = {}
+        self._waiting: dict[RequestId, tuple[Client, UserAppend]] = {}
 
     def start(self) -> None:
         for client in self.clients:
@@ -89,15 +98,15 @@ class Clients:
         elif rng.random() < settings.read_share:
             self._read(client)
         else:
-            self._send([self._new_attempt(client) for _ in range(rng.choice((1, 1, 1, 4)))], self._node(client))
+            self._send(client, [self._new(client) for _ in range(rng.choice((1, 1, 1, 4)))], self._node(client))
         self._soon(client)
 
-    def _new_attempt(self, client: Client) -> Attempt:
+    def _new(self, client: Client) -> UserAppend:
         rng = self.world.rng
         client.seq += 1
         is_sync = rng.random() >= self.settings.async_share
         level = rng.choice((MAJORITY, MAJORITY, MAJORITY, APPLIED, ALL, 3)) if is_sync else MAJORITY
-        return self._attempt(client, client.seq, is_sync=is_sync, level=level)
+        return self._ask_for(client, client.seq, is_sync=is_sync, level=level)
 
     def _node(self, client: Client) -> NodeId:
         """Who served it last, or the leader as the metadata says, or anybody."""
@@ -116,37 +125,65 @@ class Clients:
 
     # appends
 
-    def _attempt(self, client: Client, seq: int, *, is_sync: bool, level: int) -> Attempt:
-        settings, history = self.settings, self.history
+    def _ask_for(self, client: Client, seq: int, *, is_sync: bool, level: int, is_repeat: bool = False) -> UserAppend:
+        """A user calls `append`."""
+        rng, settings = self.world.rng, self.settings
+        rolls_back = is_sync and rng.random() < settings.rollback_share
+        sending = self.kind(seq, b"", is_sync, level, rolls_back, is_repeat)
+        deadline = self.world.now + int(settings.timeout_ns * rng.choice((1, 1, 3)))
+        asked = UserAppend(client.name, seq, sending, deadline)
+        client.tries[seq] = client.tries.get(seq, 0) + 1
+        self.history.asked.append(asked)
+        grace_ns = settings.node.rollback_grace_ns + 10 * MILLISECOND
+        self.world.after(deadline - self.world.now + grace_ns, lambda: self._give_up(client, asked))
+        return asked
+
+    def _send(self, client: Client, asked: list[UserAppend], name: NodeId) -> None:
+        """Send a copy of each in one message. A client without an answer may take its leader for lost."""
+        world, rng = self.world, self.world.rng
+        if name != client.at:
+            self._move(client, name)
+        attempts = [self._copy(client, one, name) for one in asked]
+        if self.lose and rng.random() < 0.3:
+            world.after(int((2 + 15 * rng.random()) * MILLISECOND), lambda: self._lost(client, attempts))
+        client.arrives_at = max(client.arrives_at, world.now + 1 + int(rng.random() * MILLISECOND))  # in order
+        if not (self.lose and rng.random() < self.lose):
+            world.after(client.arrives_at - world.now, lambda: self._arrive(attempts, name))
+
+    def _move(self, client: Client, name: NodeId) -> None:
+        """Open the next stream: every unanswered transaction of the stream before is sent again."""
+        client.at, client.arrives_at = name, self.world.now
+        left = [request for request, (owner, _) in self._waiting.items() if owner is client]
+        for request in left:
+            _, asked = self._waiting.pop(request)
+            if not asked.is_over:
+                self._again(client, asked)
+
+    def _copy(self, client: Client, asked: UserAppend, name: NodeId) -> Attempt:
+        history, sending = self.history, asked.sending
         request = history.next_request()
-        key = b"%s%d" % (b"s" if is_sync else b"a", seq % 2)
-        rolls_back = is_sync and self.world.rng.random() < settings.rollback_share
-        ops = encode_ops(key, client.name, seq, request)
+        key = b"%s%d" % (b"s" if sending.is_sync else b"a", asked.seq % 2)
+        ops = encode_ops(key, client.name, asked.seq, request)
+        copy = sending.copy(request, (asked.deadline - self.world.now) // MILLISECOND, client.highest_sent)
+        client.highest_sent = max(client.highest_sent, copy.seq)
         attempt = Attempt(
-            request, client.name, seq, key, ops, is_sync, level, rolls_back, settings.timeout_ns, NOBODY
+            request, client.name, asked.seq, key, ops, copy.is_sync, copy.level, copy.rolls_back,
+            copy.timeout_ms * MILLISECOND, name, copy.is_repeat,
         )  # fmt: skip
         history.attempts[request] = history.by_ops[ops] = attempt
-        client.tries[seq] = client.tries.get(seq, 0) + 1
-        self._waiting[request] = client
+        asked.last = request
+        self._waiting[request] = client, asked
         return attempt
-
-    def _send(self, attempts: list[Attempt], name: NodeId) -> None:
-        """One message with all of them; a client which hears nothing gives up on each."""
-        settings = self.settings
-        patience = settings.timeout_ns + settings.node.rollback_grace_ns + 10 * MILLISECOND
-        for attempt in attempts:
-            attempt.node = name
-            self.world.after(patience, lambda attempt=attempt: self._give_up(attempt))  # type: ignore[misc]
-        self._carry(lambda: self._arrive(attempts, name))
 
     def _arrive(self, attempts: list[Attempt], name: NodeId) -> None:
         node, host = self.world.nodes[name], self.checks.hosts[name]
         requests = [
             AppendRequest(
-                one.request, one.client, one.seq, one.ops, one.is_sync, one.level, one.timeout_ns, one.rolls_back
+                one.request, one.client, one.seq, one.ops, one.is_sync, one.level, one.timeout_ns, one.rolls_back,
+                one.is_repeat,
             )
             for one in attempts
-        ]
+        ]  # fmt: skip
 
         def arrive() -> None:
             for attempt in attempts:
@@ -163,39 +200,59 @@ class Clients:
             self._carry(lambda attempt=attempt: self._heard(attempt))  # type: ignore[misc]
 
     def _heard(self, attempt: Attempt) -> None:
-        client = self._waiting.pop(attempt.request, None)
-        if client is None:
+        client, asked = self._waiting.pop(attempt.request, (None, None))
+        if client is None or asked is None or asked.is_over:
             return  # it came too late
         if attempt.fate in (Fate.COMMITTED, Fate.ACKNOWLEDGED):
             client.home = attempt.node
         elif attempt.fate is Fate.NOT_LEADER and client.home == attempt.node:
             client.home = None
-        match attempt.fate:
-            case Fate.ACKNOWLEDGED:
-                client.tokens.append(attempt.entry)
-                self._read_own(client)
-            case Fate.INDETERMINATE:
-                self._resolve(attempt.entry)
-                self._retry(client, attempt)
-            case Fate.NOT_LEADER | Fate.OVERLOADED:
-                self._retry(client, attempt)
-            case _:
-                pass
+        assert attempt.fate is not None
+        answer = Answer(attempt.fate, attempt.entry, attempt.result, attempt.cause)
+        step = asked.sending.heard(answer, is_late=self.world.now >= asked.deadline)
+        if step is Next.AGAIN:
+            self._again(client, asked)
+            return
+        self._end(client, asked, attempt.fate if step is Next.TOLD else Fate.INDETERMINATE)
+        if attempt.fate is Fate.ACKNOWLEDGED:
+            client.tokens.append(attempt.entry)
+            self._read_own(client)
+        elif attempt.fate is Fate.INDETERMINATE:
+            self._resolve(attempt.entry)
 
-    def _give_up(self, attempt: Attempt) -> None:
-        """No answer: it may have taken effect, or may still."""
-        client = self._waiting.pop(attempt.request, None)
-        if client is not None:
-            reached("quorum.answer_lost")
+    def _lost(self, client: Client, attempts: list[Attempt]) -> None:
+        """The stream broke, or so it seems: whatever was sent on it and is not answered is sent again."""
+        client.home = None
+        for attempt in attempts:
+            _, asked = self._waiting.pop(attempt.request, (None, None))
+            if asked is not None and not asked.is_over and self.world.now < asked.deadline:
+                reached("quorum.answer_lost")
+                self._again(client, asked)
+
+    def _again(self, client: Client, asked: UserAppend) -> None:
+        def send() -> None:
+            if not asked.is_over:
+                self._send(client, [asked], self._node(client))
+
+        self.world.after(int(self.world.rng.random() * 5 * MILLISECOND), send)
+
+    def _give_up(self, client: Client, asked: UserAppend) -> None:
+        """No answer in time: it may have taken effect, or may still; or no copy of it is anywhere."""
+        if not asked.is_over:
+            self._waiting.pop(asked.last, None)
             client.home = None
-            self._retry(client, attempt)
+            self._end(client, asked, Fate.INDETERMINATE if asked.sending.may_be_written else Fate.NOT_LEADER)
 
-    def _retry(self, client: Client, attempt: Attempt) -> None:
+    def _end(self, client: Client, asked: UserAppend, fate: Fate) -> None:
+        """Tell the user, who may repeat a transaction of unknown fate."""
+        asked.fate = fate
+        self.checks.answers.told(asked)
         rng = self.world.rng
-        if self.is_open and client.tries[attempt.seq] < RETRIES_MAX and rng.random() < 0.5:
-            level = APPLIED if attempt.is_sync else MAJORITY
-            again = self._attempt(client, attempt.seq, is_sync=attempt.is_sync, level=level)
-            self.world.after(int(rng.random() * 5 * MILLISECOND), lambda: self._send([again], self._node(client)))
+        may_repeat = self.is_open and client.tries[asked.seq] < RETRIES_MAX
+        if fate is Fate.INDETERMINATE and may_repeat and rng.random() < 0.5:
+            sending = asked.sending
+            again = self._ask_for(client, asked.seq, is_sync=sending.is_sync, level=sending.level, is_repeat=True)
+            self._again(client, again)
 
     # resolve
 

@@ -12,6 +12,7 @@ from penstock.kernel.ids import EntryId, Incarnation, Instant, NodeId, Offset, R
 from penstock.kernel.machine import Machine
 from penstock.quorum.core.config import NodeConfig
 from penstock.quorum.core.log import cut_to_bytes
+from penstock.quorum.core.machines.pairs import PairLimits
 from penstock.quorum.core.node import Node as Core
 from penstock.quorum.records.answers import Answers
 from penstock.quorum.records.effects import (
@@ -84,15 +85,22 @@ class HostProgram:
     """One node's process and what it keeps in its data folder beside log and registers."""
 
     def __init__(
-        self, name: NodeId, parts: Parts, config: NodeConfig, checks: QuorumChecks, customers: Customers
+        self,
+        name: NodeId,
+        parts: Parts,
+        config: NodeConfig,
+        checks: QuorumChecks,
+        customers: Customers,
+        pairs: PairLimits = PairLimits(),  # noqa: B008 (frozen)
     ) -> None:
         self.name = name
         self.parts = parts
         self.config = config
+        self.pairs = pairs
         self.checks = checks
         self.customers = customers
         self.check_every = 1
-        self.applier = self.parts.applier(Lists())
+        self.applier = self.parts.applier(Lists(), limits=self.pairs)
         self.lost: list[Entry] = []  # the lost-and-found
         self._snapshots: dict[EntryId, bytes] = {}
         self._parts: dict[EntryId, bytes] = {}
@@ -123,7 +131,7 @@ class HostProgram:
     def boot(self, node: Node, found: Found) -> tuple[Machine, Sequence[Effect]]:
         if node.disk.state is None:
             self.format(node)
-        self.applier = self.parts.applier(Lists())
+        self.applier = self.parts.applier(Lists(), limits=self.pairs)
         self._parts.clear()
         self._busy_until = 0
         core, effects = self.parts.node.recover(node.disk.state, Offset(found.first), found.records, self.config)

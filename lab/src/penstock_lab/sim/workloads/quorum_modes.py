@@ -10,6 +10,7 @@ from random import Random
 from penstock.kernel.ids import MILLISECOND
 from penstock.quorum.core.config import NodeConfig, OperatorConfig
 from penstock.quorum.core.limbo_queue import LimboLimits
+from penstock.quorum.core.machines.pairs import PairLimits
 
 __all__ = ["MODES", "NEVER", "Mode", "Settings"]
 
@@ -161,6 +162,7 @@ class Settings:
     has_idle_election: bool
     check_every: int
     safety_ns: int
+    pairs: PairLimits
     node: NodeConfig
     operator: OperatorConfig
 
@@ -192,6 +194,7 @@ class Settings:
             has_idle_election=rng.random() < 0.3,
             check_every=1 if rng.random() < 0.1 else 32,
             safety_ns=mode.safety_ms * MILLISECOND,
+            pairs=PairLimits(of_client_max=one((3, 8, 1_000, 1_000))),
             node=_draw_node(rng, mode),
             operator=_draw_operator(rng),
         )

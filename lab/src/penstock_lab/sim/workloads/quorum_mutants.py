@@ -8,11 +8,12 @@ world's checkers must see what it does.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from penstock.quorum.client.sending import Sending
 from penstock.quorum.core.leader import Leader
+from penstock.quorum.core.machines.state_machine import Applier
 from penstock.quorum.core.node import Node
 from penstock.quorum.core.operator import Operator
 from penstock.quorum.core.replication import Replication
-from penstock.quorum.core.state_machine import Applier
 from penstock_lab.sim.workloads import quorum_broken as broken
 
 __all__ = ["MUTANTS", "Mutant", "Parts"]
@@ -25,6 +26,7 @@ class Parts:
     node: type[Node] = Node
     operator: type[Operator] = Operator
     applier: type[Applier] = Applier
+    sending: type[Sending] = Sending
     keeps_incarnation: bool = False  # a node which lost its disk calls itself what it was before
 
 
@@ -65,6 +67,17 @@ def _wiped_voter(parts: Parts) -> None:
 
 def _no_dedup(parts: Parts) -> None:
     parts.applier = broken.NoDedup
+
+
+def _forgets(parts: Parts) -> None:
+    parts.applier = broken.ForgetsForGood
+
+
+def _sending(kind: type[Sending]) -> Callable[[Parts], None]:
+    def apply(parts: Parts) -> None:
+        parts.sending = kind
+
+    return apply
 
 
 def _replication(kind: type[Replication]) -> Callable[[Parts], None]:
@@ -133,4 +146,12 @@ MUTANTS: dict[str, Mutant] = {
         "P12: no reads before what was shown is applied again", _node(broken.ReadsAfterRestart)
     ),
     "no-dedup": Mutant("P10: each (client, seq) takes effect once", _no_dedup),
+    "forgets-pairs-for-good": Mutant("P10: a pair too old to be known is EXPIRED, never new", _forgets),
+    "answers-copies": Mutant(
+        "P10: the answer to a repeat is about its pair", _leader(limbo_class=broken.AnswersCopies)
+    ),
+    "sends-copies-as-new": Mutant("P10: a client says which copies are repeats", _sending(broken.SendsCopiesAsNew)),
+    "believes-refusals": Mutant(
+        "P10: a refused copy says nothing of a copy sent before", _sending(broken.BelievesRefusals)
+    ),
 }

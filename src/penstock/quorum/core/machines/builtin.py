@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.kernel.errors import InvalidArgument
 from penstock.kernel.ids import EntryId
-from penstock.quorum.core.state_machine import StateMachine
+from penstock.quorum.core.machines.state_machine import StateMachine
 
 __all__ = ["MACHINES", "LogMachine", "MapMachine", "Queryable", "make_machine"]
 

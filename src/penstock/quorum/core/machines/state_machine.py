@@ -3,23 +3,29 @@
 A `StateMachine` is deterministic: its state is a function of the transactions it was given, in order. The `Applier`
 stands between the log and the machine. It runs the `Apply` effects of a node and makes the machine exactly-once:
 
-- Each (client, seq) takes effect at most once within a window, by exact pair (I26): a duplicate gets the first result.
+- Each (client, seq) takes effect at most once (I26). The log may hold several copies of a pair: the first one decides,
+  and each later copy gets the result of the pair. The Applier is the authority for that.
 - The pairs of a rolled-back transaction are retired: a late duplicate of it has no effect either.
+- A pair too old to be known is `Expired`: it has no effect, and whether it had one is unknown.
 - A running checksum over everything applied is compared with the one every CONFIRM carries: a replica which computed
   something else than its leader says so, at the offset where it shows.
 """
 
-from collections import OrderedDict, deque
+from bisect import bisect_left
+from collections import deque
 from typing import Any, Protocol
 from zlib import crc32
 
 import msgspec
 
 from penstock.kernel.ids import EntryId, Epoch, Offset
+from penstock.quorum.core.machines.pairs import PairLimits, Pairs, Seen
 from penstock.quorum.records.effects import Applied, Apply, Divergence
 from penstock.quorum.records.entry import Barrier, ClientId, Confirm, Txn
 
-__all__ = ["Applier", "Duplicate", "Retired", "StateMachine"]
+__all__ = ["Applier", "Duplicate", "Expired", "Retired", "StateMachine"]
+
+COPIES_MAX = 65_536  # offsets of copies without effect, kept for readers of the log
 
 
 class StateMachine(Protocol):
@@ -53,19 +59,18 @@ class Duplicate(msgspec.Struct, frozen=True, tag=True):
     result: Any
 
 
-class _Seen(msgspec.Struct, frozen=True, array_like=True):
-    client: ClientId
-    seq: int
-    entry: EntryId | None  # None: retired
-    result: Any
+class Expired(msgspec.Struct, frozen=True, tag=True):
+    """The fate of this (client, seq) is forgotten: this copy has no effect."""
 
 
 class _Snapshot(msgspec.Struct, frozen=True, array_like=True):
     applied: Offset
     fact: Offset
     checksum: int
-    seen: list[_Seen]
+    seen: list[Seen]
     machine: bytes
+    floors: list[tuple[ClientId, int, bool]] = []
+    copies: list[Offset] = []
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -75,16 +80,17 @@ _decode_snapshot = msgspec.msgpack.Decoder(_Snapshot).decode
 class Applier:
     """A state machine behind the log's committed prefix."""
 
-    def __init__(self, machine: StateMachine, *, dedup_window: int = 100_000, checksum_window: int = 16_384) -> None:
+    def __init__(
+        self, machine: StateMachine, *, limits: PairLimits | None = None, checksum_window: int = 16_384
+    ) -> None:
         self.machine = machine
         self.applied = Offset(0)
         # The last TXN or BARRIER applied. Followers get that far, idle or not; a CONFIRM behind it only the leader
         # applies at once (P3, P4), so whoever is to wait for "all there is" elsewhere is told this offset.
         self.fact = Offset(0)
         self.checksum = 0
-        self._dedup_window = dedup_window
-        # In the order they were applied. (To find a plain dict's first key, every deleted one before it is passed.)
-        self._seen: OrderedDict[tuple[ClientId, int], _Seen] = OrderedDict()
+        self.pairs = Pairs(limits or PairLimits())
+        self._copies: list[Offset] = []  # undoomed transactions which had no effect, in order
         self._sums: deque[int] = deque(maxlen=checksum_window)  # the checksum at each of the last offsets
 
     def apply(self, effect: Apply) -> Applied:
@@ -98,7 +104,7 @@ class Applier:
             if isinstance(entry, Txn):
                 self.fact = Offset(offset)
                 if doomed and offset in doomed:
-                    self._retire(entry)
+                    result = self._retire(entry)
                 else:
                     result = self._apply_once(EntryId(entry.epoch, Offset(offset)), entry)
             elif isinstance(entry, Confirm) and divergence is None:
@@ -111,27 +117,41 @@ class Applier:
         return Applied(self.applied, tuple(results), self.checksum, divergence)
 
     def _apply_once(self, id_: EntryId, txn: Txn) -> Any:
-        key = (txn.client, txn.seq)
-        seen = self._seen.get(key)
-        if seen is not None:
-            return Retired() if seen.entry is None else Duplicate(seen.entry, seen.result)
+        ruling = self._ruling(txn)
+        if ruling is not None:
+            self._copies.append(id_.offset)
+            if len(self._copies) > COPIES_MAX:
+                del self._copies[: COPIES_MAX // 2]
+            return ruling
         machine = self.machine
         result = machine.apply(id_, txn.ops)
         self.checksum = crc32(_encode((id_.offset, result, machine.checksum())), crc32(txn.ops, self.checksum))
-        self._seen[key] = _Seen(txn.client, txn.seq, id_, result)
-        if len(self._seen) > self._dedup_window:
-            self._forget_oldest()
+        self.pairs.keep(Seen(txn.client, txn.seq, id_, result))
         return result
 
-    def _retire(self, txn: Txn) -> None:
-        """A rolled-back pair never takes effect; one which already did keeps its result."""
-        if (txn.client, txn.seq) not in self._seen:
-            self._seen[txn.client, txn.seq] = _Seen(txn.client, txn.seq, None, None)
-            if len(self._seen) > self._dedup_window:
-                self._forget_oldest()
+    def _ruling(self, txn: Txn) -> Duplicate | Retired | Expired | None:
+        """Return what became of this pair before; None if nothing did."""
+        seen = self.pairs.find(txn.client, txn.seq)
+        if seen is not None:
+            return Retired() if seen.entry is None else Duplicate(seen.entry, seen.result)
+        return Expired() if self.pairs.is_expired(txn.client, txn.seq) else None
 
-    def _forget_oldest(self) -> None:
-        self._seen.popitem(last=False)
+    def _retire(self, txn: Txn) -> Duplicate | Retired | Expired:
+        """A rolled-back pair never takes effect; one which already did keeps its result."""
+        ruling = self._ruling(txn)
+        if ruling is None:
+            self.pairs.keep(Seen(txn.client, txn.seq, None, None))
+            ruling = Retired()
+        return ruling
+
+    def has_effect(self, offset: Offset) -> bool:
+        """Did the transaction at this offset take effect there? Ask for one that is applied and not rolled back."""
+        index = bisect_left(self._copies, offset)
+        return index == len(self._copies) or self._copies[index] != offset
+
+    def forget_before(self, first: Offset) -> None:
+        """Drop the places before `first`, where the log begins now."""
+        del self._copies[: bisect_left(self._copies, first)]
 
     def _compare(self, confirm: Confirm, applied: Offset) -> Divergence | None:
         """The leader wrote down its checksum at an offset it had applied; here is ours, if we still know it."""
@@ -147,8 +167,9 @@ class Applier:
 
     def snapshot(self) -> bytes:
         """Everything needed to go on from here on another node."""
+        seen, floors = self.pairs.dump()
         return _encode(
-            _Snapshot(self.applied, self.fact, self.checksum, list(self._seen.values()), self.machine.snapshot())
+            _Snapshot(self.applied, self.fact, self.checksum, seen, self.machine.snapshot(), floors, self._copies)
         )
 
     def restore(self, data: bytes) -> None:
@@ -156,8 +177,9 @@ class Applier:
         snapshot = _decode_snapshot(data) if data else _Snapshot(Offset(0), Offset(0), 0, [], b"")
         self.machine.restore(snapshot.machine)
         self.applied, self.fact, self.checksum = snapshot.applied, snapshot.fact, snapshot.checksum
-        self._seen = OrderedDict(((seen.client, seen.seq), seen) for seen in snapshot.seen)
+        self.pairs.load(snapshot.seen, snapshot.floors)
+        self._copies = list(snapshot.copies)
         self._sums.clear()
 
     def check(self) -> None:
-        assert len(self._seen) <= self._dedup_window
+        self.pairs.check()
