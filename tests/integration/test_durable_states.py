@@ -19,9 +19,9 @@ from penstock.lake.core.staging.checkpoint import dump, load
 from penstock.lake.core.staging.machine import StagingMachine
 from penstock.messages.read_state import ProducerState, ReadState
 from penstock.messages.uuid import ProducerId
-from penstock.quorum.core.machines import LogMachine
+from penstock.quorum.core.machines.builtin import LogMachine
+from penstock.quorum.core.machines.state_machine import Applier
 from penstock.quorum.core.node import Node
-from penstock.quorum.core.state_machine import Applier
 from penstock.quorum.records.effects import Apply
 from penstock.quorum.records.entry import Barrier, ClientId, Confirm, Entry, Txn
 from penstock.quorum.records.member import Member
