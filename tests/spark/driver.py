@@ -31,7 +31,7 @@ from penstock.spark.journals.journal_sink import Committer, JournalStreamWriter,
 from penstock.spark.journals.journal_source import JournalStreamReader
 from penstock.spark.journals.transaction_rule import Record
 from penstock.spark.options import SourceOptions, sink_options, source_options
-from penstock.spark.pipelines import pipeline_audit, together
+from penstock.spark.pipelines import pipeline_audit, staging, together
 from penstock.spark.pipelines.staging import StagedParts
 from penstock.spark.tables.lake_access import LakeAccess, access_from
 from penstock.spark.tables.lake_commit import Batch
@@ -151,7 +151,7 @@ def die_in_pipelines() -> None:
             reach("sink: tables staged")
         return staged
 
-    stage = together.stage_tables
+    stage = staging.stage_tables
     setattr(together, "stage_tables", stage_tables)  # noqa: B010
     for module in (together, pipeline_audit):
         setattr(module, "access_from", access)  # noqa: B010

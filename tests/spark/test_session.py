@@ -9,7 +9,7 @@ from tests.spark.conftest import Brokers
 from penstock.journals.client.journal_blocking import BlockingJournals
 from penstock.journals.records.spec import JournalSpec
 from penstock.kernel.errors import ConfigError, InvalidArgument, NotFound
-from penstock.spark.pipelines.together import _by_checkpoint
+from penstock.spark.pipelines.staging import _by_checkpoint
 from penstock.spark.session import spark_session
 
 
