@@ -40,7 +40,7 @@ $(UV):
 lock: | $(UV) ## Resolve the dependencies again into the lock files
 	$(UV) pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
 	  --custom-compile-command "make lock" --python-version 3.11 \
-	  --extra connect --extra etcd --extra postgresql --group dev pyproject.toml lab/pyproject.toml --no-emit-package penstock --output-file requirements.lock
+	  --extra all --group dev pyproject.toml lab/pyproject.toml --no-emit-package penstock --output-file requirements.lock
 	$(UV) pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
 	  --custom-compile-command "make lock" --python-version 3.11 \
 	  --group docs --output-file requirements-docs.lock
@@ -106,6 +106,16 @@ fuzz: setup java postgresql ## Every property and every parser on EXAMPLES (defa
 	HYPOTHESIS=curious EXAMPLES=$(or $(EXAMPLES),500) $(PYTEST) -n $(WORKERS) -m hypothesis
 	HYPOTHESIS=curious $(PYTEST) -n $(WORKERS) tests/lab/sim -k fresh
 
+# The parts of `make matrix`: what is installed, and with what it works. Each is a target of its own.
+MATRIX := matrix-installs
+
+.PHONY: matrix
+matrix: $(MATRIX) ## Every part of the matrix: installs (bare, server, spark, all) and what they work with
+
+.PHONY: matrix-installs
+matrix-installs: setup java ## Environments bare / server / spark / all from the built wheel in .matrix/, and a test of each
+	$(PYTEST) -p no:xdist tests/matrix/slow_installs.py
+
 .PHONY: specs
 specs: setup java ## Every small world of specs/, explored to its end by TLC, and every mutant caught
 	SPECS=all $(PYTEST) -n $(WORKERS) tests/specs/test_*.py tests/specs/slow_*.py
@@ -160,4 +170,4 @@ docs: | $(UV) ## Build the documentation into site/, from a small environment of
 
 .PHONY: clean
 clean: ## Remove what the other targets made
-	rm -rf .venv .venv-docs .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site
+	rm -rf .venv .venv-docs .uv .matrix .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site

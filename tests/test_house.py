@@ -16,7 +16,6 @@ LARGE = {
     "penstock/journals/broker": 16,
     "penstock/journals/core": 18,
     "penstock/lake/core/committed": 16,
-    "penstock/lake/core/staging": 22,
     "penstock/plumbing/wal": 16,
     "penstock/plumbing/wire": 20,
     "penstock/quorum/core": 16,

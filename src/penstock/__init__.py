@@ -9,11 +9,9 @@ with penstock.connect() as stock:
     shop.branch("main")["prices.csv"] = b"kettle,39.90"
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from penstock.kernel.version import VERSION
 
+TYPE_CHECKING = False  # as typing's, which costs more to load than the rest of this module
 if TYPE_CHECKING:
     from penstock.consumers.library import Application, CommittedMessage, Publish
     from penstock.server.connect import connect, open
@@ -30,8 +28,10 @@ _PLACES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """What only some programs need is loaded when it is asked for."""
+def __getattr__(name: str) -> object:
+    """Load a name when it is first used."""
     if name in _PLACES:
+        from importlib import import_module
+
         return getattr(import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'penstock' has no attribute {name!r}")

@@ -136,6 +136,9 @@ def run(arguments: Sequence[str]) -> int:
         return launcher.fail(explain_misuse(error, launcher.app, nouns()), MISUSE)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except ModuleNotFoundError as error:
+        refusal = launcher.without_extra(error)
+        return launcher.fail(refusal, _status_of(refusal))
     except BrokenPipeError:
         # Whoever read our output has seen enough. Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -170,10 +173,17 @@ class _Launcher:
     def fail(self, error: BaseException, status: int) -> int:
         from penstock.server.output import print_error
 
-        chain = self.app.parse_commands(self._tokens)[0]
-        command = " ".join(["penstock", *chain])
-        print_error(error, as_json=self.session.wants_json, debug=self.session.debug, command=command)
+        print_error(error, as_json=self.session.wants_json, debug=self.session.debug, command=self._command())
         return status
+
+    def without_extra(self, error: ModuleNotFoundError) -> Exception:
+        """Return the error that names the extra of a module which is not installed."""
+        from penstock.kernel.extras import missing_extra
+
+        return missing_extra(error, self._command()) or error
+
+    def _command(self) -> str:
+        return " ".join(["penstock", *self.app.parse_commands(self._tokens)[0]])
 
     def _launch(
         self,
@@ -199,6 +209,10 @@ class _Launcher:
         if self._refusal is not None:
             raise self._refusal
         command, bound, injected = self.app.parse_args(tokens)
+        if command.__module__.startswith("penstock"):  # a help page needs no extra
+            from penstock.cli.needs import check_extra
+
+            check_extra(self.app.parse_commands(tokens)[0])
         return _call(command, *bound.args, **bound.kwargs, **dict.fromkeys(injected, self.session))
 
 

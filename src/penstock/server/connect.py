@@ -8,25 +8,25 @@ with penstock.connect() as stock:                     # what `penstock up` runs 
 with penstock.open("data/") as stock: ...             # a server of its own, for as long as the block
 
 async with penstock.aio.connect() as stock: ...       # the same names, with await
+
+Clients are imported when they are first needed, so that `import penstock; penstock.connect` costs little.
 """
 
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from penstock.journals.client.journal import Journals
-from penstock.journals.client.journal_blocking import BlockingJournals
-from penstock.journals.client.named_journal import AsyncJournal, Journal
-from penstock.kernel.errors import NotFound
-from penstock.lake.client.lake_api import LakeApi
-from penstock.lake.client.lake_blocking import BlockingLake, BlockingRepository
-from penstock.lake.client.lake_place import LakePlace, find_lake
-from penstock.lake.client.lake_repository import Repository
-from penstock.plumbing.config import Effective, Source, load
-from penstock.plumbing.process.running import running_in
-from penstock.plumbing.wiring.options import wire_tls
-from penstock.server.data_server import DataServer
+if TYPE_CHECKING:
+    from penstock.journals.client.journal import Journals
+    from penstock.journals.client.journal_blocking import BlockingJournals
+    from penstock.journals.client.named_journal import AsyncJournal, Journal
+    from penstock.lake.client.lake_api import LakeApi
+    from penstock.lake.client.lake_blocking import BlockingLake, BlockingRepository
+    from penstock.lake.client.lake_place import LakePlace
+    from penstock.lake.client.lake_repository import Repository
+    from penstock.plumbing.config import Effective
+    from penstock.server.data_server import DataServer
 
 __all__ = ["AsyncStock", "OpenStock", "Stock", "connect", "connect_async", "open"]
 
@@ -41,16 +41,24 @@ class _Places:
         self._folder = folder  # None: as configured
 
     @cached_property
-    def effective(self) -> Effective:
+    def effective(self) -> "Effective":
+        from penstock.plumbing.config import load
+
         at = {"PENSTOCK_DATA_FOLDER": str(self._folder)} if self._folder is not None else {}
         return load(environment={**os.environ, **at})
 
     @property
-    def lake(self) -> LakePlace:
+    def lake(self) -> "LakePlace":
+        from penstock.lake.client.lake_place import find_lake
+
         return find_lake(self._lake, effective=self.effective)
 
     @property
     def brokers(self) -> list[str]:
+        from penstock.kernel.errors import NotFound
+        from penstock.plumbing.config import Source
+        from penstock.plumbing.process.running import running_in
+
         if self._address is not None:
             return [self._address]
         up = running_in(self.effective.config.data.folder)
@@ -63,10 +71,16 @@ class _Places:
             )
         return [str(self.effective.config.wire.listen)]
 
-    def journals(self) -> Journals:
+    def journals(self) -> "Journals":
+        from penstock.journals.client.journal import Journals
+        from penstock.plumbing.wiring.options import wire_tls
+
         return Journals(self.brokers, token=self.token, tls=wire_tls(self.effective.config.tls))
 
-    def blocking_journals(self) -> BlockingJournals:
+    def blocking_journals(self) -> "BlockingJournals":
+        from penstock.journals.client.journal_blocking import BlockingJournals
+        from penstock.plumbing.wiring.options import wire_tls
+
         return BlockingJournals(self.brokers, token=self.token, tls=wire_tls(self.effective.config.tls))
 
     @property
@@ -96,23 +110,27 @@ class Stock:
             self._journals.close()
         self._lake = self._journals = None
 
-    def journal(self, name: str) -> Journal:
+    def journal(self, name: str) -> "Journal":
         """One journal."""
+        from penstock.journals.client.named_journal import Journal
+
         return Journal(self.journals, name)
 
-    def lake(self, repository: str) -> BlockingRepository:
+    def lake(self, repository: str) -> "BlockingRepository":
         """A repository of the lake."""
         return self.lakes.repository(repository)
 
     @property
-    def lakes(self) -> BlockingLake:
+    def lakes(self) -> "BlockingLake":
         """The lake's server: all repositories."""
         if self._lake is None:
+            from penstock.lake.client.lake_blocking import BlockingLake
+
             self._lake = BlockingLake(self._places.lake)
         return self._lake
 
     @property
-    def journals(self) -> BlockingJournals:
+    def journals(self) -> "BlockingJournals":
         """All journals."""
         if self._journals is None:
             self._journals = self._places.blocking_journals()
@@ -140,18 +158,23 @@ class AsyncStock:
             await self._journals.close()
         self._lake = self._journals = None
 
-    def journal(self, name: str) -> AsyncJournal:
+    def journal(self, name: str) -> "AsyncJournal":
         """One journal."""
+        from penstock.journals.client.named_journal import AsyncJournal
+
         return AsyncJournal(self.journals, name)
 
-    def lake(self, repository: str) -> Repository:
+    def lake(self, repository: str) -> "Repository":
         """A repository of the lake."""
+        from penstock.lake.client.lake_api import LakeApi
+        from penstock.lake.client.lake_repository import Repository
+
         if self._lake is None:
             self._lake = LakeApi(self._places.lake)
         return Repository(self._lake, repository)
 
     @property
-    def journals(self) -> Journals:
+    def journals(self) -> "Journals":
         """All journals."""
         if self._journals is None:
             self._journals = self._places.journals()
@@ -161,7 +184,7 @@ class AsyncStock:
 class OpenStock(Stock):
     """A Stock and the server which it has started: both end together."""
 
-    def __init__(self, server: DataServer) -> None:
+    def __init__(self, server: "DataServer") -> None:
         super().__init__(_Places(server.running.broker, server.running.lake, None, server.folder))
         self._server = server
 
@@ -178,6 +201,10 @@ def open(folder: str | os.PathLike[str] = "penstock-data") -> OpenStock:
     What was acknowledged is in the folder: `open` it again, or run `penstock up` there. `PreconditionFailed` if a
     process runs there already: `connect` to that one.
     """
+    from penstock.kernel.extras import require
+    from penstock.server.data_server import DataServer
+
+    require("server", "penstock.open")
     return OpenStock(DataServer(Path(folder)))
 
 

@@ -17,7 +17,7 @@ from penstock.lake.member.queue import Queue
 from penstock.lake.member.quorum_queue import QuorumQueue
 from penstock.lake.member.services.lake_service import serving_lake
 from penstock.lake.rest.credentials import Credentials
-from penstock.plumbing.http import HttpServer
+from penstock.plumbing.http.server import HttpServer
 from penstock.plumbing.objects import open_store
 from penstock.plumbing.wiring.options import object_store_url, store_options, wal_options, wire_tls
 from penstock.quorum.client.quorum import QuorumLog

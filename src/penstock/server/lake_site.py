@@ -7,7 +7,8 @@ from penstock.lake.records.service import Lake
 from penstock.lake.rest.credentials import Credentials
 from penstock.lake.rest.rest import rest_site
 from penstock.lake.s3.site import lake_site
-from penstock.plumbing.http import App, HttpLimits, Site
+from penstock.plumbing.http.app import App, Site
+from penstock.plumbing.http.limits import HttpLimits
 
 __all__ = ["lake_app"]
 

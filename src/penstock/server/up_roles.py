@@ -33,7 +33,7 @@ from penstock.keyspace.shell.port import KeySpace
 from penstock.lake.member.quorum_queue import QuorumQueue
 from penstock.lake.member.services.lake_service import LakeService, serving_lake
 from penstock.plumbing.config.secret import Secret
-from penstock.plumbing.http import HttpServer
+from penstock.plumbing.http.server import HttpServer
 from penstock.plumbing.objects import open_store
 from penstock.plumbing.process.running import Running
 from penstock.plumbing.wiring.options import object_store_url, store_options, wal_options, wire_tls

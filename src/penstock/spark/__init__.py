@@ -12,6 +12,8 @@ What is asked for is loaded when it is asked for: Spark's workers import this pa
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from penstock.kernel.extras import extra
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -63,13 +65,15 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"penstock.spark has no {name}")
-    return getattr(import_module(home), name)
+    with extra("spark", f"penstock.spark.{name}"):
+        return getattr(import_module(home), name)
 
 
 def register(spark: "SparkSession") -> None:
     """Make the formats `journal` and `lake` known to a session."""
-    from penstock.spark.journals.journal_format import JournalFormat
-    from penstock.spark.tables.lake_format import LakeFormat
+    with extra("spark", "penstock.spark.register"):
+        from penstock.spark.journals.journal_format import JournalFormat
+        from penstock.spark.tables.lake_format import LakeFormat
 
     spark.dataSource.register(JournalFormat)
     spark.dataSource.register(LakeFormat)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from tests.journals.broker.cluster import Cluster, running_cluster
 
-from penstock.cli.journal_verbs import confirms
+from penstock.cli.journals.journal_verbs import confirms
 from penstock.journals.records.labels import LabelSet
 from penstock.journals.records.spec import JournalSpec
 

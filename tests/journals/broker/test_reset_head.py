@@ -16,7 +16,8 @@ from penstock.journals.records.fragment_index import Gap
 from penstock.journals.records.spec import JournalSpec
 from penstock.kernel.errors import HeadLost, PreconditionFailed, Unavailable
 from penstock.kernel.ids import Offset
-from penstock.plumbing.http import App, HttpServer
+from penstock.plumbing.http.app import App
+from penstock.plumbing.http.server import HttpServer
 
 ORDERS = JournalSpec(name="shop/orders", replication=2)
 

@@ -14,7 +14,8 @@ from penstock.journals.gateway import JournalGateway
 from penstock.journals.records.labels import LabelSet
 from penstock.journals.records.spec import JournalSpec
 from penstock.plumbing.config.secret import Secret
-from penstock.plumbing.http import App, HttpServer
+from penstock.plumbing.http.app import App
+from penstock.plumbing.http.server import HttpServer
 
 ORDERS = JournalSpec(name="shop/orders", replication=1, labels=LabelSet.of({"region": "eu"}))
 

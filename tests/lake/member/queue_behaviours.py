@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from penstock.lake.core.staging.port import ContinuationToken, Envelope
+from penstock.lake.core.staging.proposing.port import ContinuationToken, Envelope
 from penstock.lake.core.staging.records import Sync
 from penstock.lake.member.gathering import GatheringQueue
 from penstock.lake.member.queue import START, Queue, QueueBatch

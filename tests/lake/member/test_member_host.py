@@ -17,8 +17,8 @@ from penstock.kernel.errors import (
     Unavailable,
 )
 from penstock.lake.core.staging.entry import Entry
-from penstock.lake.core.staging.member import Member
-from penstock.lake.core.staging.port import (
+from penstock.lake.core.staging.proposing.member import Member
+from penstock.lake.core.staging.proposing.port import (
     Build,
     BuildMove,
     Built,

@@ -6,7 +6,8 @@ import pytest
 
 from penstock.kernel.errors import Unauthenticated
 from penstock.lake.rest.credentials import Credentials
-from penstock.plumbing.http import HttpLimits, Request
+from penstock.plumbing.http.limits import HttpLimits
+from penstock.plumbing.http.request import Request
 
 
 async def nothing() -> object:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tests.lake.rest.servers import LakeProcess
 
-from penstock.lake.core.refs.retention import RetentionRules
+from penstock.lake.core.refs.rules import RetentionRules
 from penstock.lake.records.sink_batch import BatchBody, SinkBody, TreeBody
 from penstock.lake.rest import rest_commits, rest_models, rest_objects, rest_refs
 

@@ -10,7 +10,8 @@ from penstock.lake.rest.rest_commits import CommitHandlers
 from penstock.lake.rest.rest_objects import ObjectHandlers
 from penstock.lake.rest.rest_refs import RefHandlers
 from penstock.lake.rest.rest_sinks import SinkHandlers
-from penstock.plumbing.http import Request, Response
+from penstock.plumbing.http.request import Request
+from penstock.plumbing.http.response import Response
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "lake-rest.md"
 NO_LAKE = cast("Lake", None)  # no handler is called

@@ -11,7 +11,8 @@ import uvloop
 from penstock.lake.s3 import Keyring, S3Gateway
 from penstock.lake.s3.port import Buckets
 from penstock.plumbing.config.secret import Secret
-from penstock.plumbing.http import App, HttpServer
+from penstock.plumbing.http.app import App
+from penstock.plumbing.http.server import HttpServer
 from penstock.plumbing.wire.tls import Tls
 
 KEY, SECRET = "AKIAPENSTOCK", "a secret for tests only"

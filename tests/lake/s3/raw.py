@@ -19,7 +19,9 @@ from penstock.lake.s3.protocol.signature import (
     string_to_sign,
 )
 from penstock.plumbing.config.secret import Secret
-from penstock.plumbing.http import App, HttpLimits, HttpServer
+from penstock.plumbing.http.app import App
+from penstock.plumbing.http.limits import HttpLimits
+from penstock.plumbing.http.server import HttpServer
 from penstock.plumbing.objects import open_store
 
 NOW = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)

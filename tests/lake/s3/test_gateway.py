@@ -10,7 +10,8 @@ from tests.plumbing.http.harness import connect, echo_site
 
 from penstock.lake.s3 import Keyring, S3Gateway
 from penstock.plumbing.config.secret import Secret
-from penstock.plumbing.http import App, HttpServer
+from penstock.plumbing.http.app import App
+from penstock.plumbing.http.server import HttpServer
 
 
 def code_of(body: bytes) -> str:

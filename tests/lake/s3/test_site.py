@@ -10,7 +10,7 @@ from tests.lake.s3.harness import KEY, SECRET
 from tests.plumbing.http.harness import connect
 
 from penstock.lake.rest.credentials import Credentials
-from penstock.plumbing.http import HttpServer
+from penstock.plumbing.http.server import HttpServer
 from penstock.server.lake_site import lake_app
 
 

@@ -5,7 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from penstock.plumbing.http import App, HttpLimits, HttpServer, Request, Response, Router, Site, text_response
+from penstock.plumbing.http.app import App, Site
+from penstock.plumbing.http.limits import HttpLimits
+from penstock.plumbing.http.request import Request
+from penstock.plumbing.http.response import Response, text_response
+from penstock.plumbing.http.router import Router
+from penstock.plumbing.http.server import HttpServer
 
 
 @dataclass

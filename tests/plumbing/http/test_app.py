@@ -7,17 +7,12 @@ from structlog.testing import capture_logs
 from tests.plumbing.http.harness import connect, echo_site, serving
 
 from penstock.kernel.errors import NotFound, ObjectStoreFailed
-from penstock.plumbing.http import (
-    App,
-    HttpLimits,
-    HttpServer,
-    Request,
-    Response,
-    Router,
-    Site,
-    json_response,
-    text_response,
-)
+from penstock.plumbing.http.app import App, Site
+from penstock.plumbing.http.limits import HttpLimits
+from penstock.plumbing.http.request import Request
+from penstock.plumbing.http.response import Response, json_response, text_response
+from penstock.plumbing.http.router import Router
+from penstock.plumbing.http.server import HttpServer
 
 GET = b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n"
 PUT = b"PUT %b HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from tests.plumbing.http.harness import Client, connect, serving
 
-from penstock.plumbing.http import App, HttpLimits, HttpServer, Request, Response, Router, Site
+from penstock.plumbing.http.app import App, Site
+from penstock.plumbing.http.limits import HttpLimits
+from penstock.plumbing.http.request import Request
+from penstock.plumbing.http.response import Response
+from penstock.plumbing.http.router import Router
+from penstock.plumbing.http.server import HttpServer
 
 GET = b"GET /hello/you HTTP/1.1\r\n\r\n"
 

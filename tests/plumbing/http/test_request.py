@@ -5,7 +5,8 @@ import msgspec
 import pytest
 
 from penstock.kernel.errors import ConnectionLost, DeadlineExceeded, InvalidArgument, LimitExceeded, Written
-from penstock.plumbing.http import HttpLimits, Request
+from penstock.plumbing.http.limits import HttpLimits
+from penstock.plumbing.http.request import Request
 
 
 class Listing(msgspec.Struct, frozen=True):

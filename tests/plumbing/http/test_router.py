@@ -5,8 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.kernel.errors import InvalidArgument, NotFound
-from penstock.plumbing.http import Request, Response, Router
 from penstock.plumbing.http.problems import status_of
+from penstock.plumbing.http.request import Request
+from penstock.plumbing.http.response import Response
+from penstock.plumbing.http.router import Router
 
 
 async def handler(_: Request) -> Response:

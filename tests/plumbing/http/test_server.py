@@ -9,7 +9,11 @@ from tests.plumbing.http.harness import Client, connect, echo_site, serving
 from tests.plumbing.wire.test_tls import Authority
 
 from penstock.kernel.errors import ConfigError
-from penstock.plumbing.http import App, HttpServer, Request, Response, Router, Site, text_response
+from penstock.plumbing.http.app import App, Site
+from penstock.plumbing.http.request import Request
+from penstock.plumbing.http.response import Response, text_response
+from penstock.plumbing.http.router import Router
+from penstock.plumbing.http.server import HttpServer
 from penstock.plumbing.wire.tls import Tls
 
 GET = b"GET /hello/you HTTP/1.1\r\n\r\n"

@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from penstock.lake.core.staging.areas.entry_columns import SCHEMA, batch_to_bytes
 from penstock.lake.core.staging.checkpoint import dump, load
-from penstock.lake.core.staging.entry import SCHEMA, Entry, batch_to_bytes
+from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.machine import StagingMachine
 from penstock.lake.core.staging.records import (
     Announce,

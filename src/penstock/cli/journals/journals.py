@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 from cyclopts import Parameter
 
-from penstock.cli.journal_targets import AtBrokers, Name, journals_of
-from penstock.cli.journal_verbs import create, delete
 from penstock.cli.journals.journal_specs import changes_in, spec_text
+from penstock.cli.journals.journal_targets import AtBrokers, Name, journals_of
+from penstock.cli.journals.journal_verbs import create, delete
 from penstock.cli.noun import InSession, examples, noun
 from penstock.journals.records.epoch import PipelineEpoch
 from penstock.journals.records.fragment_index import Gap

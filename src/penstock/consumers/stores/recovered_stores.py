@@ -5,17 +5,20 @@ application_of(count, store=sqlite_store(keyspace, Path("/var/lib/penstock/consu
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import apsw
+from typing import TYPE_CHECKING, Any
 
 from penstock.consumers.stores.application import ShardContext, StoreFactory
 from penstock.consumers.stores.json_file_store import JsonFileStore
 from penstock.consumers.stores.recoverylog.hints_keeper import HintsKeeper
 from penstock.consumers.stores.recoverylog.recovery_log import RecoveryLog
-from penstock.consumers.stores.sqlite_store import SqliteStore
 from penstock.kernel.errors import ConfigError
+from penstock.kernel.extras import extra
 from penstock.keyspace.shell.port import KeySpace
+
+if TYPE_CHECKING:
+    import apsw
+
+    from penstock.consumers.stores.sqlite_store import SqliteStore
 
 __all__ = ["hints_prefix", "json_file_store", "open_recovery_log", "sqlite_store"]
 
@@ -38,11 +41,13 @@ def open_recovery_log(
 
 
 def sqlite_store(
-    keyspace: KeySpace, folder: Path, *, setup: Callable[[apsw.Connection], None] = lambda _: None, **settings: Any
+    keyspace: KeySpace, folder: Path, *, setup: "Callable[[apsw.Connection], None]" = lambda _: None, **settings: Any
 ) -> StoreFactory:
-    """Opens a `SqliteStore` for each shard. Settings are those of `open_recovery_log`."""
+    """Open a `SqliteStore` for each shard. Settings are those of `open_recovery_log`."""
+    with extra("server", "sqlite_store"):
+        from penstock.consumers.stores.sqlite_store import SqliteStore
 
-    def open_store(context: ShardContext) -> SqliteStore:
+    def open_store(context: ShardContext) -> "SqliteStore":
         return SqliteStore(open_recovery_log(context, keyspace, folder, **settings), setup=setup)
 
     return open_store

@@ -27,9 +27,12 @@ from penstock.journals.records.registers import Txn
 from penstock.kernel.errors import HeadLost, InvalidArgument, PenstockError, PreconditionFailed, Unauthenticated
 from penstock.kernel.ids import Offset
 from penstock.plumbing.config.secret import Secret
-from penstock.plumbing.http import Request, Response, Router, Site, json_response
+from penstock.plumbing.http.app import Site
 from penstock.plumbing.http.conditions import http_date
 from penstock.plumbing.http.problems import render_json
+from penstock.plumbing.http.request import Request
+from penstock.plumbing.http.response import Response, json_response
+from penstock.plumbing.http.router import Router
 
 __all__ = ["JournalGateway"]
 

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 from penstock.journals.client.journal import Journals
 from penstock.journals.gateway.gateway import JournalGateway
 from penstock.plumbing.config.secret import Secret
-from penstock.plumbing.http import App, HttpServer
+from penstock.plumbing.http.app import App
+from penstock.plumbing.http.server import HttpServer
 from penstock.plumbing.wire.tls import Tls
 
 __all__ = ["serving_journals"]

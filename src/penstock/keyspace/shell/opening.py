@@ -9,7 +9,8 @@ A prefix is no part of it: keys are given whole.
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from penstock.kernel.errors import ConfigError, InvalidArgument
+from penstock.kernel.errors import InvalidArgument
+from penstock.kernel.extras import extra
 from penstock.keyspace.shell.embedded.store import EmbeddedKeySpace
 from penstock.keyspace.shell.port import KeySpace
 
@@ -43,10 +44,6 @@ def _addresses(url: str, parts: SplitResult) -> list[str]:
 
 
 async def _open_etcd(addresses: list[str]) -> KeySpace:
-    try:
-        from penstock.keyspace.shell.etcd.store import EtcdKeySpace  # needs grpcio, which is an extra
-    except ImportError as error:
-        raise ConfigError(
-            f"etcd needs a package which is not installed: {error.name}", next_step="pip install 'penstock[etcd]'"
-        ) from None
+    with extra("etcd", "a KeySpace in etcd"):
+        from penstock.keyspace.shell.etcd.store import EtcdKeySpace
     return await EtcdKeySpace.open(addresses)

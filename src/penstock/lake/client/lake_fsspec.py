@@ -17,14 +17,16 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Any, Final, cast
 
-from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
-
 from penstock.kernel.errors import NotFound, PreconditionFailed
+from penstock.kernel.extras import extra
 from penstock.lake.client.lake import LakeUrl, parse_lake_url
 from penstock.lake.client.lake_blocking import BlockingBranch, BlockingLake, BlockingRef
 from penstock.lake.client.lake_place import find_lake
 from penstock.lake.client.lake_repository import LakeFile
 from penstock.plumbing.process.loop_thread import LoopThread
+
+with extra("tables", "a lake:// file system"):
+    from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 __all__ = ["LakeFileSystem"]
 

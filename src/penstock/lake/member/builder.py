@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.kernel.errors import NotFound
 from penstock.lake.core.committed.metarange import Location, TreeAddress, location_of, metarange_key
 from penstock.lake.core.refs.commit import Commit, generation_of
-from penstock.lake.core.staging.port import Build, BuildMove, Built, LookedUp, LookUp, Rebuild
+from penstock.lake.core.staging.proposing.port import Build, BuildMove, Built, LookedUp, LookUp, Rebuild
 from penstock.lake.core.staging.records import Basis, CommitId, Instance, Put, Row
 from penstock.lake.core.staging.results import Status
 from penstock.lake.member.shelves import Shelf

@@ -28,7 +28,7 @@ from penstock.kernel.errors import (
 from penstock.lake.core.refs.expression import BaseKind, Ref, follow, lookup_order, parse_ref
 from penstock.lake.core.staging.branch import Branch, Repository
 from penstock.lake.core.staging.machine import StagingMachine
-from penstock.lake.core.staging.port import Write
+from penstock.lake.core.staging.proposing.port import Write
 from penstock.lake.core.staging.records import Changing, CommitId, Instance, Request, StagingToken
 from penstock.lake.core.staging.results import Result, Status
 from penstock.lake.member.builder import LakeBuilder

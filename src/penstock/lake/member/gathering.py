@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from penstock.kernel.errors import PenstockError
-from penstock.lake.core.staging.port import Envelope
+from penstock.lake.core.staging.proposing.port import Envelope
 from penstock.lake.member.queue import QueueBatch
 from penstock.plumbing.process.logs import get_logger
 

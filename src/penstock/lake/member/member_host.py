@@ -19,8 +19,8 @@ from penstock.kernel.effects import Effect, Event, Reply, Requested, TimerFired
 from penstock.kernel.errors import InternalError, PenstockError, ShuttingDown, Unavailable, Written
 from penstock.kernel.ids import Instant, Lsn, NodeId, RequestId
 from penstock.lake.core.staging.machine import StagingMachine
-from penstock.lake.core.staging.member import Member, MemberConfig
-from penstock.lake.core.staging.port import (
+from penstock.lake.core.staging.proposing.member import Member, MemberConfig
+from penstock.lake.core.staging.proposing.port import (
     Build,
     BuildFailed,
     BuildMove,

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import msgspec
 
 from penstock.kernel.errors import InvalidArgument, LimitExceeded
-from penstock.lake.core.staging.port import Envelope
+from penstock.lake.core.staging.proposing.port import Envelope
 from penstock.lake.core.staging.records import Record
 
 __all__ = ["RECORD_BYTES_MAX", "START", "Queue", "QueueBatch", "check_record"]

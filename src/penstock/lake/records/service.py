@@ -25,7 +25,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from penstock.kernel.errors import ErrorRecord
-from penstock.lake.core.refs.retention import RetentionRules
+from penstock.lake.core.refs.rules import RetentionRules
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.records import Precondition
 from penstock.lake.records.sink_batch import BatchBody, BatchOutcome, Roots, SinkBody, SinkPlace, TreeBody, TreePlace

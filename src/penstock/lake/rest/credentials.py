@@ -12,7 +12,7 @@ import time
 from typing import Final
 
 from penstock.kernel.errors import Unauthenticated
-from penstock.plumbing.http import Request
+from penstock.plumbing.http.request import Request
 
 __all__ = ["TOKEN_S", "Credentials"]
 

@@ -9,7 +9,7 @@ from email.parser import HeaderParser
 from typing import Final
 
 from penstock.kernel.errors import InvalidArgument
-from penstock.plumbing.http import Request
+from penstock.plumbing.http.request import Request
 
 __all__ = ["content_part", "find_part"]
 

@@ -15,7 +15,10 @@ from penstock.lake.rest.rest_models import LoginBody
 from penstock.lake.rest.rest_objects import ObjectHandlers
 from penstock.lake.rest.rest_refs import RefHandlers
 from penstock.lake.rest.rest_sinks import SinkHandlers
-from penstock.plumbing.http import Request, Response, Router, Site, json_response
+from penstock.plumbing.http.app import Site
+from penstock.plumbing.http.request import Request
+from penstock.plumbing.http.response import Response, json_response
+from penstock.plumbing.http.router import Router
 
 __all__ = ["BASE", "rest_site"]
 

@@ -22,8 +22,9 @@ from penstock.lake.rest.rest_models import (
 )
 from penstock.lake.rest.rest_refs import BRANCH, REPOSITORY, Add, PageQuery
 from penstock.lake.rest.work import Work, Works
-from penstock.plumbing.http import Request, Response, json_response
 from penstock.plumbing.http.problems import status_of
+from penstock.plumbing.http.request import Request
+from penstock.plumbing.http.response import Response, json_response
 
 __all__ = ["CommitHandlers"]
 

@@ -9,9 +9,10 @@ from penstock.lake.records.service import Lake, Object, Reading
 from penstock.lake.rest.multipart import content_part
 from penstock.lake.rest.rest_models import CopyBody, LinkBody, PathsBody, object_json, page_json
 from penstock.lake.rest.rest_refs import BRANCH, REPOSITORY, Add, PageQuery
-from penstock.plumbing.http import Request, Response, json_response
 from penstock.plumbing.http.conditions import etags_of, parse_range
 from penstock.plumbing.http.problems import status_of
+from penstock.plumbing.http.request import Request
+from penstock.plumbing.http.response import Response, json_response
 
 __all__ = ["ObjectHandlers"]
 

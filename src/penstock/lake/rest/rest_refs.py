@@ -7,7 +7,7 @@ import msgspec
 
 from penstock.kernel.bounds import Name, Signed
 from penstock.kernel.errors import InvalidArgument, NotFound
-from penstock.lake.core.refs.retention import RetentionRules
+from penstock.lake.core.refs.rules import RetentionRules
 from penstock.lake.records.service import Lake
 from penstock.lake.rest.rest_models import (
     BranchBody,
@@ -18,7 +18,8 @@ from penstock.lake.rest.rest_models import (
     page_json,
     repository_json,
 )
-from penstock.plumbing.http import Request, Response, json_response, text_response
+from penstock.plumbing.http.request import Request
+from penstock.plumbing.http.response import Response, json_response, text_response
 
 __all__ = ["BRANCH", "REPOSITORY", "Add", "PageQuery", "RefHandlers"]
 

@@ -9,7 +9,8 @@ from penstock.lake.records.service import ChangeKind, Lake
 from penstock.lake.records.sink_batch import BatchBody, SinkBody, TreeBody
 from penstock.lake.rest.rest_models import list_json
 from penstock.lake.rest.rest_refs import BRANCH, REPOSITORY, Add, PageQuery
-from penstock.plumbing.http import Request, Response, json_response
+from penstock.plumbing.http.request import Request
+from penstock.plumbing.http.response import Response, json_response
 
 __all__ = ["SinkHandlers"]
 

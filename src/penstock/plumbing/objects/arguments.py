@@ -1,6 +1,7 @@
 """Arguments every store checks in the same way, before anything is asked of a disk or a server."""
 
 from collections.abc import Collection, Mapping, Sequence
+from urllib.parse import urlsplit
 
 from penstock.kernel.errors import InvalidArgument, LimitExceeded
 from penstock.plumbing.objects.keys import check_key
@@ -20,6 +21,7 @@ __all__ = [
     "cut_ranges",
     "put_view_of",
     "put_views_of",
+    "shown_url",
     "view_of",
 ]
 
@@ -106,3 +108,9 @@ def check_after(after: str) -> str:
 def check_expires(expires_s: int) -> None:
     if not 0 < expires_s <= EXPIRES_S_MAX:
         raise InvalidArgument(f"a signed URL lives between 1 and {EXPIRES_S_MAX} seconds, not {expires_s}")
+
+
+def shown_url(url: str) -> str:
+    """Return a URL without what may be secret in it."""
+    parts = urlsplit(url)
+    return ascii(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:200])

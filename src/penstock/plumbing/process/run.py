@@ -1,4 +1,4 @@
-"""How a process runs: asyncio on uvloop, assertions on, and signals that end it once and cleanly.
+"""How a process runs: asyncio (on uvloop if installed), assertions on, and signals that end it once and cleanly.
 
 Never with `python -O`: invariants are assertions, and a node that cannot notice a broken one must not hold data. The
 first SIGINT or SIGTERM cancels the main task, which then closes its resources. A second one ends the process as if it
@@ -9,11 +9,9 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, TypeVar
-
-import uvloop
 
 from penstock.kernel.errors import ConfigError
 
@@ -57,7 +55,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     gc.freeze()  # loaded modules stay: no collection need look at them again
     gc.set_threshold(YOUNG_OBJECTS, 10, 10)
     received: list[signal.Signals] = []
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
             return runner.run(_cancelled_by_signals(main, received))
         except asyncio.CancelledError:
@@ -68,6 +66,15 @@ def run(main: Coroutine[Any, Any, T]) -> T:
                     raise SystemExit(128 + signal.SIGTERM) from None
                 case _:
                     raise
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """Return uvloop's if the server extra is installed: a client works on asyncio's own loop too."""
+    try:
+        from uvloop import new_event_loop
+    except ModuleNotFoundError:
+        return asyncio.new_event_loop
+    return new_event_loop
 
 
 async def _cancelled_by_signals(main: Coroutine[Any, Any, T], received: list[signal.Signals]) -> T:

@@ -18,7 +18,8 @@ from penstock.lake.core.committed.entry import (
     same,
     successor,
 )
-from penstock.lake.core.staging.entry import SCHEMA, Entry, batch_of
+from penstock.lake.core.staging.areas.entry_columns import SCHEMA, batch_of
+from penstock.lake.core.staging.entry import Entry
 
 
 def test_a_staged_batch_is_a_frame_of_changes_as_it_is() -> None:

@@ -5,7 +5,8 @@ import pytest
 from tests.lake.core.refs.history import History
 
 from penstock.lake.core.refs.graph import run_search
-from penstock.lake.core.refs.retention import DAY_NS, BranchRule, RetentionRules, retained
+from penstock.lake.core.refs.retention import retained
+from penstock.lake.core.refs.rules import DAY_NS, BranchRule, RetentionRules
 from penstock.lake.core.staging.records import CommitId
 
 TODAY = 100 * DAY_NS

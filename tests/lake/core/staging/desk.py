@@ -10,8 +10,8 @@ from penstock.kernel.ids import MILLISECOND, Instant, RequestId
 from penstock.lake.core.staging import records as r
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.machine import StagingMachine
-from penstock.lake.core.staging.member import Member, MemberConfig
-from penstock.lake.core.staging.port import (
+from penstock.lake.core.staging.proposing.member import Member, MemberConfig
+from penstock.lake.core.staging.proposing.port import (
     Build,
     BuildFailed,
     BuildMove,

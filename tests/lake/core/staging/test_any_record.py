@@ -8,8 +8,8 @@ import pytest
 from tests.lake.core.staging.lakes import Lake
 
 from penstock.lake.core.staging import records as r
+from penstock.lake.core.staging.areas.entry_columns import batch_of, batch_to_bytes
 from penstock.lake.core.staging.checkpoint import dump, load
-from penstock.lake.core.staging.entry import batch_of, batch_to_bytes
 from penstock.lake.core.staging.machine import StagingMachine
 
 KINDS = [type_.cls for type_ in msgspec.inspect.type_info(r.Record).types]  # type: ignore[attr-defined]

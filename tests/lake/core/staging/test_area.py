@@ -2,8 +2,8 @@
 
 from tests.lake.core.staging.lakes import entry
 
-from penstock.lake.core.staging.area import MEMTABLE_ROWS_MAX, StagingArea
-from penstock.lake.core.staging.run import Run
+from penstock.lake.core.staging.areas.area import MEMTABLE_ROWS_MAX, StagingArea
+from penstock.lake.core.staging.areas.run import Run
 
 
 def test_the_sum_follows_every_change() -> None:

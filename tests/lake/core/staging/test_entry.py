@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.lake.core.staging.entry import SCHEMA, Change, Entry, MalformedBatch, batch_of, batch_to_bytes, read_batch
-from penstock.lake.core.staging.run import Run
+from penstock.lake.core.staging.areas.entry_columns import SCHEMA, MalformedBatch, batch_of, batch_to_bytes, read_batch
+from penstock.lake.core.staging.areas.run import Run
+from penstock.lake.core.staging.entry import Change, Entry
 
 ROWS: list[Change] = [("b", Entry("x", 3, "e", 5, "text/plain", '{"k":"v"}')), ("a", None)]
 

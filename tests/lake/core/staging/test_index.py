@@ -5,9 +5,9 @@ from itertools import islice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.lake.core.staging.areas.index import FANOUT, Index, newest
+from penstock.lake.core.staging.areas.run import SMALL_ROWS_MAX, Run
 from penstock.lake.core.staging.entry import Entry
-from penstock.lake.core.staging.index import FANOUT, Index, newest
-from penstock.lake.core.staging.run import SMALL_ROWS_MAX, Run
 
 paths = st.text("ab/é\U0001f600", min_size=1, max_size=4)
 changes = st.dictionaries(paths, st.one_of(st.none(), st.builds(Entry, st.text(max_size=3))), max_size=12)

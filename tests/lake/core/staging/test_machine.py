@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from tests.lake.core.staging.lakes import FIRST, MAIN, REPOSITORY, SECOND_NS, Lake, entry, put
 
-from penstock.lake.core.staging import area, changes
+from penstock.lake.core.staging import changes
 from penstock.lake.core.staging import records as r
+from penstock.lake.core.staging.areas import area
+from penstock.lake.core.staging.areas.entry_columns import batch_of, batch_to_bytes
 from penstock.lake.core.staging.checkpoint import dump, load
-from penstock.lake.core.staging.entry import batch_of, batch_to_bytes
 from penstock.lake.core.staging.machine import StagingMachine
 from penstock.lake.core.staging.records import CommitId, Instance, Limits, Precondition, Request, Row, StagingToken
 from penstock.lake.core.staging.results import Result, Status

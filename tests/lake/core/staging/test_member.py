@@ -4,7 +4,7 @@ from tests.lake.core.staging.desk import CONFIG, MAIN, REPOSITORY, Desk
 
 from penstock.kernel.ids import MILLISECOND
 from penstock.lake.core.staging import records as r
-from penstock.lake.core.staging.port import BuildFailed, BuildMove, GiveUp, LookUp, Read, RefsRead
+from penstock.lake.core.staging.proposing.port import BuildFailed, BuildMove, GiveUp, LookUp, Read, RefsRead
 from penstock.lake.core.staging.records import CommitId, FromStaged, Limits, Precondition, Row
 from penstock.lake.core.staging.results import Status
 from penstock_lab.sim.workloads.lake_builder import Import, Merge

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.lake.core.staging.areas.state_hash import StateSum, item
 from penstock.lake.core.staging.records import Limits, Request
 from penstock.lake.core.staging.requests import RequestTable
 from penstock.lake.core.staging.results import Result, Status
-from penstock.lake.core.staging.state_hash import StateSum, item
 
 OK = Result(Status.OK)
 

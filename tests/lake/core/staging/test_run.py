@@ -4,8 +4,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.lake.core.staging.entry import Entry, batch_of
-from penstock.lake.core.staging.run import SMALL_ROWS_MAX, Run, bisect, find, merge_order
+from penstock.lake.core.staging.areas.entry_columns import batch_of
+from penstock.lake.core.staging.areas.run import SMALL_ROWS_MAX, Run, bisect, find, merge_order
+from penstock.lake.core.staging.entry import Entry
 
 paths = st.lists(st.text("abé", min_size=1, max_size=3), unique=True, max_size=12).map(sorted)
 

@@ -13,7 +13,7 @@ from tests.lake.core.staging.lakes import Lake
 
 from penstock.lake.core.staging import records as r
 from penstock.lake.core.staging.machine import StagingMachine
-from penstock.lake.core.staging.port import Build, Commit
+from penstock.lake.core.staging.proposing.port import Build, Commit
 from penstock.lake.core.staging.records import (
     CommitId,
     FromCommit,

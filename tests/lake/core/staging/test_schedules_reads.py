@@ -6,7 +6,7 @@ import pytest
 from tests.lake.core.staging.desk import MAIN, Desk
 
 from penstock.lake.core.staging import records as r
-from penstock.lake.core.staging.port import GiveUp, Read
+from penstock.lake.core.staging.proposing.port import GiveUp, Read
 from penstock.lake.core.staging.records import (
     CommitId,
     Instance,

@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.lake.core.staging.branch import SinkState
+from penstock.lake.core.staging.proposing.sink_rule import Register, Verdict, part_of, register_of, verdict
 from penstock.lake.core.staging.records import CommitId, SinkPart
-from penstock.lake.core.staging.sink_rule import Register, Verdict, part_of, register_of, verdict
 
 LAST = Register("q", 4, "plan4")
 

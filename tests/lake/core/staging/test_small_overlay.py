@@ -1,8 +1,8 @@
 """A small overlay by itself; that it answers as a large one does is in test_index.py."""
 
+from penstock.lake.core.staging.areas.run import Run
+from penstock.lake.core.staging.areas.small_overlay import SmallOverlay
 from penstock.lake.core.staging.entry import Entry
-from penstock.lake.core.staging.run import Run
-from penstock.lake.core.staging.small_overlay import SmallOverlay
 
 OVERLAY = SmallOverlay(
     {"a": Entry("1"), "b": Entry("2"), "c": None, "é": Entry("3")}, {"b": None, "c": Entry("4"), "d": None}

@@ -9,7 +9,7 @@ from tests.lake.member.garbage.test_garbage_service import collect, is_there, pu
 from tests.lake.member.lakes import running_lake
 
 from penstock.kernel.errors import Gone, ObjectStoreFailed
-from penstock.lake.core.refs.retention import BranchRule, RetentionRules
+from penstock.lake.core.refs.rules import BranchRule, RetentionRules
 from penstock.lake.member.services.lake_service import LakeService
 
 DAY_S = 86_400.0

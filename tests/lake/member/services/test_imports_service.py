@@ -9,7 +9,7 @@ import pytest
 from tests.lake.member.lakes import running_lake
 
 from penstock.kernel.errors import InvalidArgument, Refused
-from penstock.lake.core.staging.port import Envelope
+from penstock.lake.core.staging.proposing.port import Envelope
 from penstock.lake.core.staging.records import Perform
 from penstock.lake.member.member_host import MemberHost
 from penstock.lake.member.services.lake_service import LakeService

@@ -6,10 +6,10 @@ Nothing here asks the state machine's rules: it looks at trees, tokens and heads
 from collections.abc import Mapping
 
 from penstock.lake.core.staging import records as r
+from penstock.lake.core.staging.areas.run import Run
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.records import CommitId, Instance
 from penstock.lake.core.staging.results import Result, Status
-from penstock.lake.core.staging.run import Run
 from penstock_lab.sim.checkers.lake_shelf import Shelf, overlaid
 from penstock_lab.sim.checkers.lake_view import BranchView, LakeView
 

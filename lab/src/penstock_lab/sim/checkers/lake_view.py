@@ -6,7 +6,7 @@ The shown tree of a branch is the tree of its head overlaid by its areas in orde
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from penstock.lake.core.staging.area import StagingArea
+from penstock.lake.core.staging.areas.area import StagingArea
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.machine import StagingMachine
 from penstock.lake.core.staging.records import CommitId, Instance

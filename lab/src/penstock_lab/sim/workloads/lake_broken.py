@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from penstock.lake.core.staging.area import StagingArea
+from penstock.lake.core.staging.areas.area import StagingArea
 from penstock.lake.core.staging.branch import Branch, Repository, SinkState
 from penstock.lake.core.staging.machine import StagingMachine
 from penstock.lake.core.staging.records import (

@@ -8,9 +8,9 @@ from penstock.kernel.effects import Effect, Reply, Requested
 from penstock.kernel.ids import Instant
 from penstock.lake.core.staging.checkpoint import _codec, freeze
 from penstock.lake.core.staging.machine import StagingMachine
-from penstock.lake.core.staging.member import Member
-from penstock.lake.core.staging.port import Built, Delivered, Move, Rebuild
-from penstock.lake.core.staging.proposals import Proposal, Proposals
+from penstock.lake.core.staging.proposing.member import Member
+from penstock.lake.core.staging.proposing.port import Built, Delivered, Move, Rebuild
+from penstock.lake.core.staging.proposing.proposals import Proposal, Proposals
 from penstock.lake.core.staging.records import Announce, Changing, CommitId, StagingToken
 from penstock.lake.core.staging.results import Result
 from penstock.lake.core.staging.snapshot import Snapshot

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.lake.core.staging.entry import Entry
-from penstock.lake.core.staging.port import Build, BuildMove, Built, Rebuild
+from penstock.lake.core.staging.proposing.port import Build, BuildMove, Built, Rebuild
 from penstock.lake.core.staging.records import CommitId
 from penstock_lab.sim.checkers.lake_shelf import Shelf, Tree, overlaid, three_way
 

@@ -14,7 +14,7 @@ import msgspec
 from penstock.kernel.ids import MILLISECOND, NodeId, RequestId
 from penstock.kernel.probes import reached
 from penstock.lake.core.staging.machine import StagingMachine
-from penstock.lake.core.staging.port import Commit, GiveUp, Move, Read, RefsRead, Write
+from penstock.lake.core.staging.proposing.port import Commit, GiveUp, Move, Read, RefsRead, Write
 from penstock.lake.core.staging.records import Request
 from penstock.lake.core.staging.results import Status
 from penstock.lake.core.staging.snapshot import Refs

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.kernel.ids import MILLISECOND
 from penstock.kernel.probes import reached
-from penstock.lake.core.staging.port import RefsRead, Write
+from penstock.lake.core.staging.proposing.port import RefsRead, Write
 from penstock.lake.core.staging.records import CommitId, Condemn, GcFence, Instance
 from penstock.lake.core.staging.results import Result, Status
 from penstock.lake.core.staging.snapshot import Refs

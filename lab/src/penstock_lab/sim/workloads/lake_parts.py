@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from penstock.lake.core.staging.checkpoint import freeze, load
 from penstock.lake.core.staging.machine import StagingMachine
-from penstock.lake.core.staging.member import Member
+from penstock.lake.core.staging.proposing.member import Member
 from penstock_lab.sim.checkers.lake_shelf import Shelf
 from penstock_lab.sim.workloads.lake_builder import Builder
 

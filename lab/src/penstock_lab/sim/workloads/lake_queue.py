@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from penstock.kernel.ids import MILLISECOND
-from penstock.lake.core.staging.port import Delivered, Envelope
+from penstock.lake.core.staging.proposing.port import Delivered, Envelope
 from penstock.lake.core.staging.records import Sync, Tick
 from penstock_lab.sim.node import Node
 from penstock_lab.sim.world import World

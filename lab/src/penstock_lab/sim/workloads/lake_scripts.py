@@ -6,10 +6,12 @@ from typing import Any
 
 from penstock.kernel.ids import MILLISECOND
 from penstock.lake.core.staging import records as r
+from penstock.lake.core.staging.areas.entry_columns import batch_of, batch_to_bytes
+from penstock.lake.core.staging.areas.run import SMALL_ROWS_MAX
 from penstock.lake.core.staging.branch import Branch
-from penstock.lake.core.staging.entry import Entry, batch_of, batch_to_bytes
+from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.machine import StagingMachine
-from penstock.lake.core.staging.port import Commit, Move, Read, RefsRead, Write
+from penstock.lake.core.staging.proposing.port import Commit, Move, Read, RefsRead, Write
 from penstock.lake.core.staging.records import (
     FromCommit,
     FromStaged,
@@ -22,7 +24,6 @@ from penstock.lake.core.staging.records import (
     StagingToken,
 )
 from penstock.lake.core.staging.results import Result, Status
-from penstock.lake.core.staging.run import SMALL_ROWS_MAX
 from penstock_lab.sim.workloads.lake_builder import Import, Merge, Revert
 from penstock_lab.sim.workloads.lake_clients import Client, Pause, Script
 from penstock_lab.sim.workloads.lake_collector import collect

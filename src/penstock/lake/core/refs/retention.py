@@ -6,38 +6,12 @@ Rules decide what is given up, never whether it is safe to: that is CONDEMN's bu
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Final
 
-import msgspec
-
-from penstock.kernel.bounds import Name
-from penstock.kernel.ids import SECOND
 from penstock.lake.core.refs.graph import Search
+from penstock.lake.core.refs.rules import RetentionRules
 from penstock.lake.core.staging.records import CommitId
 
-__all__ = ["BranchRule", "RetentionRules", "retained"]
-
-DAY_NS: Final = 24 * 60 * 60 * SECOND
-Days = Annotated[int, msgspec.Meta(ge=1, le=36_500)]
-
-
-class BranchRule(msgspec.Struct, frozen=True):
-    """A branch which keeps its history longer, or less long, than others."""
-
-    branch_id: Name
-    retention_days: Days
-
-
-class RetentionRules(msgspec.Struct, frozen=True):
-    """The rules of one repository; the names are those of lakeFS's API."""
-
-    default_retention_days: Days
-    branches: Annotated[tuple[BranchRule, ...], msgspec.Meta(max_length=10_000)] = ()
-
-    def since_ns(self, branch: str, now_ns: int) -> int:
-        """What was shown at this time or later is kept."""
-        days = {rule.branch_id: rule.retention_days for rule in self.branches}
-        return now_ns - days.get(branch, self.default_retention_days) * DAY_NS
+__all__ = ["retained"]
 
 
 def retained(

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from penstock.lake.core.staging.area import StagingArea
+from penstock.lake.core.staging.areas.area import StagingArea
+from penstock.lake.core.staging.areas.index import Index, Overlay
+from penstock.lake.core.staging.areas.small_overlay import SmallOverlay
 from penstock.lake.core.staging.entry import Entry
-from penstock.lake.core.staging.index import Index, Overlay
 from penstock.lake.core.staging.records import CommitId, Instance, Request, StagingToken
-from penstock.lake.core.staging.small_overlay import SmallOverlay
 
 __all__ = ["Attempt", "Branch", "Repository", "SinkState", "Tag"]
 

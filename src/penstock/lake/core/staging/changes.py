@@ -7,12 +7,13 @@ commit under way cannot bring it back.
 
 from collections.abc import Iterable
 
-from penstock.lake.core.staging.area import StagingArea
+from penstock.lake.core.staging.areas.area import StagingArea
+from penstock.lake.core.staging.areas.entry_columns import MalformedBatch
+from penstock.lake.core.staging.areas.run import Run
 from penstock.lake.core.staging.branch import Branch
-from penstock.lake.core.staging.entry import Change, MalformedBatch
+from penstock.lake.core.staging.entry import Change
 from penstock.lake.core.staging.records import Delete, FromCommit, Put, Reset, Row, StagingToken
 from penstock.lake.core.staging.results import Result, Status
-from penstock.lake.core.staging.run import Run
 from penstock.lake.core.staging.tables import Plan, Tables
 
 __all__ = ["Changes"]

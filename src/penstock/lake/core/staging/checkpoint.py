@@ -10,13 +10,13 @@ from typing import TypeVar
 import msgspec
 
 from penstock.kernel.codec import Codec
-from penstock.lake.core.staging.area import StagingArea
+from penstock.lake.core.staging.areas.area import StagingArea
+from penstock.lake.core.staging.areas.run import Run
 from penstock.lake.core.staging.branch import Attempt, Branch, Repository, SinkState, Tag
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.machine import StagingMachine
 from penstock.lake.core.staging.records import CommitId, Instance, Limits
 from penstock.lake.core.staging.requests import Recorded
-from penstock.lake.core.staging.run import Run
 
 __all__ = ["dump", "freeze", "load"]
 

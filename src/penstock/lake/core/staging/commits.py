@@ -7,7 +7,7 @@ an import or a sink is a PERFORM without an announcement and without areas.
 
 import msgspec
 
-from penstock.lake.core.staging.area import StagingArea
+from penstock.lake.core.staging.areas.area import StagingArea
 from penstock.lake.core.staging.branch import Attempt, Branch, SinkState
 from penstock.lake.core.staging.changes import Changes
 from penstock.lake.core.staging.records import (

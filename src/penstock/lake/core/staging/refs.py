@@ -3,7 +3,7 @@
 What is created has an instance of its own, given in the record and never used again; what is deleted is named by it.
 """
 
-from penstock.lake.core.staging.area import StagingArea
+from penstock.lake.core.staging.areas.area import StagingArea
 from penstock.lake.core.staging.branch import Branch, Repository, Tag
 from penstock.lake.core.staging.commits import Commits
 from penstock.lake.core.staging.records import (

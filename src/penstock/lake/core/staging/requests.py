@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
+from penstock.lake.core.staging.areas.state_hash import StateSum
 from penstock.lake.core.staging.records import Limits, Request
 from penstock.lake.core.staging.results import Result
-from penstock.lake.core.staging.state_hash import StateSum
 
 __all__ = ["Recorded", "RequestTable"]
 

@@ -12,13 +12,13 @@ from typing import Protocol
 import msgspec
 import pyarrow as pa
 
-from penstock.lake.core.staging.area import StagingArea
+from penstock.lake.core.staging.areas.area import StagingArea
+from penstock.lake.core.staging.areas.index import Overlay, newest
+from penstock.lake.core.staging.areas.run import Run
+from penstock.lake.core.staging.areas.small_overlay import SmallOverlay
 from penstock.lake.core.staging.branch import Tag
 from penstock.lake.core.staging.entry import Entry
-from penstock.lake.core.staging.index import Overlay, newest
 from penstock.lake.core.staging.records import CommitId, Instance, StagingToken
-from penstock.lake.core.staging.run import Run
-from penstock.lake.core.staging.small_overlay import SmallOverlay
 
 __all__ = ["Listed", "Refs", "Snapshot", "Tree", "after_prefix"]
 

@@ -8,12 +8,12 @@ changes the state and cannot fail. So several records can be verified together a
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from penstock.lake.core.staging.areas.state_hash import StateSum, item
 from penstock.lake.core.staging.branch import Attempt, Branch, Repository, SinkState
 from penstock.lake.core.staging.records import CommitId, Instance, Limits, Request
 from penstock.lake.core.staging.requests import RequestTable
 from penstock.lake.core.staging.results import Result, Status
 from penstock.lake.core.staging.snapshot import Refs, Snapshot
-from penstock.lake.core.staging.state_hash import StateSum, item
 
 __all__ = ["Plan", "Tables"]
 

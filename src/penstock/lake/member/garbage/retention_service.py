@@ -10,7 +10,8 @@ from typing import Final
 import msgspec
 
 from penstock.kernel.errors import NotFound, ObjectStoreFailed
-from penstock.lake.core.refs.retention import RetentionRules, retained
+from penstock.lake.core.refs.retention import retained
+from penstock.lake.core.refs.rules import RetentionRules
 from penstock.lake.core.staging.records import CommitId
 from penstock.lake.member.engine import Engine
 from penstock.lake.member.shelves import Shelf

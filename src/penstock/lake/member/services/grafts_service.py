@@ -11,7 +11,7 @@ from typing import Final
 from penstock.kernel.errors import InvalidArgument
 from penstock.lake.core.committed.metarange import Location, MetaRangeId, TreeAddress
 from penstock.lake.core.refs.commit import Commit
-from penstock.lake.core.staging import port
+from penstock.lake.core.staging.proposing import port
 from penstock.lake.core.staging.records import Request
 from penstock.lake.core.staging.results import Status
 from penstock.lake.member.services.commits_service import Commits

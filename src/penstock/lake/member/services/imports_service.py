@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 from penstock.kernel.errors import InvalidArgument, NotFound, Overloaded, PenstockError, Refused
-from penstock.lake.core.staging import port
+from penstock.lake.core.staging.proposing import port
 from penstock.lake.core.staging.records import Instance
 from penstock.lake.core.staging.results import Status
 from penstock.lake.member.services.commits_service import Commits, shown

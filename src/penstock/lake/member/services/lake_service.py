@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from penstock.lake.core.staging.member import MemberConfig
+from penstock.lake.core.staging.proposing.member import MemberConfig
 from penstock.lake.member.builder import LakeBuilder
 from penstock.lake.member.checkpoints import Checkpoints
 from penstock.lake.member.committed import TreeOptions

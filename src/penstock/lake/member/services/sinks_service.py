@@ -16,11 +16,11 @@ from penstock.lake.core.committed.entry import ENTRY_SCHEMA, check_entries
 from penstock.lake.core.committed.importing import import_changes
 from penstock.lake.core.committed.metarange import EMPTY_TREE, Location, TreeAddress, metarange_key
 from penstock.lake.core.refs.commit import Commit
-from penstock.lake.core.staging import port
 from penstock.lake.core.staging.branch import Branch
+from penstock.lake.core.staging.proposing import port
+from penstock.lake.core.staging.proposing.sink_rule import Register, Verdict, part_of, register_of, verdict
 from penstock.lake.core.staging.records import Request, SinkRewind
 from penstock.lake.core.staging.results import Status
-from penstock.lake.core.staging.sink_rule import Register, Verdict, part_of, register_of, verdict
 from penstock.lake.member.engine import AGAIN_MAX
 from penstock.lake.member.names import check_path
 from penstock.lake.member.services.commits_service import Commits

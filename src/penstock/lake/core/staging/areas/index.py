@@ -19,9 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.lake.core.staging.entry import Change, Entry, entries_at, entry_at
-from penstock.lake.core.staging.run import SMALL_ROWS_MAX, Run, bisect, find, merge_order
-from penstock.lake.core.staging.small_overlay import SmallOverlay
+from penstock.lake.core.staging.areas.entry_columns import entries_at, entry_at
+from penstock.lake.core.staging.areas.run import SMALL_ROWS_MAX, Run, bisect, find, merge_order
+from penstock.lake.core.staging.areas.small_overlay import SmallOverlay
+from penstock.lake.core.staging.entry import Change, Entry
 
 __all__ = ["Index", "Overlay"]
 

@@ -14,17 +14,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.lake.core.staging.entry import (
+from penstock.lake.core.staging.areas.entry_columns import (
     SCHEMA,
     TOMBSTONE,
-    Change,
-    Entry,
     batch_of,
     batch_to_bytes,
     changes_of,
     entry_at,
     read_batch,
 )
+from penstock.lake.core.staging.entry import Change, Entry
 
 __all__ = ["SMALL_ROWS_MAX", "Run", "bisect", "find", "merge_order"]
 

@@ -17,7 +17,7 @@ from penstock.kernel.effects import Effect, Reply, Requested, SetTimer
 from penstock.kernel.ids import Instant, RequestId
 from penstock.kernel.probes import reached
 from penstock.lake.core.staging.branch import Attempt
-from penstock.lake.core.staging.port import Build, BuildFailed, BuildMove, Built, Commit, Move, Rebuild
+from penstock.lake.core.staging.proposing.port import Build, BuildFailed, BuildMove, Built, Commit, Move, Rebuild
 from penstock.lake.core.staging.records import (
     Abort,
     Announce,
@@ -33,7 +33,7 @@ from penstock.lake.core.staging.results import Result, Status
 from penstock.lake.core.staging.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from penstock.lake.core.staging.member import Member
+    from penstock.lake.core.staging.proposing.member import Member
 
 __all__ = ["Phase", "Proposal", "Proposals"]
 

@@ -7,10 +7,10 @@ a run is a matter of row counts alone, so every member has the same runs.
 
 from collections.abc import Iterable
 
+from penstock.lake.core.staging.areas.index import newest
+from penstock.lake.core.staging.areas.run import Run
+from penstock.lake.core.staging.areas.state_hash import item
 from penstock.lake.core.staging.entry import Change, Entry
-from penstock.lake.core.staging.index import newest
-from penstock.lake.core.staging.run import Run
-from penstock.lake.core.staging.state_hash import item
 
 __all__ = ["MEMTABLE_ROWS_MAX", "StagingArea"]
 

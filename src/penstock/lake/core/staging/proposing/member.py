@@ -18,7 +18,7 @@ from penstock.kernel.effects import Effect, Event, Reply, Requested, SetTimer, T
 from penstock.kernel.ids import MILLISECOND, SECOND, Instant, RequestId
 from penstock.kernel.probes import reached
 from penstock.lake.core.staging.machine import StagingMachine
-from penstock.lake.core.staging.port import (
+from penstock.lake.core.staging.proposing.port import (
     BuildFailed,
     Built,
     Commit,
@@ -35,7 +35,7 @@ from penstock.lake.core.staging.port import (
     Warn,
     Write,
 )
-from penstock.lake.core.staging.proposals import Proposals
+from penstock.lake.core.staging.proposing.proposals import Proposals
 from penstock.lake.core.staging.records import Abort, Cancel, Changing, Record, Request, Sync, Tick
 from penstock.lake.core.staging.results import Result, Status
 

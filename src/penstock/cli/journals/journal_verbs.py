@@ -6,7 +6,7 @@ from typing import Annotated, TextIO
 
 from cyclopts import Parameter
 
-from penstock.cli.journal_targets import AtBrokers, Name, journals_of
+from penstock.cli.journals.journal_targets import AtBrokers, Name, journals_of
 from penstock.cli.noun import InSession
 from penstock.journals.records.labels import Label, LabelSelector, LabelSet
 from penstock.journals.records.protocol import Change

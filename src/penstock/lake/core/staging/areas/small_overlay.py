@@ -10,7 +10,8 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from penstock.lake.core.staging.entry import Change, Entry, batch_of
+from penstock.lake.core.staging.areas.entry_columns import batch_of
+from penstock.lake.core.staging.entry import Change, Entry
 
 __all__ = ["SmallOverlay"]
 

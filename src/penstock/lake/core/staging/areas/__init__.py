@@ -1,0 +1,1 @@
+"""Staging areas: uncommitted changes as runs, and one index over them."""
