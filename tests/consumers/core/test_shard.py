@@ -26,9 +26,11 @@ from penstock.consumers.core.effects import (
 from penstock.consumers.core.shard import Shard, ShardSpec
 from penstock.consumers.core.stat import Stat, StatResult
 from penstock.kernel.effects import Effect, Event, Reply, Requested, SetTimer, Stop, TimerFired
-from penstock.kernel.ids import Instant, Offset, RequestId
+from penstock.kernel.ids import SECOND, Instant, Offset, RequestId
+from penstock.messages.clock import to_unix_ns
 from penstock.messages.framing.json_lines import JsonLines
 from penstock.messages.publisher import Publisher
+from penstock.messages.read_state import ReadState
 from penstock.messages.reader import Committed as Found
 from penstock.messages.reader import CommittedReader, OnBad
 from penstock.messages.uuid import producer_id
@@ -282,3 +284,31 @@ def test_who_waits_hears_of_a_stop() -> None:
     stage.tell(Requested(RequestId(5), Stat({"in": Offset(9)})))
     stage.tell(Failed("fenced"))
     assert stage.kinds() == ["Reply", "Stop"]
+
+
+def test_the_state_of_a_source_that_is_not_read_now_stays_in_every_checkpoint() -> None:
+    state = ReadState(Offset(900))
+    before = Checkpoint({"in": ReadState(Offset(0)), "gone": state})
+    stage = Stage(checkpoint=before)
+    assert stage.one(Progress).read_through == {"in": Offset(0)}
+    for number in (1, 2):
+        txn = stage.run_to_commit(number)
+        assert stage.shard.prior is not None
+        kept = stage.shard.prior.checkpoint
+        assert kept.sources["gone"] == state
+        stage.tell(Committed(txn))
+        assert stage.one(Progress).read_through == {"in": Offset(stage.at)}
+    again = Stage(ShardSpec("s", {"gone": LINES}), kept)
+    assert again.one(Read) == Read("gone", Offset(900))
+    assert again.shard.left == {"in": kept.sources["in"]}
+
+
+def test_a_message_carries_the_time_at_which_it_is_published() -> None:
+    stage = Stage()
+    stage.message(1)
+    for second in (1, 5):
+        stage.now = second * SECOND
+        stage.tell(Consumed(stage.publish("out", second)) if second == 1 else Finalized(stage.publish("out", second)))
+        uuid = LINES.uuid(stage.one(Append).data)
+        assert uuid is not None
+        assert 0 <= to_unix_ns(uuid.clock) - NOON - stage.now < 10_000, "a clock ticks once for each message"

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from sqlalchemy import Connection, create_engine, text
 from tests.journals.broker.cluster import WAIT_S, Cluster, running_cluster
@@ -119,6 +120,18 @@ async def test_every_message_takes_effect_once_and_stat_reads_what_was_written(t
         assert await published(journals) == expected(TEXTS)
         assert stat.publish_at[WORDS] == (await journals.stat(WORDS)).write_head
         assert shard.status.code is ShardCode.PRIMARY
+
+
+async def test_a_source_that_returns_is_not_consumed_again(tmp_path: Path, url: str) -> None:
+    other = msgspec.structs.replace(SPEC, sources={"words/other": SPEC.sources[LINES]})
+    async with words(tmp_path) as (cluster, journals):
+        await cluster.create(JournalSpec(name="words/other", replication=1))
+        for spec in (SPEC, other, SPEC):
+            async with ShardHost(spec, Count(url), journals) as shard:
+                async with MessagePublisher(journals) as publish:
+                    end = (await publish(next(iter(spec.sources)), {"text": "a rose"})).end
+                await shard.stat(Stat({next(iter(spec.sources)): end}), timeout=WAIT_S)
+        assert stored(url) == {"a": 3, "rose": 3}
 
 
 async def test_the_same_on_postgresql(tmp_path: Path, postgres: str) -> None:

@@ -14,6 +14,8 @@ What always holds:
 - A transaction commits only when every message it published is in its journal and the one before is done, with ACKs.
 - Into a journal which waits for an ACK nothing newer is appended before it: the ACK would roll it back.
 - A transaction of a source journal is consumed within one transaction of the shard.
+- A checkpoint keeps the state of each source that the shard has read, also of those that it reads no more: a source
+  that returns continues where it was, and none of its messages is consumed twice.
 """
 
 import msgspec
@@ -78,6 +80,7 @@ class Shard:
         self.spec = spec
         self.is_stopped = False
         self.sources: dict[str, Source] = {}
+        self.left: dict[str, ReadState] = {}  # states of sources that the shard does not read now
         self.running: Txn | None = None
         self.prior: Txn | None = None
         self._unix_ns_at_zero = unix_ns_at_zero  # the world's time when this process's clock was 0
@@ -119,9 +122,9 @@ class Shard:
                 self.sources[journal].chunk(event)
                 return []
             case Consumed(publications):
-                return self._on_consumed(publications)
+                return self._on_consumed(publications, now)
             case Finalized(publications):
-                return self._on_finalized(publications)
+                return self._on_finalized(publications, now)
             case Appended(number, end):
                 return self._on_appended(number, end)
             case Committed(txn):
@@ -142,6 +145,7 @@ class Shard:
             begin = ReadState(self.spec.min_offsets.get(journal, Offset(0)))
             state = checkpoint.sources.get(journal, begin)
             self.sources[journal] = self._source(journal, framing, state)
+        self.left = {journal: state for journal, state in checkpoint.sources.items() if journal not in self.sources}
         if checkpoint.ack_intents:
             reached("consumer.intents_restored")
         self.prior = Txn(0, now, Phase.ACKING, checkpoint=checkpoint)
@@ -154,18 +158,18 @@ class Shard:
         )
         return Source(reader, state.offset)
 
-    def _on_consumed(self, publications: tuple[Publication, ...]) -> list[Effect]:
+    def _on_consumed(self, publications: tuple[Publication, ...], now: Instant) -> list[Effect]:
         txn = self.running
         assert txn is not None, "no transaction is running"
         assert txn.is_consuming, "nothing was to be consumed"
         txn.is_consuming = False
-        return self._publish(txn, publications)
+        return self._publish(txn, publications, now)
 
-    def _on_finalized(self, publications: tuple[Publication, ...]) -> list[Effect]:
+    def _on_finalized(self, publications: tuple[Publication, ...], now: Instant) -> list[Effect]:
         txn = self.running
         assert txn is not None, "no transaction is running"
         assert txn.phase is Phase.FINALIZING, "it was not to be finalized"
-        effects = self._publish(txn, publications)
+        effects = self._publish(txn, publications, now)
         return effects + self._close(txn)
 
     def _on_appended(self, number: int, end: Offset) -> list[Effect]:
@@ -186,8 +190,9 @@ class Shard:
 
     # publishing
 
-    def _publish(self, txn: Txn, publications: tuple[Publication, ...]) -> list[Effect]:
+    def _publish(self, txn: Txn, publications: tuple[Publication, ...], now: Instant) -> list[Effect]:
         assert self._publisher is not None
+        self._publisher.update(self._unix_ns_at_zero + now)
         effects: list[Effect] = []
         for publication in publications:
             frames = self._publisher.uncommitted(publication.journal, publication.framing, publication.values)
@@ -238,8 +243,8 @@ class Shard:
             return [Commit(prior.number)]
         if prior.phase is Phase.ACKING:
             self.prior = None
-            read = {journal: state.offset for journal, state in prior.checkpoint.sources.items()}
-            return self._report(read)
+            states = prior.checkpoint.sources
+            return self._report({journal: states[journal].offset for journal in self.sources if journal in states})
         return []
 
     def _consume(self, now: Instant) -> list[Effect]:
@@ -286,8 +291,6 @@ class Shard:
         return any(source.is_mid_span for source in self.sources.values())
 
     def _begin(self, now: Instant) -> Txn:
-        assert self._publisher is not None
-        self._publisher.update(self._unix_ns_at_zero + now)
         self._txns += 1
         self.running = Txn(self._txns, now)
         if self.prior is not None:
@@ -315,7 +318,7 @@ class Shard:
         assert self._publisher is not None
         assert self.prior is None, "the transaction before is not done"
         sources = {journal: source.checkpoint() for journal, source in self.sources.items()}
-        txn.checkpoint = Checkpoint(sources, self._publisher.ack_intents())
+        txn.checkpoint = Checkpoint(self.left | sources, self._publisher.ack_intents())
         txn.phase = Phase.FLUSHING
         self.prior, self.running = txn, None
         return [Seal(txn.number, txn.checkpoint)]
