@@ -14,6 +14,7 @@ from tests.consumers.worker.test_shard_host import LINES, WORDS
 from penstock.cli.consumers.consumer import load_application
 from penstock.cli.consumers.shard_specs import definition_text, shard_changes_in
 from penstock.consumers.client.definition import ShardDefinition
+from penstock.consumers.client.shards import ShardChange
 from penstock.consumers.library import Application
 from penstock.kernel.errors import InvalidArgument
 
@@ -69,6 +70,17 @@ async def test_lines_which_are_no_messages_are_refused_by_number(tmp_path: Path)
         status, _, err = await penstock(words.cluster, "journals", "publish", LINES, stdin=b'{"n": 1}\nnonsense\n')
         assert status == 2
         assert "line 2 is no JSON object" in err
+
+
+async def test_a_consumer_of_a_group_without_shards_is_refused(tmp_path: Path) -> None:
+    async with group(tmp_path, Tally()) as words:
+        await words.shards.apply([ShardChange(ShardDefinition(id="count", sources={LINES: 0}))])
+        (tmp_path / "verses.py").write_text("import penstock\n\nclass Verses(penstock.Application): ...\n")
+        run = ("consumer", "run", str(tmp_path / "verses.py"), "--keyspace", str(tmp_path / "keyspace"))
+        status, _, err = await penstock(words.cluster, *run)
+        refusal = json.loads(err.splitlines()[-1])
+        assert (status, refusal["code"]) == (1, "not-found")
+        assert refusal["message"] == "group verses has no shards; groups with shards: words"
 
 
 def test_definitions_are_written_back_as_they_would_be_written() -> None:

@@ -288,8 +288,8 @@ def test_who_waits_hears_of_a_stop() -> None:
 
 def test_the_state_of_a_source_that_is_not_read_now_stays_in_every_checkpoint() -> None:
     state = ReadState(Offset(900))
-    before = Checkpoint({"in": ReadState(Offset(0)), "gone": state})
-    stage = Stage(checkpoint=before)
+    kept = Checkpoint({"in": ReadState(Offset(0)), "gone": state})
+    stage = Stage(checkpoint=kept)
     assert stage.one(Progress).read_through == {"in": Offset(0)}
     for number in (1, 2):
         txn = stage.run_to_commit(number)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from penstock.consumers.core.checkpoint import Checkpoint
 from penstock.consumers.stores.sql_store import SqlStore, session_name
-from penstock.kernel.errors import Fenced, Indeterminate, PenstockError, Unavailable
+from penstock.kernel.errors import ConfigError, Fenced, Indeterminate, InvalidArgument, PenstockError, Unavailable
 from penstock.kernel.ids import Offset
 from penstock.messages.read_state import ReadState
 
@@ -172,3 +172,93 @@ async def test_a_database_which_is_not_there_is_unavailable() -> None:
 def test_session_names_fit_into_what_postgresql_keeps_of_them() -> None:
     assert len(session_name("x" * 500)) <= 63
     assert session_name("a") != session_name("b")
+
+
+async def test_a_shard_of_another_group_is_refused_before_its_owner_is_fenced(opened: Opened, url: str) -> None:
+    mine = opened("one")
+    await mine.restore()
+    await note(mine, "mine")
+    other = SqlStore(url, mine.shard, owner="/penstock-consumers/other", setup=make_table)
+    with pytest.raises(ConfigError, match="this database has the state of that shard of /penstock; expected"):
+        await other.restore()
+    await other.close()
+    await mine.seal(checkpoint(1))
+    await mine.commit()
+    assert notes(url, mine) == ["mine"]
+    await mine.close()
+
+
+async def test_a_store_made_before_groups_were_kept_is_taken_over_by_the_first(opened: Opened, url: str) -> None:
+    store = opened("one")
+    await store.restore()
+    await store.seal(checkpoint(7))
+    await store.commit()
+    await store.close()
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE penstock_owners"))
+    engine.dispose()
+    first, second = (SqlStore(url, store.shard, owner=owner, setup=make_table) for owner in ("/a", "/b"))
+    assert await first.restore() == checkpoint(7)
+    with pytest.raises(ConfigError):
+        await second.restore()
+    await first.close()
+    await second.close()
+
+
+ENDINGS: dict[str, Callable[[Connection], object]] = {
+    "commit": lambda connection: connection.commit(),
+    "transaction": lambda connection: connection.get_transaction().commit(),  # type: ignore[union-attr]
+    "sql": lambda connection: connection.execute(text(" Commit")),
+    "end": lambda connection: connection.exec_driver_sql("END"),
+}
+
+
+@pytest.mark.parametrize("end", ENDINGS.values(), ids=ENDINGS.keys())
+async def test_a_commit_of_the_application_is_refused(
+    opened: Opened, url: str, end: Callable[[Connection], object]
+) -> None:
+    store = opened("one")
+    await store.restore()
+    await note(store, "never")
+    connection = await store.transaction()
+    with pytest.raises(InvalidArgument, match="the application may not"):
+        await asyncio.to_thread(end, connection)
+    with pytest.raises(InvalidArgument, match="the application may not"):
+        await store.seal(checkpoint(1))  # the application caught the error
+    await store.close()
+    assert notes(url, store) == []
+
+
+@pytest.mark.parametrize("is_session", [False, True])
+async def test_nothing_is_sealed_after_a_roll_back_of_the_application(
+    opened: Opened, url: str, is_session: bool
+) -> None:
+    store = opened("one")
+    await store.restore()
+    await note(store, "never")
+    connection = await store.transaction()
+    await asyncio.to_thread(Session(connection).rollback if is_session else connection.rollback)
+    if not is_session:
+        await note(store, "nor this")
+        with pytest.raises(InvalidArgument, match="the application may not roll back"):
+            await store.seal(checkpoint(1))
+    await store.close()
+    assert notes(url, store) == []
+
+
+async def test_savepoints_are_the_applications_own(opened: Opened, url: str) -> None:
+    store = opened("one")
+    await store.restore()
+    connection = await store.transaction()
+    inner = await asyncio.to_thread(connection.begin_nested)
+    await note(store, "undone")
+    await asyncio.to_thread(inner.rollback)
+    async with asyncio.timeout(WAIT_S):
+        with Session(connection) as session:
+            await asyncio.to_thread(session.commit)
+    await note(store, "kept")
+    await store.seal(checkpoint(1))
+    await store.commit()
+    await store.close()
+    assert notes(url, store) == ["kept"]

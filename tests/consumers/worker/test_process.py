@@ -11,16 +11,17 @@ import pytest
 from tests.consumers.worker.test_shard_host import LINES, TEXTS, WORDS, Count, expected, published, say, stored
 from tests.journals.broker.cluster import WAIT_S, Cluster, running_cluster
 
-from penstock.consumers.client.definition import ShardDefinition
+from penstock.consumers.client.definition import ShardDefinition, root_of
 from penstock.consumers.client.shards import ShardChange, ShardInfo, Shards
 from penstock.consumers.library import ShardCode
 from penstock.consumers.stores.application import Application, Publish
 from penstock.consumers.worker.process import ConsumerConfig, RunningConsumer, running_consumer
-from penstock.journals.client.journal import Journals
+from penstock.journals.client.journal import Change, Journals
 from penstock.journals.client.messages import CommittedMessage
-from penstock.journals.records.spec import JournalSpec
-from penstock.kernel.errors import InvalidArgument, NotFound, PreconditionFailed, Unavailable
-from penstock.keyspace.core.allocator.layout import MemberId
+from penstock.journals.records.spec import FragmentSpec, JournalSpec
+from penstock.kernel.errors import ConfigError, InvalidArgument, NotFound, PreconditionFailed, Unavailable
+from penstock.keyspace.core.allocator.layout import Layout, MemberId
+from penstock.keyspace.core.transaction import Put
 from penstock.keyspace.shell.embedded.options import EmbeddedOptions
 from penstock.keyspace.shell.embedded.store import EmbeddedKeySpace
 
@@ -158,7 +159,7 @@ async def test_definitions_are_changed_all_or_none_and_a_disabled_shard_is_run_b
         one = msgspec.structs.replace(COUNT, standbys=0)
         await words.shards.apply([ShardChange(one, expect_mod_revision=0)])
         await words.until("count", ShardCode.PRIMARY)
-        two = msgspec.structs.replace(one, id="other")
+        two = msgspec.structs.replace(one, id="other", recovery_log="recovery/other")
         with pytest.raises(PreconditionFailed):
             await words.shards.apply([ShardChange(two), ShardChange(one, expect_mod_revision=0)])
         assert [info.definition.id for info in await words.shards.list()] == ["count"]
@@ -169,6 +170,49 @@ async def test_definitions_are_changed_all_or_none_and_a_disabled_shard_is_run_b
         await words.shards.apply([ShardChange(delete="count")])
         with pytest.raises(NotFound):
             await words.shards.stat("count")
+
+
+async def test_a_recovery_log_of_another_shard_or_with_a_retention_is_refused(tmp_path: Path) -> None:
+    async with group(tmp_path, Tally()) as words:
+        one = msgspec.structs.replace(COUNT, standbys=0)
+        other = msgspec.structs.replace(one, id="other")
+        with pytest.raises(InvalidArgument, match="two shards have one recovery log"):
+            await words.shards.apply([ShardChange(one), ShardChange(other)])
+        await words.shards.apply([ShardChange(one)])
+        for group_name in ("words", "verses"):
+            shards = Shards(words.shards.keyspace, group_name)
+            with pytest.raises(InvalidArgument, match="recovery/count is the recovery log of shard words/count"):
+                await shards.apply([ShardChange(other)])
+        await words.shards.apply([ShardChange(one)])
+        await words.shards.apply([ShardChange(delete="count"), ShardChange(other)])
+        spec = JournalSpec(name="recovery/short", replication=1, fragment=FragmentSpec(retention_ms=60_000))
+        await words.cluster.create(spec)
+        with pytest.raises(ConfigError, match="retention_ms is 60000; a recovery log needs 0"):
+            await words.shards.apply([ShardChange(msgspec.structs.replace(other, recovery_log="recovery/short"))])
+
+
+async def test_stores_refuse_the_recovery_log_of_another_shard(tmp_path: Path) -> None:
+    async with group(tmp_path, Tally(), "c1") as words:
+        await words.shards.apply([ShardChange(msgspec.structs.replace(COUNT, standbys=0))])
+        end = await say(words.journals, TEXTS)
+        await words.shards.stat("count", {LINES: end}, timeout=WAIT_S)
+        thief = msgspec.structs.replace(COUNT, id="thief", standbys=0)
+        put = Put(Layout(root_of("words")).item_key("thief"), thief.encode())  # past the check of `apply`
+        await words.shards.keyspace.transact([], [put])
+        info = await words.until("thief", ShardCode.FAILED)
+        assert info.primary is not None
+        assert "recovery/count is the recovery log of penstock-consumers/words/count" in info.primary.status.reason
+        end = await say(words.journals, TEXTS)
+        await words.shards.stat("count", {LINES: end}, timeout=WAIT_S)
+        await words.stop("c1")
+        await words.shards.apply([ShardChange(delete="thief")])
+        (log,) = await words.journals.list("name=recovery/count")
+        short = msgspec.structs.replace(log.spec, fragment=FragmentSpec(retention_ms=60_000))
+        await words.journals.apply([Change(upsert=short)])
+        await words.start("c1")
+        info = await words.until("count", ShardCode.FAILED)
+        assert info.primary is not None
+        assert "a recovery log needs 0" in info.primary.status.reason
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,19 @@
 import importlib
 import importlib.util
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from penstock.cli.consumers.consumer_targets import AtKeySpace, keyspace_of
+from penstock.cli.consumers.consumer_targets import AtKeySpace, groups_of, keyspace_of
 from penstock.cli.noun import InSession, examples, noun
-from penstock.kernel.errors import InvalidArgument
+from penstock.kernel.errors import InvalidArgument, NotFound
 from penstock.keyspace.core.allocator.layout import MemberId
+from penstock.keyspace.shell.port import KeySpace
 from penstock.server.targets import CLUSTER_FOLDER, AtFolder, addresses_of
 from penstock.server.wiring import metrics_endpoint, wiring_of
 
@@ -84,11 +87,22 @@ async def run(
     async with (
         Journals(addresses, token=wiring.token, tls=wiring.client_tls) as journals,
         keyspace_of(session, keyspace, cluster) as space,
+        _with_shards(space, group),
         running_consumer(MemberId(zone, id), loaded, journals, space, config, wiring) as consumer,
         metrics_endpoint(session),
     ):
         session.say(f"consumer {id} of group {group} answers on {consumer.address}")
         await consumer.until_told()
+
+
+@asynccontextmanager
+async def _with_shards(space: KeySpace, group: str) -> AsyncIterator[None]:
+    """Refuse a group without shards: its consumers would run, and consume nothing."""
+    known = await groups_of(space)
+    if group not in known:
+        others = f"; groups with shards: {', '.join(known)}" if known else ""
+        raise NotFound(f"group {group} has no shards{others}", next_step="penstock shards apply FILE")
+    yield
 
 
 def load_application(text: str) -> "tuple[Application[Any], str]":

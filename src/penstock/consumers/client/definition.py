@@ -21,7 +21,7 @@ from penstock.kernel.ids import MILLISECOND, Offset
 from penstock.keyspace.core.allocator.layout import check_name
 from penstock.keyspace.core.mirror import Decoder
 
-__all__ = ["ROOT", "ConsumerSpec", "ShardDefinition", "decoders", "groups_in", "root_of"]
+__all__ = ["ROOT", "ConsumerSpec", "ShardDefinition", "decode_definition", "decoders", "groups_in", "root_of"]
 
 ROOT: Final = "/penstock-consumers"
 STANDBYS_MAX: Final = 4
@@ -100,6 +100,11 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def decode(cls, value: bytes) -> "ConsumerSpec":
         return _consumer.decode(value)
+
+
+def decode_definition(value: bytes) -> ShardDefinition:
+    """Return a definition as the KeySpace has it, or raise MalformedFrame."""
+    return _definition.decode(value)
 
 
 _definition = Codec[ShardDefinition](ShardDefinition)

@@ -9,10 +9,20 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from penstock.consumers.client.definition import ConsumerSpec, ShardDefinition, decoders, root_of
+from penstock.consumers.client.definition import (
+    ROOT,
+    ConsumerSpec,
+    ShardDefinition,
+    decode_definition,
+    decoders,
+    root_of,
+)
 from penstock.consumers.client.service import RESTART, STAT, STAT_RESULT, RestartQuery, StatQuery
 from penstock.consumers.client.status import ShardStatus
+from penstock.consumers.core.recoverylog.pruning import refuse_retention
 from penstock.consumers.core.stat import StatResult
+from penstock.journals.records.spec import JournalSpec
+from penstock.kernel.codec import Codec
 from penstock.kernel.errors import Indeterminate, InvalidArgument, NotFound, PreconditionFailed, Unavailable
 from penstock.kernel.ids import Offset, Revision
 from penstock.keyspace.core.allocator.layout import PRIMARY_SLOT, Layout
@@ -27,7 +37,9 @@ __all__ = ["ShardChange", "ShardInfo", "ShardReplica", "Shards"]
 RETRY_S = 0.1
 GRACE_S = 10.0  # the shard's primary keeps the time-out, and says more than that it is over
 CHANGES_MAX = 100  # of one apply: it is one transaction
+JOURNALS = "/penstock"  # where the KeySpace has journals, if it is theirs too
 _encode = msgspec.msgpack.Encoder().encode
+_spec = Codec[JournalSpec](JournalSpec)
 
 
 class ShardReplica(msgspec.Struct, frozen=True):
@@ -113,6 +125,7 @@ class Shards:
             else:
                 compares += [is_present(key)] if change.expect_mod_revision < 0 else []
                 then.append(Delete(key))
+        await self._check_logs(changes)
         outcome = await self.keyspace.transact(compares, then)
         if not outcome.succeeded:
             raise PreconditionFailed(
@@ -120,6 +133,28 @@ class Shards:
                 next_step="penstock shards list",
             )
         return outcome.revision
+
+    async def _check_logs(self, changes: Sequence[ShardChange]) -> None:
+        """Refuse a recovery log that another shard has, or whose content ends by age. Stores check it again."""
+        wanted = {change.upsert.id: change.upsert.recovery_log for change in changes if change.upsert is not None}
+        if not any(wanted.values()):
+            return
+        users = {f"{self.group}/{shard}": log for shard, log in wanted.items() if log}
+        if len(set(users.values())) < len(users):
+            raise InvalidArgument("two shards have one recovery log; expected a journal for each")
+        changed = {f"{self.group}/{change.upsert.id if change.upsert else change.delete}" for change in changes}
+        for entry in (await self.keyspace.range(f"{ROOT}/")).entries:
+            group, _, shard = entry.key.removeprefix(f"{ROOT}/").rpartition("/items/")
+            if not group or f"{group}/{shard}" in changed:
+                continue
+            log = decode_definition(entry.value).recovery_log
+            for user, chosen in users.items():
+                if chosen == log:
+                    raise InvalidArgument(f"{log} is the recovery log of shard {group}/{shard}; {user} needs another")
+        for log in users.values():
+            found = await self.keyspace.get(Layout(JOURNALS).item_key(log))
+            if found is not None:
+                refuse_retention(_spec.decode(found.value))
 
     async def stat(
         self, shard: str, read_through: Mapping[str, Offset] | None = None, *, timeout: float = 10.0

@@ -35,9 +35,8 @@ def open_recovery_log(
     if not context.recovery_log:
         raise ConfigError(f"shard {context.shard} names no recovery log, and its store needs one")
     prefix = hints_prefix(context.shard, root)
-    return RecoveryLog(
-        context.journals, HintsKeeper(keyspace, prefix, context.recovery_log, backups=hint_backups), folder
-    )
+    keeper = HintsKeeper(keyspace, prefix, context.recovery_log, backups=hint_backups)
+    return RecoveryLog(context.journals, keeper, folder, owner=f"{context.root.lstrip('/')}/{context.shard}")
 
 
 def sqlite_store(

@@ -1,6 +1,7 @@
 """A store in a SQL database: the application's own tables, and a row per shard with its checkpoint and its fence.
 
     penstock_checkpoints(shard primary key, fence, checkpoint)
+    penstock_owners(shard primary key, owner)
 
 Design: exactly-once.md, "Store Fencing". `restore` raises the fence; a commit updates the row only where the fence is
 still its own, within the application's transaction. So a zombie's commit fails, and with it all it changed.
@@ -8,10 +9,14 @@ still its own, within the application's transaction. So a zombie's commit fails,
 What it works on is SQLAlchemy: PostgreSQL through psycopg 3 (`postgresql+psycopg://…`), and SQLite. One transaction is
 open at a time: the next one waits for the commit, and sees what it changed. Every call to the driver is made in a
 thread. On PostgreSQL a process which was frozen in a transaction holds locks, perhaps for ever: `restore` ends the
-connections of the shard's former lives.
+connections of the shard's former lives. It first refuses a shard whose state in this database another group owns.
+
+An application that ends the transaction itself parts its changes from their checkpoint. The store refuses its commits,
+and seals nothing after its roll-back.
 """
 
 import asyncio
+import re
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, Final, TypeVar
@@ -28,6 +33,7 @@ from sqlalchemy import (
     create_engine,
     event,
     insert,
+    inspect,
     select,
     text,
     update,
@@ -37,13 +43,15 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError, SQLAlch
 from penstock.consumers.core.checkpoint import Checkpoint
 from penstock.consumers.core.store import Store
 from penstock.consumers.stores.application import ShardContext, StoreFactory
-from penstock.kernel.errors import Fenced, Indeterminate, PenstockError, Unavailable
+from penstock.kernel.errors import ConfigError, Fenced, Indeterminate, InvalidArgument, PenstockError, Unavailable
 
 __all__ = ["SqlStore", "sql_store"]
 
 SHARD_CHARACTERS_MAX: Final = 512
+OWNER_CHARACTERS_MAX: Final = 256
 RESTORE_ATTEMPTS: Final = 5  # two processes which make the row at once
 BUSY_S: Final = 30.0  # how long SQLite waits for another writer
+READS: Final = "penstock_reads"  # of a connection that only reads, and waits for no writer
 _TERMINATE: Final = text(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
     " WHERE application_name = :name AND datname = current_database() AND pid <> pg_backend_pid()"
@@ -55,6 +63,13 @@ _checkpoints = Table(
     Column("fence", BigInteger, nullable=False),
     Column("checkpoint", LargeBinary, nullable=False),
 )
+_owners = Table(
+    "penstock_owners",
+    _checkpoints.metadata,
+    Column("shard", String(SHARD_CHARACTERS_MAX), primary_key=True),
+    Column("owner", String(OWNER_CHARACTERS_MAX), nullable=False),
+)
+_ENDS: Final = re.compile(r"\s*(commit|end|abort|rollback)\b(?!\s+(work\s+|transaction\s+)?to\b)", re.IGNORECASE)
 T = TypeVar("T")
 
 
@@ -66,7 +81,7 @@ def sql_store(url: str, *, setup: Callable[[Connection], None] | None = None) ->
     """
 
     def open_store(context: ShardContext) -> Store[Connection]:
-        return SqlStore(url, context.shard, setup=setup)
+        return SqlStore(url, context.shard, owner=context.root, setup=setup)
 
     return open_store
 
@@ -77,8 +92,13 @@ class SqlStore:
     It may make a `Session(connection)` of it, and must leave `commit` and `rollback` to us.
     """
 
-    def __init__(self, url: str, shard: str, *, setup: Callable[[Connection], None] | None = None) -> None:
+    def __init__(
+        self, url: str, shard: str, *, owner: str = "/penstock", setup: Callable[[Connection], None] | None = None
+    ) -> None:
+        """`owner`: the root of the group that runs the shard."""
         self.shard = shard
+        self._owner = owner
+        self._misuse = ""  # what the application did to the open transaction
         self._setup = setup
         self._url = url
         self._made: Engine | None = None
@@ -129,6 +149,9 @@ class SqlStore:
         """Made in a thread too: it loads the driver, and an event loop which waits for that may lose its lease."""
         if self._made is None:
             self._made = _engine(self._url, self.shard)
+            event.listen(self._made, "commit", self._on_commit)
+            event.listen(self._made, "rollback", self._on_rollback)
+            event.listen(self._made, "before_cursor_execute", self._on_execute)
         return self._made
 
     async def _call(self, call: Callable[[], T], *, is_commit: bool = False) -> T:
@@ -143,6 +166,7 @@ class SqlStore:
             raise _translated(error, self.shard, is_commit=is_commit) from error
 
     def _restore(self) -> tuple[int, Checkpoint]:
+        self._check_owner()
         self._end_former_lives()
         attempts = RESTORE_ATTEMPTS
         while True:
@@ -157,12 +181,30 @@ class SqlStore:
     def _make_tables(self) -> None:
         with self._engine.begin() as connection:
             _checkpoints.create(connection, checkfirst=True)
+            _owners.create(connection, checkfirst=True)
             if self._setup is not None:
                 self._setup(connection)
+
+    def _check_owner(self) -> None:
+        with self._engine.connect().execution_options(**{READS: True}) as connection:
+            if inspect(connection).has_table(_owners.name):
+                self._owns(connection)
+
+    def _owns(self, connection: Connection) -> bool:
+        """Tell whether this group owns the shard; False: no group does yet."""
+        owner = connection.execute(select(_owners.c.owner).where(_owners.c.shard == self.shard)).scalar()
+        if owner not in (None, self._owner):
+            raise ConfigError(
+                f"shard {self.shard}: this database has the state of that shard of {owner}; expected {self._owner}",
+                next_step="give each group a database of its own, or its shards other ids",
+            )
+        return owner is not None
 
     def _take_over(self) -> tuple[int, Checkpoint]:
         is_mine = _checkpoints.c.shard == self.shard
         with self._engine.begin() as connection:
+            if not self._owns(connection):
+                connection.execute(insert(_owners).values(shard=self.shard, owner=self._owner))
             raised = connection.execute(
                 update(_checkpoints).where(is_mine).values(fence=_checkpoints.c.fence + 1)
             ).rowcount
@@ -186,10 +228,33 @@ class SqlStore:
 
     def _begin(self) -> None:
         """Noted here, not by who waits: that one may be cancelled, and `close` must know of it all the same."""
+        self._misuse = ""
         self._open = self._engine.connect()
         self._open.begin()
 
+    def _on_commit(self, connection: Connection) -> None:
+        if connection is self._open:
+            self._misuse = "commit"
+            raise self._misused()
+
+    def _on_rollback(self, connection: Connection) -> None:
+        if connection is self._open:
+            self._misuse = "roll back"
+
+    def _on_execute(self, connection: Connection, _: Any, statement: str, *__: Any) -> None:
+        if connection is self._open and _ENDS.match(statement):
+            self._misuse = statement.split()[0].lower()
+            raise self._misused()
+
+    def _misused(self) -> InvalidArgument:
+        return InvalidArgument(
+            f"shard {self.shard}: the application may not {self._misuse}; the shard ends the transaction together with"
+            " its checkpoint"
+        )
+
     def _save(self, connection: Connection, data: bytes) -> None:
+        if self._misuse:
+            raise self._misused()
         is_mine = (_checkpoints.c.shard == self.shard) & (_checkpoints.c.fence == self._fence)
         if connection.execute(update(_checkpoints).where(is_mine).values(checkpoint=data)).rowcount != 1:
             raise Fenced(f"shard {self.shard}: another process has taken it over", fence=self._fence)
@@ -219,8 +284,12 @@ def _begin_immediately(engine: Engine) -> None:
     def connected(connection: Any, _: Any) -> None:
         connection.isolation_level = None
 
+    def begun(connection: Connection) -> None:
+        if not connection.get_execution_options().get(READS):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
     event.listen(engine, "connect", connected)
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    event.listen(engine, "begin", begun)
 
 
 def _commit(connection: Connection) -> None:

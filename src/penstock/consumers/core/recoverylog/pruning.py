@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from penstock.consumers.core.recoverylog.hints import Hints
-from penstock.kernel.errors import InvalidArgument
+from penstock.journals.records.spec import JournalSpec
+from penstock.kernel.errors import ConfigError, InvalidArgument
 from penstock.kernel.ids import Offset
 
-__all__ = ["Extent", "PruningPlan", "plan"]
+__all__ = ["Extent", "PruningPlan", "plan", "refuse_retention"]
 
 
 class Extent(msgspec.Struct, frozen=True, order=True):
@@ -48,3 +49,12 @@ def plan(log: str, fragments: Iterable[Extent], hints: Sequence[Hints]) -> Pruni
         is_alive = any(fragment.begin < extent.end and extent.begin < fragment.end for extent in alive)
         (kept if is_alive or fragment.end > horizon else gone).append(fragment)
     return PruningPlan(tuple(gone), tuple(kept))
+
+
+def refuse_retention(spec: JournalSpec) -> None:
+    """Refuse a recovery log whose content ends by age: the files that it leads to would be lost."""
+    if spec.fragment.retention_ms:
+        raise ConfigError(
+            f"{spec.name}: fragment.retention_ms is {spec.fragment.retention_ms}; a recovery log needs 0, for ever",
+            next_step=f"penstock journals edit {spec.name}",
+        )

@@ -12,9 +12,10 @@ from penstock.consumers.core.recoverylog.recorded_op import Author, Create, Link
 from penstock.kernel.errors import InvalidArgument, NotFound
 from penstock.kernel.ids import Offset
 
-__all__ = ["AUTHOR_REGISTER", "Recorder"]
+__all__ = ["AUTHOR_REGISTER", "OWNER_REGISTER", "Recorder"]
 
 AUTHOR_REGISTER = "author"
+OWNER_REGISTER = "owner"  # the group and shard whose files the log has
 
 
 class Recorder:

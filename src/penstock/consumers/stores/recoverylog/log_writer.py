@@ -11,12 +11,20 @@ from random import Random
 from typing import Final
 
 from penstock.consumers.core.recoverylog.recorded_op import Author
-from penstock.consumers.core.recoverylog.recorder import AUTHOR_REGISTER
+from penstock.consumers.core.recoverylog.recorder import AUTHOR_REGISTER, OWNER_REGISTER
 from penstock.journals.client.journal import Appended, Journals
 from penstock.journals.records.api import Status
 from penstock.journals.records.labels import Label, LabelSelector, LabelSet
 from penstock.journals.records.registers import Origin
-from penstock.kernel.errors import Fenced, Indeterminate, PenstockError, PreconditionFailed, Unavailable, Written
+from penstock.kernel.errors import (
+    ConfigError,
+    Fenced,
+    Indeterminate,
+    PenstockError,
+    PreconditionFailed,
+    Unavailable,
+    Written,
+)
 from penstock.kernel.ids import Offset
 
 __all__ = ["LogWriter"]
@@ -29,8 +37,10 @@ NOBODY: Final = LabelSelector(exclude=LabelSet((Label(AUTHOR_REGISTER),)))
 class LogWriter:
     """Writes as one author."""
 
-    def __init__(self, journals: Journals, log: str, author: Author, *, timeout: float = 60.0) -> None:
+    def __init__(self, journals: Journals, log: str, author: Author, *, owner: str = "", timeout: float = 60.0) -> None:
+        """`owner`: whose files the log has, for ever; empty: any shard's."""
         self.author = author
+        self._owner = owner
         self._journals = journals
         self._log = log
         self._ours = LabelSelector(LabelSet((_register(author),)))
@@ -58,6 +68,7 @@ class LogWriter:
 
     async def _try_hand_off(self, frame: bytes) -> None:
         seen = await self._journals.append(self._log, b"", timeout=self._timeout)
+        self._check_owner(seen.registers.labels.value_of(OWNER_REGISTER))
         author = seen.registers.labels.value_of(AUTHOR_REGISTER)
         if author == _register(self.author).value:
             return  # an attempt of which we did not hear took effect
@@ -67,7 +78,17 @@ class LogWriter:
         if seen.registers.origin is Origin.LOST:
             # A reset-head lost them. Only an append without a check writes them; its offset makes it the only one.
             check, end = LabelSelector(), seen.end
-        await self._journals.append(self._log, frame, offset=end, check=check, union=[_register(self.author)])
+        union = [_register(self.author)]
+        if self._owner:
+            union.append(Label(OWNER_REGISTER, self._owner))
+        await self._journals.append(self._log, frame, offset=end, check=check, union=union)
+
+    def _check_owner(self, owner: str | None) -> None:
+        if self._owner and owner is not None and owner != self._owner:
+            raise ConfigError(
+                f"{self._log} is the recovery log of {owner}; expected {self._owner}",
+                next_step="name another journal as recovery_log, and run: penstock shards apply FILE",
+            )
 
     async def append(self, frames: Sequence[bytes]) -> Offset:
         """Append all of them, or nothing: `Fenced` if another author has the log. Returns where it ends then."""

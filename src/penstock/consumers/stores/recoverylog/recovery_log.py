@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.consumers.core.recoverylog.hints import Hints
+from penstock.consumers.core.recoverylog.pruning import refuse_retention
 from penstock.consumers.core.recoverylog.recorder import Recorder
 from penstock.consumers.stores.recoverylog.hints_keeper import HintsKeeper
 from penstock.consumers.stores.recoverylog.log_reader import LogReader
@@ -22,6 +23,7 @@ from penstock.consumers.stores.recoverylog.player import Player
 from penstock.consumers.stores.recoverylog.recording import Barrier, Recording
 from penstock.consumers.stores.recoverylog.work_folder import WorkFolder
 from penstock.journals.client.journal import Journals
+from penstock.journals.records.labels import LabelSelector, LabelSet
 from penstock.journals.storage.fragment_store import FragmentStores
 from penstock.kernel.errors import AlreadyClosed, NotFound, PenstockError, StorageError
 from penstock.plumbing.process.logs import get_logger
@@ -42,14 +44,21 @@ class RecoveryLog:
     """
 
     def __init__(
-        self, journals: Journals, hints: HintsKeeper, base: Path, *, reads_stores: bool = True, timeout: float = 60.0
+        self,
+        journals: Journals,
+        hints: HintsKeeper,
+        base: Path,
+        *,
+        owner: str = "",
+        reads_stores: bool = True,
+        timeout: float = 60.0,
     ) -> None:
         self.name = hints.log
         self._folder = WorkFolder(base, self.name)
         self._journals = journals
         self._hints = hints
         self._stores = FragmentStores() if reads_stores else None
-        self._writer = LogWriter(journals, self.name, secrets.randbits(32), timeout=timeout)
+        self._writer = LogWriter(journals, self.name, secrets.randbits(32), owner=owner, timeout=timeout)
         self._player: Player | None = None
         self._playing: asyncio.Task[Recorder] | None = None
         self._recording: Recording | None = None
@@ -85,10 +94,16 @@ class RecoveryLog:
     async def restore(self) -> Recording:
         """Take the log over: whoever recorded before cannot any more. The folder then has the files."""
         assert self._recording is None, "restored already"
+        await self._check_retention()
         recorder = await self._take_over()
         self._first_hints = recorder.hints()
         self._recording = Recording(self._folder.path, recorder)
         return self._recording
+
+    async def _check_retention(self) -> None:
+        found = await self._journals.list(LabelSelector(LabelSet.of({"name": self.name})))
+        if found:
+            refuse_retention(found[0].spec)
 
     async def _take_over(self) -> Recorder:
         while True:
