@@ -83,7 +83,7 @@ class Side:
 
     @property
     def cpu_us(self) -> float:
-        """Of one append, over all runs."""
+        """The rates of one append, over all runs."""
         return self._cpu_s / self._count * 1e6
 
 

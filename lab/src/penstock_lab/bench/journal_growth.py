@@ -35,7 +35,7 @@ def grow_replicas(recorder: Recorder, options: Options, seconds: float) -> None:
 
 
 def grow_journals(recorder: Recorder, options: Options) -> None:
-    """Idle journals on one broker: how long until all are served, and what they cost from then on."""
+    """Idle journals on one broker: how long until all are served, and their cost from then on."""
     counts = (1, 10) if options.quick else (1, 10, 1_000, 10_000)
     what = "idle journals on one broker"
     memory: list[tuple[float, float]] = []
@@ -67,7 +67,7 @@ def _idle_cpu(watch: Watch, options: Options) -> float:
 
 
 async def _make(ours: Ours, made: int, count: int) -> None:
-    """Have so many journals, the one there is included, and wait until each has its epoch."""
+    """Have this number of journals, the existing ones included, and wait until each has its epoch."""
     async with ours.journals() as journals:
         specs = [JournalSpec(name=f"idle/{number:06d}", replication=1) for number in range(made, count)]
         for first in range(0, len(specs), APPLY_MAX):

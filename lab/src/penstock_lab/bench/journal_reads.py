@@ -1,4 +1,4 @@
-"""Reads of journals beside NATS JetStream: behind the appends, out of Spools, and cold.
+"""Reads of journals and of NATS JetStream: right after the appends, out of Spools, and cold.
 
 Cold is what the brokers have handed to the store and keep no longer: read through a broker, and by the client itself.
 JetStream has no such place, so its reader begins at the start of the stream's files.

@@ -33,7 +33,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Ours:
-    """A running cluster of ours."""
+    """A running cluster of Penstock."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
@@ -54,7 +54,7 @@ class Ours:
         return uvloop.run(self._serve(size, publishers, seconds))
 
     def tail(self, size: int, in_flight: int, seconds: float) -> float:
-        """Bytes per second which a reader behind the appends got, until it had all."""
+        """Return the bytes per second of a reader that follows the appends, until it had all."""
         return uvloop.run(self._tail(size, in_flight, seconds))
 
     def read_spools(self, size: int) -> float:
@@ -62,7 +62,7 @@ class Ours:
         return uvloop.run(self._read(JOURNAL, Offset(size)))
 
     def store(self, size: int) -> None:
-        """Have so many bytes of a journal in the store, and nowhere else."""
+        """Have this number of bytes of a journal in the store, and nowhere else."""
         uvloop.run(self._store(size))
 
     def read_stored(self, size: int, *, is_direct: bool) -> float:
@@ -101,7 +101,7 @@ class Ours:
 
             following = asyncio.create_task(follow())
             following.add_done_callback(lambda _: has_more.set())
-            await until(warm.end)  # so that it is there when the appends begin
+            await until(warm.end)  # so that it is ready when the appends begin
             began = time.perf_counter()
             await load(lambda data: journals.append(JOURNAL, data, timeout=READY_S), size, in_flight, seconds)
             await until((await journals.stat(JOURNAL)).write_head)
@@ -190,7 +190,7 @@ class Watch:
 
     @contextmanager
     def peaks(self) -> Iterator[list[int]]:
-        """The list holds the largest memory of each process, while the block runs and behind it."""
+        """The list holds the largest memory of each process, during the block and after it."""
         self._thread.start()
         try:
             yield self._peaks
@@ -237,7 +237,7 @@ async def _patiently(ask: Callable[[], Awaitable[object]]) -> None:
 
 @contextmanager
 def bench_folder() -> Iterator[Path]:
-    """Beside the work, not in /tmp, which is memory on many machines."""
+    """Next to the work, not in /tmp, which is memory on many machines."""
     folder = Path(tempfile.mkdtemp(prefix=".bench-journal-", dir=Path.cwd()))
     try:
         yield folder

@@ -17,13 +17,13 @@ GROWTH_MB_MAX: Final = 64.0  # of a broker's memory while an append of any lengt
 
 
 def run(recorder: Recorder, options: Options) -> None:
-    """One append to three replicas."""
+    """Measure one append to three replicas."""
     with bench_folder() as folder, cluster_of(folder / "brokers", 3) as ours:
         stream_one(recorder, options, ours, 4 << 30)
 
 
 def stream_one(recorder: Recorder, options: Options, ours: Ours, size: int) -> None:
-    """One append which is longer than anybody's memory should become."""
+    """Measure an append that is longer than any process may hold in memory."""
     size = (32 << 20) if options.quick else size
     recorder.progress(f"one append of {size >> 20} MiB")
     watch = Watch(ours.pids)

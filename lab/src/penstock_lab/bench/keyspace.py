@@ -40,7 +40,7 @@ Cases = dict[str, Callable[[], float]]
 
 
 def run(recorder: Recorder, options: Options) -> None:
-    """Measure everything on every side that is there."""
+    """Measure everything on every available side."""
     with TemporaryDirectory(prefix="penstock-bench-keyspace-") as name, ExitStack() as stack:
         folder = Path(name)
         urls = {OURS: f"embedded://{folder}/keyspace"}
@@ -96,7 +96,7 @@ def _load(url: str, in_flight: int, seconds: float, p50_us: dict[str, list[float
 
 
 def _bare(path: Path, seconds: float, p50_us: dict[str, list[float]]) -> float:
-    """One row by one statement per commit: as little as a durable put can be in SQLite."""
+    """Write a row by one statement per commit: the least work for a durable put in SQLite."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("CREATE TABLE IF NOT EXISTS kv (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")

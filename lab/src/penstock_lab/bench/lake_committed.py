@@ -7,7 +7,7 @@ partition), *scattered* ones are spread over the whole tree, so that they touch 
 97 s of lakeFS are of half a million changes which touch 2.6 GB of ranges, so `commit_500k_seconds` is of *scattered*
 ones: every range of the largest tree is written again. `commit_growth` and `diff_growth` are of clustered changes, from
 the smallest tree to the largest, the median over several places, each time from a cold cache; scattered ones are shown
-beside them. Peak memory is that of the whole process, the rows to commit included.
+next to them. Peak memory is that of the whole process, the rows to commit included.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ QUESTION: Final = "What do commits, diffs and lookups of the lake cost, next to 
 COMMIT_VS_BARE_MAX: Final = 3.0
 COMMIT_500K_SECONDS_MAX: Final = 9.7  # a tenth of the best published for lakeFS
 GROWTH_MAX: Final = 2.0
-HOT_ROWS: Final = 100_000  # what is looked up again and again
+HOT_ROWS: Final = 100_000  # the objects of repeated lookups
 
 
 class Scale(msgspec.Struct, frozen=True):
@@ -84,7 +84,7 @@ class Bench:
         self.grow()
 
     def commit(self, size: int, rows: pl.DataFrame) -> pl.DataFrame:
-        """Staged objects to a first commit, beside the bare job; the rows as that one has sorted them."""
+        """Measure staged objects to a first commit, and the bare job; the rows as that one has sorted them."""
         self._recorder.progress(f"commit of {size:,} staged objects")
         peak = Peak()
         cpu: dict[str, float] = {}
@@ -240,7 +240,7 @@ class Bench:
         self._recorder.row("get and list, peak memory", "penstock", peak.megabytes, "MB", objects=size)
 
     def grow(self) -> None:
-        """How cost grows from the smallest to the largest tree."""
+        """Return how cost grows from the smallest to the largest tree."""
         for what in ("commit", "diff"):
             curve = self._costs[what, "clustered"]
             self._recorder.bar(f"{what}_growth", curve[-1][1] / curve[0][1], at_most=GROWTH_MAX)
@@ -252,7 +252,7 @@ class Bench:
         return location_of(1, f"attempt-{self._attempts}")
 
     def _timed(self, work: Callable[[Trees], Awaitable[object]]) -> float:
-        """Seconds of some work on the lake, opened anew so that its cache is cold."""
+        """Return the seconds of some work on the lake, opened again so that its cache is cold."""
 
         async def timed() -> float:
             async with open_store(f"file://{self._folder}/objects") as store, Trees(store) as trees:

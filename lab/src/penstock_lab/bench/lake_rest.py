@@ -107,7 +107,7 @@ def _member(folder: Path, node: str, port: int) -> "subprocess.Popen[bytes]":
 
 
 def _call(*words: str) -> None:
-    """A command of ours; while its server is not there yet, again."""
+    """Run a command of Penstock; while its server is starting, again."""
     deadline = time.monotonic() + READY_S
     while True:
         done = subprocess.run([sys.executable, "-m", "penstock", *words], capture_output=True, check=False)
@@ -135,7 +135,7 @@ def _free_port() -> int:
 
 
 def _site(ports: list[int], others: list[int], members: list[int]) -> _Site:
-    """One object committed, to be read; one address, to be linked again and again."""
+    """Commit an object to read, and make an address to link repeatedly."""
     with LakeClient(f"http://127.0.0.1:{ports[0]}", KEY, SECRET) as lake:
         lake.call("POST", "/repositories", {"name": "bench", "storage_namespace": ""})
         address = lake.call("GET", f"{MAIN.branch_api}/staging/backing", path="linked")["physical_address"]
@@ -185,7 +185,7 @@ async def _client(port: int, request: bytes, count: int, times: list[float]) -> 
 
 
 def _cpu_seconds(pids: list[int]) -> float:
-    """Of these processes and of this one, up to now."""
+    """Return the processor time of these processes and of this one, up to now."""
     total = time.process_time()
     for pid in pids:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

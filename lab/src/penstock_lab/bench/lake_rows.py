@@ -35,17 +35,17 @@ def _scrambled(number: pl.Expr) -> pl.Expr:
 
 
 def clustered(rows: pl.DataFrame, count: int, at: float = 0.5) -> pl.DataFrame:
-    """So many neighbouring entries of sorted rows, changed: a job which writes one partition again. `at` is where."""
+    """Return neighbouring entries of sorted rows, changed: a job that writes one partition again. `at` is where."""
     return _changed(rows.slice(int((rows.height - count) * at), count))
 
 
 def scattered(rows: pl.DataFrame, count: int) -> pl.DataFrame:
-    """So many entries of sorted rows, evenly spread, changed: the worst case, since every range is touched."""
+    """Return entries of sorted rows, evenly spread, changed: the worst case, since every range is touched."""
     return _changed(rows.gather_every(max(1, rows.height // count)).head(count))
 
 
 def appended(rows: pl.DataFrame, count: int) -> pl.DataFrame:
-    """So many entries behind all of the sorted rows: new partitions of a table which grows day by day."""
+    """Return entries after all of the sorted rows: new partitions of a table that grows day by day."""
     later = pl.col("path").str.replace("dt=", "dt=z", literal=True)
     return rows.head(count).with_columns(later)
 

@@ -1,4 +1,5 @@
-"""What the lake's state machine costs: records applied, columnar puts, gets and lists over what is staged, checkpoints.
+"""The cost of the lake's state machine: records applied, columnar puts, gets and lists over staged entries,
+checkpoints.
 
 Nothing here goes over a wire or to a disk, so the figures bound what a member can do.
 """
@@ -78,7 +79,7 @@ class _Lake:
 
 
 class _NoTree:
-    """Nothing is committed: what is measured is what is staged."""
+    """Nothing is committed: the benchmark measures staged entries."""
 
     def get(self, path: str) -> Entry | None:
         return None

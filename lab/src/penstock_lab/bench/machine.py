@@ -28,7 +28,7 @@ def describe_commit() -> str:
     """The commit this package runs from, marked when files differ from it; outside a checkout, the version."""
     here = Path(__file__).parent
     commit = _git(here, "rev-parse", "--short=12", "HEAD")
-    # A package installed below somebody else's repository is not of that repository.
+    # A package installed below another project's repository is not of that repository.
     if commit is None or _git(here, "ls-files", "--error-unmatch", "report.py") is None:
         return __version__
     changed = _git(here, "status", "--porcelain", "--untracked-files=no")

@@ -11,7 +11,7 @@ __all__ = ["measure"]
 
 
 def measure(name: str, options: Options, watch: Callable[[str], None] = lambda _: None) -> Report:
-    """Run the benchmark, telling `watch` what it does, and report what it measured."""
+    """Run the benchmark, report its steps to `watch`, and return its figures."""
     benchmark = find(name)
     machine = describe_machine()  # before the run: the load it shows is not our own
     recorder = Recorder(watch)

@@ -3,8 +3,9 @@
 Four producers take turns in one journal, with transactions of some hundred messages, so that most are pending for a
 while and some of every chunk are when it ends. Every side reads the same bytes in the same chunks, from memory, and
 gives out decoded rows: typed records one by one, Arrow tables vectorised. Arrow decodes JSON on all cores (that is its
-default, and ours); a row of one thread is beside it. Nothing but the bare loop leaves anything out: it neither reads
-UUIDs nor sequences. What consumers do at work is measured on brokers: `messages_consumer.py`, `messages_recovery.py`.
+default, and Penstock's); a row of one thread is next to it. Nothing but the bare loop leaves anything out: it neither
+reads UUIDs nor sequences. What consumers do at work is measured on brokers: `messages_consumer.py`,
+`messages_recovery.py`.
 """
 
 import asyncio
@@ -81,7 +82,7 @@ async def _at_work(recorder: Recorder, options: Options) -> None:
 
 
 def _reading(recorder: Recorder, transfers: list[Transfer], options: Options) -> None:
-    """All sides in turn, in many short rounds: a stall of the machine spoils few of them."""
+    """Run all sides in turn, in many short rounds: a stall of the machine spoils few of them."""
     recorder.progress("committed messages, decoded rows out")
     lines = _journal(JsonLines(Transfer), transfers)
     chunks = _chunks(lines)
@@ -136,7 +137,7 @@ def _publishing(recorder: Recorder, transfers: list[Transfer], options: Options)
         recorder.row("publishing JSON", side, rate, "messages/s")
 
 
-# What is measured
+# Measured
 
 
 def _rate(case: Callable[[], int]) -> float:
@@ -181,11 +182,11 @@ def _vectorised(chunks: list[tuple[Offset, bytes]], decoder: RowDecoder) -> int:
     return count
 
 
-# What is read
+# Input
 
 
 def _chunks(journal: bytes) -> list[tuple[Offset, bytes]]:
-    """As a client of the journal would get them. They end anywhere, mostly within a frame."""
+    """Yield them as a client of the journal would get them. They end anywhere, mostly within a frame."""
     return [(Offset(at), journal[at : at + CHUNK_BYTES]) for at in range(0, len(journal), CHUNK_BYTES)]
 
 
@@ -213,7 +214,7 @@ def _batches(rows: int, batch_rows: int) -> list[Any]:
 
 
 def _journal(framing: Framing, values: list[Any], turn_messages: int = TURN) -> bytes:
-    """The values as they stand in a journal: producers in turns, transactions which overlap, all of them committed."""
+    """The values as a journal has them: producers in turns, transactions that overlap, all of them committed."""
     publishers = [Publisher(producer_id(number), 1_700_000_000_000_000_000) for number in range(PRODUCERS)]
     frames: list[bytes] = []
     for turn, begin in enumerate(range(0, len(values), turn_messages)):

@@ -1,9 +1,8 @@
 """How long does a message take through one consumer, and how many can be published and consumed a second?
 
-A message is published; a shard consumes it, changes its store, publishes another one; who reads committed messages
-gets that. The time is from before the first append to when the last message is in hand: two appends, a commit of the
-store and an ACK lie between. One message is on its way at a time. As the floor beside it: one append, read by who
-follows the journal.
+A message is published; a shard consumes it, changes its store, publishes another one; who reads committed messages gets
+that. The time is from before the first append to when the last message is in hand: two appends, a commit of the store
+and an ACK lie between. One message is on its way at a time. The floor: one append, read by a follower of the journal.
 """
 
 import asyncio
@@ -68,7 +67,7 @@ async def _publishing(recorder: Recorder, options: Options, site: Site) -> None:
 
 
 async def _publish(site: Site, journal: str, numbers: Sequence[int]) -> Offset:
-    """All of them, in batches; where the journal ends then."""
+    """Publish all of them, in batches; return the journal's end."""
     async with MessagePublisher(site.journals) as publish:
         waiting = [
             await publish.put(journal, [{"n": n, "account": "account-00017"} for n in numbers[begin : begin + BATCH]])

@@ -2,8 +2,8 @@
 
 The log holds changed pages of a database, each at a random place: one by one (4 KiB), the worst case, or in runs of 16,
 as a commit of SQLite often leaves them. It is played back from its beginning, without hints, with its fragments in a
-folder; the files are built, and the log is taken over. Beside it: as many bytes written into a file, one after the
-other, with an fsync at the end, which is what the disk can do. (A playback needs none: the log is what is durable.)
+folder; the files are built, and the log is taken over. The floor: as many bytes written into a file, one after the
+other, with an fsync at the end, which is the limit of the disk. (A playback needs none: the log is durable.)
 """
 
 import asyncio
@@ -29,7 +29,7 @@ MB: Final = 1e6
 
 
 async def run(recorder: Recorder, options: Options, site: Site) -> None:
-    """By size; and how soon a hot standby has taken over."""
+    """Playbacks by size; and how soon a hot standby has taken over."""
     sizes = [1 << 20, 2 << 20] if options.quick else [8 << 20, 32 << 20, 128 << 20]
     seconds: dict[str, list[tuple[float, float]]] = {side: [] for side in (*PLAYED.values(), PLAIN)}
     for size in sizes:

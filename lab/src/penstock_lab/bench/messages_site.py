@@ -1,4 +1,4 @@
-"""Where consumers are measured: brokers in processes of their own, a KeySpace for hints, and journals made anew."""
+"""The site of the consumer benchmarks: brokers in processes of their own, a KeySpace for hints, and fresh journals."""
 
 import asyncio
 import shutil
@@ -45,7 +45,7 @@ class Site:
         return open_recovery_log(context, self._keyspace, self.folder / "work", **settings)
 
     async def stored(self, journal: str) -> None:
-        """All but the last fragment of a journal are in the object store."""
+        """Wait until all but the last fragment of a journal are in the object store."""
         deadline = time.monotonic() + READY_S
         while True:
             known = await self.journals.fragments(journal)
@@ -58,7 +58,7 @@ class Site:
 
 @asynccontextmanager
 async def running_site(brokers: int) -> AsyncIterator[Site]:
-    """Beside the work, not in /tmp, which is memory on many machines."""
+    """Next to the work, not in /tmp, which is memory on many machines."""
     folder = Path(tempfile.mkdtemp(prefix=".bench-messages-", dir=Path.cwd()))
     cluster = LocalCluster.create(folder / "brokers", nodes=0, brokers=brokers, lease_ms=20_000)
     try:

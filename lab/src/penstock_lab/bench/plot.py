@@ -1,6 +1,6 @@
 """A curve per side in plain characters, both axes logarithmic: for a terminal, a log file, a pull request.
 
-Logarithmic because growth is what is shown: proportional cost is a straight line, twice as good is the same distance
+Logarithmic because it shows growth: proportional cost is a straight line, twice as good is the same distance
 everywhere. The sides have different marks, so that it can be read without colours.
 """
 

@@ -101,7 +101,7 @@ def _grow_nodes(recorder: Recorder, options: Options, seconds: float) -> None:
 
 
 def _mix(recorder: Recorder, options: Options, seconds: float, ours: "Ours") -> None:
-    """P8: async behind an empty limbo waits for the local disk only; behind a pending sync one, for its quorum."""
+    """P8: async after an empty limbo waits for the local disk only; after a pending sync one, for its quorum."""
     recorder.progress("async alone, and behind sync")
     cases = {
         "async behind an empty limbo": lambda: ours.async_p50_us(seconds, behind_sync=False),
@@ -113,7 +113,7 @@ def _mix(recorder: Recorder, options: Options, seconds: float, ours: "Ours") -> 
 
 
 class Ours:
-    """A running cluster of ours, loaded from this process."""
+    """A running cluster of Penstock, loaded from this process."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
@@ -209,7 +209,7 @@ def _tarantool(recorder: Recorder, stack: ExitStack, folder: Path) -> Tarantool 
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """Beside the work, not in /tmp, which is memory on many machines: fdatasync must reach a disk."""
+    """Next to the work, not in /tmp, which is memory on many machines: fdatasync must reach a disk."""
     folder = Path(tempfile.mkdtemp(prefix=".bench-quorum-", dir=Path.cwd()))
     try:
         yield folder

@@ -44,7 +44,7 @@ def _where(report: Report) -> str:
 
 
 def _measured(what: str, unit: str, rows: Sequence[Row]) -> Iterator[RenderableType]:
-    """One table: a line per set of parameters, a column per side, and how many times the peer's figure ours is."""
+    """Return a table: a line per set of parameters, a column per side, and the ratio to the peer."""
     sides = list(dict.fromkeys(row.side for row in rows))
     sides.sort(key=lambda side: side != OURS)  # ours first, the peers as they came
     cells: dict[Params, dict[str, float]] = {}
@@ -120,7 +120,7 @@ def _asked(bar: Bar) -> str:
 
 
 def how_far(bar: Bar) -> str:
-    """How far the value is from its limit, in words that need no thought about which side is good.
+    """Describe how far the value is from its limit, in words that need no thought about which side is good.
 
     >>> how_far(Bar("speed", 45.0, True, at_least=30.0)), how_far(Bar("latency", 0.5, False, at_most=0.25))
     ('kept by 50 %', 'missed by 100 %')

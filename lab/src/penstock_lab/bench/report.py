@@ -14,7 +14,7 @@ __all__ = ["Bar", "Growth", "Options", "Recorder", "Report", "Row", "interleave"
 
 
 class Row(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One figure: what was measured, on which side, in which unit, under which parameters."""
+    """One figure: its subject, its side, its unit and its parameters."""
 
     what: str
     side: str
@@ -70,7 +70,7 @@ class Options(msgspec.Struct, frozen=True):
 
 
 class Recorder:
-    """Collects what a benchmark measures while it runs, and tells whoever watches how far it is."""
+    """Collects the figures of a running benchmark, and reports its progress."""
 
     def __init__(self, watch: Callable[[str], None] = lambda _: None) -> None:
         self.rows: list[Row] = []

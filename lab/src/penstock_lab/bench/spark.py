@@ -1,13 +1,14 @@
 """How fast does Spark read journals, next to its own readers over the same bytes and rows?
 
 One Spark, two cores, everything on this machine; every side makes the same aggregate over the same rows, of all their
-columns, by hash: one which sorts would measure Spark's sort. Fragments are in a folder, as Spark's files are, and every
-read of ours is the first: what an earlier one has found out (states of sequencing) is removed before it is measured.
+columns, by hash: a sorting one would measure Spark's sort. Fragments are in a folder, as Spark's files are, and every
+read of Penstock's is the first: the results of an earlier one (states of sequencing) are removed before the
+measurement.
 
 - JSON: a journal of transactions of four producers which overlap, and `spark.read.json` over a file of the very same
   bytes. Ours sequences (committed rows only), Spark's does not, and counts the acknowledgements as rows.
-- Arrow: a journal of record batches, and `spark.read.parquet` over the same rows. Beside them a Python source of ready
-  batches (`spark_floor.py`): what it takes, no source written in Python can do without.
+- Arrow: a journal of record batches, and `spark.read.parquet` over the same rows. Next to them a Python source of ready
+  batches (`spark_floor.py`): no source written in Python can do without its time.
 - Journals are read by `read_journal`, as columns, which the bars are about; and by the format `journal`, as rows.
 - A stream from journal to journal, exactly once: rows a second, and how long a trigger takes.
 - The same reads with one core and with two.
@@ -53,7 +54,7 @@ DDL: Final = "account string, amount double, kind string, number long"
 APPEND_BYTES: Final = 4 << 20
 FRAGMENT_BYTES: Final = 16 << 20
 READY_S: Final = 60.0
-WARM_RUNS: Final = 8  # until Java has compiled what it compiles: a first run takes five times as long
+WARM_RUNS: Final = 8  # until Java has compiled its code: a first run takes five times as long
 
 
 def run(recorder: Recorder, options: Options) -> None:
@@ -94,7 +95,7 @@ def _measured(cases: Mapping[str, Callable[[], float]], options: Options) -> dic
 
 
 def _stream(recorder: Recorder, options: Options, data: "_Data", spark: Any) -> None:
-    """From the JSON journal into another one."""
+    """Copy the JSON journal into another one."""
     recorder.progress("a stream, exactly once")
     data.create("bench/out")
     frame = spark.readStream.format("journal").option("brokers", data.address).schema(DDL)
@@ -112,7 +113,7 @@ def _stream(recorder: Recorder, options: Options, data: "_Data", spark: Any) -> 
 
 
 class _Data:
-    """What is read: the same rows and bytes for a journal and for a reader of Spark's own."""
+    """The input: the same rows and bytes for a journal and for a reader of Spark's own."""
 
     def __init__(self, folder: Path, brokers: list[str], options: Options) -> None:
         self.folder = folder
@@ -171,7 +172,7 @@ class _Data:
         is_json = side in (JSON, JSON_ROWS)
         name, framing = ("bench/json", "json") if is_json else ("bench/arrow", "arrow")
         options = {"brokers": self.address, "framing": framing}
-        if side not in (JSON, ARROW):  # as many tasks as cores: what is before a cut is looked at by the planner
+        if side not in (JSON, ARROW):  # as many tasks as cores: the planner looks at the bytes before a cut
             size = self.json_bytes if is_json else self.arrow_rows * 40
             options["splitBytes"] = str(max(1 << 20, size // 2))
         if side in (JSON, ARROW):
@@ -257,7 +258,7 @@ def _broker(folder: Path) -> Iterator[list[str]]:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """Beside the work, not in /tmp, which is memory on many machines."""
+    """Next to the work, not in /tmp, which is memory on many machines."""
     folder = Path(tempfile.mkdtemp(prefix=".bench-spark-", dir=Path.cwd()))
     try:
         yield folder

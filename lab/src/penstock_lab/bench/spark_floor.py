@@ -1,7 +1,7 @@
 """A source for Spark which does nothing: record batches that are ready, over and over.
 
-What it costs is what any source written in Python costs: workers, the socket, and the rows Spark makes of columns. No
-reader of journals can be faster than that.
+Its cost is that of any source written in Python: workers, the socket, and the rows Spark makes of columns. No reader of
+journals can be faster than that.
 """
 
 from collections.abc import Iterator

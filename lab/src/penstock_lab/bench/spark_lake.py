@@ -23,7 +23,7 @@ from penstock_lab.bench.report import Options, Recorder, interleave
 __all__ = ["lake_vs_parquet"]
 
 BAR: Final = 0.95
-WARM_RUNS: Final = 6  # until Java has compiled what it compiles
+WARM_RUNS: Final = 6  # until Java has compiled its code
 OURS: Final = "lake table"
 PEER: Final = "spark.read.parquet"
 KEY: Final = "AKIABENCHMARKSPARK"
@@ -65,7 +65,7 @@ def _seconds(make: Any) -> float:
 
 
 def _same_files(lake: LakeAccess, folder: Path) -> Path:
-    """The lake's files once more in a folder of their own: links, so that the bytes and the cache are the same."""
+    """The lake's files again in a folder of their own: links, so that the bytes and the cache are the same."""
     folder.mkdir()
     for each in files_of(lake, table_url(URL)).files:
         os.link(unquote(urlsplit(each.url).path), folder / each.path.rpartition("/")[2])

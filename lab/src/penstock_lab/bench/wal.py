@@ -1,4 +1,4 @@
-"""How fast is the WAL? Durable appends by concurrency beside a bare loop, recovery by size, and catch-up reads.
+"""How fast is the WAL? Durable appends by concurrency next to a bare loop, recovery by size, and catch-up reads.
 
 Every append is durable before its answer, on both sides. Both run on the runtime's loop (uvloop) in one process, one
 after the other in every round, each in a new preallocated file of the same folder. `TMPDIR` chooses the folder: on a
@@ -60,7 +60,7 @@ def run(recorder: Recorder, options: Options) -> None:
 
 
 def _fdatasync(recorder: Recorder, folder: Path, options: Options) -> None:
-    """What the disk alone takes: a write of one record into reserved space and its fdatasync."""
+    """The floor of the disk alone: a write of one record into reserved space and its fdatasync."""
     recorder.progress("fdatasync alone")
     times = []
     fd = os.open(folder / "alone", os.O_RDWR | os.O_CREAT)
@@ -159,7 +159,7 @@ class _UnsyncedDisk(LocalDisk):
 
 
 def _build(folder: Path, payload_bytes: int, batch_records: int) -> None:
-    """A log of so many bytes."""
+    """Write a log of this number of bytes."""
     segments, _ = Segments.open(_UnsyncedDisk(), folder, OPTIONS.segment_bytes)
     batch = [RECORD] * batch_records
     body_bytes = (len(RECORD) + 8) * batch_records
@@ -197,7 +197,7 @@ def _recovery_rate(log: Path) -> float:
 
 
 def _reads(recorder: Recorder, folder: Path, options: Options) -> None:
-    """What a follower who catches up is read: a whole log from its first record on."""
+    """The reads of a follower that catches up: a whole log from its first record on."""
     log = folder / "reads"
     mib = 1 if options.quick else 64
     _build(log, mib * MIB, 64)

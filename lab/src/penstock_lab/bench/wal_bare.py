@@ -2,7 +2,7 @@
 
 It is what one would write by hand, well: records of one turn of the loop go to a thread as they are, one system call
 writes them into preallocated space, one makes them durable, and one wake-up of the loop answers all. It has no
-checksums, no numbers, no segments, no limits, no error handling, and nothing can read back what it wrote.
+checksums, no numbers, no segments, no limits, no error handling, and no reader for its files.
 """
 
 import asyncio

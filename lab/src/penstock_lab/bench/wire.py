@@ -1,4 +1,4 @@
-"""How fast is the wire? Requests, latency, messages and bulk, beside grpcio.aio and a bare socket.
+"""How fast is the wire? Requests, latency, messages and bulk, next to grpcio.aio and a bare socket.
 
 Client and server are two processes on one machine; the sides take turns (`interleave`), and medians count. What each
 side runs is in `wire_sides`.

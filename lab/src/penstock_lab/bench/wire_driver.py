@@ -1,4 +1,5 @@
-"""Drives the wire benchmark: a server and a client process per side, and what a client measures when it is told to.
+"""Drives the wire benchmark: a server and a client process per side, and the measurements that a client makes on
+request.
 
 A client process takes orders over a pipe and answers each with one figure, so that the sides can take turns while all
 of them stay connected.
@@ -31,7 +32,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """What was measured; requests which failed are not counted in the value."""
+    """The figure; requests that failed are not counted in the value."""
 
     value: float
     failed: int = 0

@@ -96,7 +96,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 @contextmanager
 def _only_the_report_on_stdout() -> Iterator[None]:
-    """While a benchmark runs, what it, its peers and their processes print goes to stderr."""
+    """While a benchmark runs, its own output and that of its peers and their processes goes to stderr."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)
@@ -120,7 +120,7 @@ def _refuse_unwritable(path: Path) -> None:
 
 @contextmanager
 def _progress(session: Session, name: str) -> Iterator[Callable[[str], None]]:
-    """What the benchmark is doing, on stderr: one changing line on a terminal, a line each where it is kept."""
+    """Show the step of the benchmark on stderr: one changing line on a terminal, else a line each."""
     started = time.monotonic()
     if session.stderr.is_terminal:
         with session.stderr.status(f"bench {name}") as status:

@@ -76,7 +76,7 @@ def sweep(
     jobs: int | None = None,
     watch: Callable[[Sweep], None] = lambda _: None,
 ) -> Sweep:
-    """Run the seeds. A mutant's sweep ends when it is caught; a clean one goes on, to show how much is broken."""
+    """Run the seeds. A mutant's sweep ends when it is caught; a clean one continues, to show how much is broken."""
     find(workload, mutant=mutant)  # a wrong name is refused here, not in another process
     jobs = jobs or os.cpu_count() or 1
     found = Sweep(workload, mutant, first, end, jobs)

@@ -21,7 +21,7 @@ ORDERS = journal(
     sink=lake("lake://shop@ingest/orders"),
 )
 def enriched(orders: DataFrame, products: DataFrame) -> DataFrame:
-    """Every order with its product's name, and what it comes to."""
+    """Join every order with its product's name and its amount."""
     rows = orders.join(products, "sku", "left")
     return rows.selectExpr(
         "id", "sku", "name", "quantity", "price", "cast(quantity * price AS decimal(18,2)) AS amount"
@@ -30,7 +30,7 @@ def enriched(orders: DataFrame, products: DataFrame) -> DataFrame:
 
 @pipeline.flow(source=ORDERS, sink=lake("lake://shop@ingest/totals", mode="complete"))
 def totals(orders: DataFrame) -> DataFrame:
-    """How many orders each product has, and what they come to."""
+    """Count the orders of each product, and sum their amounts."""
     amounts = orders.selectExpr("sku", "cast(quantity * price AS decimal(18,2)) AS amount")
     summed = amounts.groupBy("sku").agg({"sku": "count", "amount": "sum"})
     return summed.selectExpr("sku", "`count(sku)` AS orders", "`sum(amount)` AS amount")

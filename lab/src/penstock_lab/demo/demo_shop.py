@@ -1,4 +1,4 @@
-"""The demo's shop: what it sells, the orders it gets, and the books an auditor keeps on the side.
+"""The demo's shop: its products, the orders it gets, and the books an auditor keeps on the side.
 
 Orders follow from their numbers alone, so that the books can be made without having seen any of the machinery.
 """
@@ -46,7 +46,7 @@ class Books(msgspec.Struct, frozen=True):
 
 
 def books_of(orders: int) -> Books:
-    """The books for the first so many orders."""
+    """Return the books for the first orders."""
     totals: dict[str, tuple[int, Decimal]] = {}
     for number in range(orders):
         each = order(number)
@@ -77,7 +77,7 @@ class Findings(msgspec.Struct, frozen=True):
 
 
 def audit(books: Books, found: Found) -> Findings:
-    """Compare what was published with what is there, order by order and cent by cent."""
+    """Compare the published orders with the lake's, order by order and cent by cent."""
     numbers = [number for number, *_ in found.rows]
     seen = set(numbers)
     strange = sum(not _agrees(*row) for row in found.rows)

@@ -61,7 +61,7 @@ class Stage:
         self._start("lake", ["lake", "serve", *where])
 
     def start_pipeline(self) -> None:
-        """Spark's driver, in a group of its own: what it starts dies with it."""
+        """Spark's driver, in a group of its own: its children die with it."""
         brokers = [part for address in self.brokers for part in ("--broker", address)]
         checkpoints = ["--checkpoints", str(self.folder / "checkpoints")]
         self._start("pipeline", ["pipeline", "run", str(PIPELINE), *brokers, "--lake", self.lake.url, *checkpoints])
@@ -84,7 +84,7 @@ class Stage:
                 start_new_session=True,
             )
 
-    # who is who
+    # the processes by name
 
     async def leader(self) -> str:
         """The node which leads the lake's queue."""
@@ -105,7 +105,7 @@ class Stage:
     # ends
 
     def ended(self) -> list[str]:
-        """What should run, and does not."""
+        """Return the processes that should run, and do not."""
         ours = [name for name, process in self._processes.items() if process.poll() is not None]
         return ours + [each.name for each in self.cluster.plan.processes if not self.cluster.is_running(each.name)]
 
@@ -124,7 +124,7 @@ class Stage:
             process.wait()
 
     def end(self, name: str) -> None:
-        """As Ctrl-C would."""
+        """Stop it as Ctrl-C would."""
         process = self._processes.get(name)
         if process is None or process.poll() is not None:
             return

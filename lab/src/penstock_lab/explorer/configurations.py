@@ -29,7 +29,8 @@ def elects(epoch: int, leader: str, other: str, heads: tuple[str, str]) -> tuple
     )
 
 
-# Figure 8 up to its third leader: A has an entry of epoch 1 nobody else has, B one of epoch 2, and A leads 3 with C.
+# Figure 8 up to its third leader: A has an entry of epoch 1 that no other node has, B one of epoch 2, and A leads 3
+# with C.
 FIGURE_EIGHT = ("A is handed txn 1", *elects(2, "B", "C", ("1/2", "1/2")), *elects(3, "A", "C", ("1/3", "1/2")))
 
 CONFIGURATIONS: dict[str, Setup] = {

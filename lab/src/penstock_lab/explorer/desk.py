@@ -1,4 +1,4 @@
-"""An operator at work, as one value: its core, and what it has asked of the KeySpace and not yet heard.
+"""An operator at work, as one value: its core, and its requests to the KeySpace that have no answer yet.
 
 An operator's timers are steps: a tick may come early (it asks again) or late (whatever it waited for has taken too
 long). Reads of the metadata are answered at once; when a write takes place is for the world to say.
@@ -27,7 +27,7 @@ class Cell(msgspec.Struct, frozen=True):
     revision: Revision
 
     def write(self, request: WriteMetadata) -> tuple["Cell", MetadataWritten]:
-        """Compare and set. I27: the epoch never falls, whoever writes."""
+        """Compare and set. I27: the epoch never falls, under any writer."""
         if request.revision != self.revision:
             return self, MetadataWritten(is_written=False, revision=self.revision)
         before, after = self.metadata.epoch, request.metadata.epoch
@@ -61,7 +61,7 @@ class Desk:
         return metadata.epoch if metadata is not None else Epoch(0)
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """All that decides what the operator does, but for time: late is late."""
+        """Return all that decides the operator's next action, but for time: late is late."""
         operator = self.operator
         return (self.name, operator.fingerprint(), operator._number, operator._number_trusted, self.writes)
 
@@ -81,7 +81,7 @@ class Desk:
         return self.step(TimerFired(TICK), LATE if is_late else NOW)
 
     def read(self, cell: Cell) -> DeskStep:
-        """The KeySpace answers a read. Who waited for another operator has then waited long enough."""
+        """The KeySpace answers a read. Let an operator that waited for another one have waited long enough."""
         config = self.operator.config
         return self.step(MetadataRead(cell.metadata, cell.revision), Instant(config.election_ns))
 

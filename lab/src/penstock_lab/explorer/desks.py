@@ -83,7 +83,7 @@ class Desks:
         return known
 
     def move(self, desk: int, cell: int, happening: int) -> DeskMove | Violation | None:
-        """What comes of this happening, with the metadata as it is; None: an epoch beyond the bound."""
+        """Return the results of this happening, with the metadata as it is; None: an epoch beyond the bound."""
         key = (desk, cell, happening)
         if key not in self._moves:
             known = self._take(self._desks[desk], self.cells[cell], self.happenings[happening])

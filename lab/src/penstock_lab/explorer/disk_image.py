@@ -1,7 +1,7 @@
-"""What a node's disk holds, and what is on its way there, as one value.
+"""The content of a node's disk, and the writes on their way to it, as one value.
 
 Durable effects are done one by one, in order. A crash may come between any two of them, and inside a `Persist` between
-any two records: what was done is found again, the rest is lost.
+any two records: a finished write is found again, the rest is lost.
 """
 
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ class DiskImage(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(done, pending=self.pending[1:]), event
 
     def written(self) -> "DiskImage":
-        """As it will be when everything pending is done."""
+        """Return the image after everything pending is done."""
         image = self
         for effect in self.pending:
             image, _ = image._do(effect)

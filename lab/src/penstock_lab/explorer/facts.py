@@ -1,6 +1,6 @@
 """What the steps of nodes mean to the world: the facts which the `Ledger` keeps and judges.
 
-A fact is what can be seen from outside a node: what it wrote, committed, applied and said. Facts are values, so a step
+A fact can be seen from outside a node: something that it wrote, committed, applied or said. Facts are values, so a step
 which was taken once need not be taken again for its facts to be known.
 """
 
@@ -36,7 +36,7 @@ class Appends(msgspec.Struct, frozen=True):
 
 
 class Holds(msgspec.Struct, frozen=True):
-    """The log of a node, after it changed at somebody else's word."""
+    """The log of a node, after it changed at another node's request."""
 
     node: NodeId
     first: int
@@ -79,7 +79,7 @@ class Lands(msgspec.Struct, frozen=True):
 
 
 class Tells(msgspec.Struct, frozen=True):
-    """A client is told what became of its transaction."""
+    """A client receives the fate of its transaction."""
 
     node: NodeId
     fate: Fate

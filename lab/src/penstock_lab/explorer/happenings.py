@@ -43,7 +43,7 @@ class Submitted(msgspec.Struct, frozen=True):
 
 
 class TimedOut(msgspec.Struct, frozen=True):
-    """Clients of a leader give up: those who wanted to wait until its n-th deadline."""
+    """Clients of a leader give up: those waiting until its n-th deadline."""
 
     deadline: int
 

@@ -1,13 +1,14 @@
-"""What a world must never contradict: who led which epoch and wrote what, what is committed, what clients were told.
+"""The facts that a world must never contradict: who led which epoch and wrote which entries, the committed log, the
+answers to clients.
 
 A `Ledger` is a value. `Ledger.note` takes the facts of a step and returns the next ledger, or raises: this is where the
 invariants which span nodes and time are counted by brute force. It remembers as little as they need, so that worlds
 which differ only in how they came about are one. Invariants of quorum-log.md judged here:
 
-I1 one payload per id, and logs which agree on an id agree before it · I2 one appender per epoch, none after its restart
+I1 one payload per id, and logs that agree on an id agree before it · I2 one appender per epoch, none after its restart
 · I3 barriers first · I4 (but for the votes: `World`) · I5 the committed log only grows, and every later leader has it ·
 I6, I7 CONFIRMs · I8 ROLLBACKs · I9 no commit, CONFIRM or snapshot inside a doomed range · I10 applied is the committed
-log · I11 what reads may show · I12, I13, I15, I16 what clients are told.
+log · I11 what reads may show · I12, I13, I15, I16 the answers to clients.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,13 +45,13 @@ class Reign(msgspec.Struct, frozen=True):
 
     epoch: Epoch
     node: NodeId
-    start: int  # how much of the log was there before
+    start: int  # how much of the log existed before
     log: Entries  # all of it, from offset 1 on
     is_open: bool = True  # False: its leader has restarted, and may append no more
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What a client has heard."""
+    """The answers that a client got."""
 
     request: int
     fate: Fate
@@ -201,7 +202,10 @@ class Ledger(msgspec.Struct, frozen=True):
         return ledger
 
     def _check_acknowledged(self) -> None:
-        """I16: what was acknowledged is lost as a suffix only: with it goes all its epoch wrote behind it."""
+        """I16: an acknowledged entry is lost only as part of a suffix.
+
+        All later entries of its epoch are lost with it.
+        """
         for told in self.told:
             if told.fate is Fate.ACKNOWLEDGED and any(
                 each.epoch == told.epoch for each in self.committed[told.offset :]
@@ -264,7 +268,7 @@ class Ledger(msgspec.Struct, frozen=True):
         return any(isinstance(each, Txn) and each.seq == request for reign in self.reigns for each in reign.log)
 
     def verdict(self, id_: EntryId) -> Resolution:
-        """What has become of an entry, by the committed log alone. COMMITTED and ABORTED are for ever."""
+        """Return the fate of an entry, by the committed log alone. COMMITTED and ABORTED are for ever."""
         committed = self.committed
         if id_.offset <= len(committed):
             is_there = committed[id_.offset - 1].epoch == id_.epoch and not is_doomed(committed, id_.offset)

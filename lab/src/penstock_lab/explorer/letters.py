@@ -49,7 +49,7 @@ class Standing(msgspec.Struct, frozen=True):
 
     epoch: Epoch
     saved_epoch: Epoch  # a crash takes it back to this, and no further
-    lead_epoch: Epoch  # 0: it leads nobody
+    lead_epoch: Epoch  # 0: it leads no shard
     is_electing: bool = False  # an operator with an election under way
     is_operator: bool = False
 
@@ -73,9 +73,9 @@ def is_dead(message: Any, sender: Standing, to: Standing) -> bool:
     epoch: Epoch = message.epoch
     match message:
         case Refusal():
-            return to.saved_epoch >= epoch  # tells of a higher epoch to one who knows it for good
+            return to.saved_epoch >= epoch  # names a higher epoch to a node that knows it for good
         case AddEntryResponse() | TruncateResponse() | SnapshotResponse():
-            return to.lead_epoch != epoch  # only a leader listens, and nobody leads an epoch again (P9)
+            return to.lead_epoch != epoch  # only a leader takes it, and no node leads an epoch again (P9)
         case AddEntryRequest() | TruncateRequest() | SnapshotRequest():
             return to.saved_epoch > epoch and sender.lead_epoch != epoch
         case Request():

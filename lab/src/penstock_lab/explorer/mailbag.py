@@ -69,12 +69,12 @@ class Mailbag:
         return tuple(sorted(found))
 
     def add(self, bag: Bag, sent: Iterable[int], standing_of: Callable[[int], int]) -> Bag:
-        """Put in what was sent, unless it is dead already. `standing_of` tells the standing of a party."""
+        """Put in a sent letter, unless it is dead already. `standing_of` tells the standing of a party."""
         fresh = [letter for letter in sent if letter not in bag and not self._is_dead(letter, standing_of)]
         return tuple(sorted({*bag, *fresh})) if fresh else bag
 
     def sort_out(self, bag: Bag, standing_of: Callable[[int], int]) -> Bag:
-        """Take out what is dead, after somebody's standing changed."""
+        """Take out the dead letters, after a party's state changed."""
         return tuple([letter for letter in bag if not self._is_dead(letter, standing_of)])
 
     def _is_dead(self, letter: int, standing_of: Callable[[int], int]) -> bool:

@@ -1,7 +1,8 @@
 """Sees what a node does and turns it into facts. It trusts the disk's side of the story, not the node's.
 
-What one node alone can break is judged right here: I18 (nothing is said for an epoch already left), I19 (only a leader
-decides), I5 (nothing applied or confirmed is truncated; commit never falls) and I11 (nobody applies more than it may).
+Rules that one node alone can break are judged right here: I18 (nothing is said for an epoch already left), I19 (only a
+leader decides), I5 (nothing applied or confirmed is truncated; commit never falls) and I11 (no node applies more than
+it may).
 """
 
 from collections.abc import Sequence
@@ -45,7 +46,7 @@ class Observer:
         return self.node.replica.applied if self.node.serves_reads else -1
 
     def booted(self) -> None:
-        """What a restarted node takes for committed, it must have learnt before."""
+        """A restarted node must have learnt before every entry that it takes for committed."""
         self._has_learnt = True
 
     def stepped(self, effects: Sequence[Effect]) -> None:

@@ -1,7 +1,7 @@
 """What must hold of several disks at once, counted by brute force. Invariants of quorum-log.md:
 
-I4 a commit has its votes on the disks · I22 whatever majority of the final ensemble were fenced now, its highest head
-has all that is committed · P10 and I14 whatever a node resolves is what the committed log says.
+I4 a commit has its votes on the disks · I22 for any majority of the final ensemble that might be fenced now, its
+highest head has every committed entry · P10 and I14 a node resolves an entry as the committed log says.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ def check_votes(facts: Iterable[Fact], disks: Disks) -> None:
 
 
 def check_electable(final: Ensemble, ledger: Ledger, disks: Disks) -> None:
-    """I22: any election which could be held now would choose a leader that has all that is committed."""
+    """I22: any election that could be held now would choose a leader that has every committed entry."""
     committed = ledger.committed
     for quorum in combinations(final, majority(len(final))):
         chosen = max(quorum, key=lambda each: disks[each.node].head).node

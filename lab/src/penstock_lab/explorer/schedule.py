@@ -1,9 +1,9 @@
-"""A schedule for people: what happened, to whom, and how they stood afterwards, one line per step.
+"""A schedule for people: each event, its party, and the state afterwards, one line per step.
 
     3. B gets Fence 2 from op1                 B fenced 2: 1B 1C(1)
     4. A submits txn 1                         A leader 1, committed 2: 1B 1C(1) | 1T1
 
-Entries are written as `wording.py` says; what stands behind the bar is not durable yet.
+Entries are written as `wording.py` says; entries after the bar are not durable yet.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ __all__ = ["schedule_text", "site_text"]
 
 
 def schedule_text(world: World, outcome: Outcome[int]) -> list[str]:
-    """The steps to a violation, and what it was."""
+    """The steps to a violation, and the violation."""
     lines = []
     for number, (action, state) in enumerate(outcome.schedule, 1):
         after = _party_text(world, action, state) if state is not None else ""
@@ -27,7 +27,7 @@ def schedule_text(world: World, outcome: Outcome[int]) -> list[str]:
 
 
 def site_text(site: Site) -> str:
-    """A node: its role and epoch, what it knows to be committed, and its log."""
+    """A node: its role and epoch, the commit index that it knows, and its log."""
     node, disk = site.node, site.disk
     written = disk.written()
     durable, log = disk.log()[1], written.log()[1]

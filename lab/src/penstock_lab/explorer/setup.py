@@ -18,7 +18,7 @@ class TxnSpec(msgspec.Struct, frozen=True):
 
     is_sync: bool = True
     rolls_back: bool = False
-    patience_ms: int = 10  # who waits longer gives up later
+    patience_ms: int = 10  # later requests give up later
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class Setup(msgspec.Struct, frozen=True):
     operators: int = 1
     txns: tuple[TxnSpec, ...] = ()
     epochs: int = 2  # no operator may write a higher one
-    crashes: int = 0  # of nodes: each loses what was not durable, or less, and starts again
+    crashes: int = 0  # of nodes: each loses its unsynced writes, or some of them, and starts again
     crash_of: str = ""  # which nodes may crash; empty: all
     slow: str = ""  # nodes whose writes take a step of their own
     timeouts: int = 0  # how often waiting clients give up
@@ -49,7 +49,7 @@ class Setup(msgspec.Struct, frozen=True):
     prelude: tuple[str, ...] = ()  # steps which have happened, by how their labels begin
 
     def left(self) -> "Left":
-        """All of it."""
+        """Everything."""
         return Left(
             len(self.txns), self.crashes, self.timeouts, self.heartbeats, self.duplicates, self.overtakes,
             int(self.change is not None), self.operator_crashes, self.ticks,

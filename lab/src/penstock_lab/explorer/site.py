@@ -1,8 +1,8 @@
-"""A node on its disk, as one value: what it does next depends on nothing else.
+"""A node on its disk, as one value: its next step depends on nothing else.
 
-A `Site` runs the core and its effects. What is not durable is done at once (applying, reading back, snapshots), so that
-a step ends when nothing but messages and writes is under way. Two sites with equal fingerprints behave alike; that is
-what makes a search finite, and it is itself checked (see `Sites.audit`).
+A `Site` runs the core and its effects. Actions without a durable effect are done at once (applying, reading back,
+snapshots), so that a step ends when nothing but messages and writes is under way. Two sites with equal fingerprints
+behave alike; that is what makes a search finite, and it is itself checked (see `Sites.audit`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ from penstock_lab.explorer.observer import Observer
 
 __all__ = ["Site", "SiteStep"]
 
-SNAPSHOT = b"snapshot"  # the state machine is not explored: what it is given is compared with the committed log instead
+SNAPSHOT = b"snapshot"  # the state machine is not explored: its input is compared with the committed log instead
 
 
 class SiteStep(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class SiteConfig(msgspec.Struct, frozen=True):
     node: NodeConfig = NodeConfig()
     is_checked: bool = True  # call the core's own `check` after every step
     shows_commit: bool = (
-        False  # leave the commit index in AddEntry: nobody acts by it, so without it more states are equal
+        False  # leave the commit index in AddEntry: no node acts by it, so without it more states are equal
     )
 
 
@@ -87,7 +87,7 @@ class Site:
         return self.disk.state.member.node
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """All that decides what the site does, as a hashable value. Time counts from its own clock."""
+        """Return all that decides the site's next step, as a hashable value. Time counts from its own clock."""
         waiters: tuple[Any, ...] = ()
         if self.node.leader is not None:
             waiters = tuple(
@@ -125,7 +125,7 @@ class Site:
         return run.to_the_end(run.finish_write())
 
     def crash(self, survivor: DiskImage) -> SiteStep:
-        """The process ends, and another one starts on what is left."""
+        """The process ends, and another one starts with the rest."""
         booted = Site.boot(self.config, survivor, is_slow=self.is_slow)
         return SiteStep(booted.site, booted.sent, (Crashes(self.name), *booted.facts))
 

@@ -75,7 +75,7 @@ class Sites:
 
     @property
     def steps_taken(self) -> int:
-        """How often a core was run."""
+        """Return how often a core was run."""
         return len(self._moves) + self.audited
 
     def id_of(self, site: Site) -> int:
@@ -104,7 +104,7 @@ class Sites:
         )
 
     def move(self, site: int, happening: int) -> Move | Violation:
-        """What comes of this happening at this site."""
+        """Return the results of this happening at this site."""
         known = self._moves.get((site, happening))
         if known is None:
             known = self._moves[site, happening] = self._take(self._sites[site], happening)
@@ -113,7 +113,7 @@ class Sites:
         return known
 
     def _audit(self, site: int, happening: int, known: Move | Violation) -> None:
-        """Whoever has the same fingerprint takes the same step, however it came about."""
+        """Sites with the same fingerprint take the same step, by whatever way they came to it."""
         self.audited += 1
         again = self._take(self._twins[site], happening)
         is_same = again == known or (isinstance(again, Violation) and isinstance(known, Violation))

@@ -1,7 +1,7 @@
 """Words for what happens: one phrase for every happening, message and entry.
 
-Entries are written as epoch, kind and what they name: 1B a barrier, 1T2 the sync TXN 2, 1a2 an async one, 1C(4) a
-CONFIRM up to 4, 1R(3) a ROLLBACK from 3 on.
+Entries are written as epoch, kind and subject: 1B a barrier, 1T2 the sync TXN 2, 1a2 an async one, 1C(4) a CONFIRM up
+to 4, 1R(3) a ROLLBACK from 3 on.
 """
 
 from typing import Any

@@ -1,8 +1,8 @@
-"""A small world: nodes on their disks, operators, the metadata, the letters on their way, and what was promised.
+"""A small world: nodes on their disks, operators, the metadata, the letters on their way, and the promises made.
 
-The nodes and operators are the very cores the server runs; see `site.py` and `desk.py`. What is not determined in the
-real world is a step here: which message comes next, or never; when a write is durable; where a crash cuts; who times
-out; when an operator loses patience. Bounds are in the `Setup`.
+The nodes and operators are the very cores the server runs; see `site.py` and `desk.py`. Each choice that the real world
+does not determine is a step here: which message comes next, or never; when a write is durable; where a crash cuts;
+which wait times out; when an operator loses patience. Bounds are in the `Setup`.
 
 A state is one integer, made of the numbers of its parts. After every step the `Ledger` judges what the step means, and
 `quorums.py` what needs several disks at once.
@@ -46,7 +46,7 @@ __all__ = ["Action", "Parts", "World"]
 BITS = 24  # of each part's number
 MASK = (1 << BITS) - 1
 CELL, BAG, LEDGER, LEFT = -4, -3, -2, -1
-Parts = list[int]  # nodes, operators, metadata, letters, ledger, what is left
+Parts = list[int]  # nodes, operators, metadata, letters, ledger, the rest of the budget
 
 
 class Action(NamedTuple):
@@ -123,7 +123,7 @@ class World:
         return f"{self.names[action.party]} {happening_text(self.happenings[action.happening])}{again}"
 
     def blank(self) -> int:
-        """Nobody has led yet, and the first operator has just started."""
+        """No node has led yet, and the first operator has just started."""
         setup, ledger = self.setup, EMPTY
         parts: Parts = []
         for name in setup.nodes + setup.spares:
@@ -283,7 +283,7 @@ class World:
             bag = self.mail.add(bag, sent, standing_of)
         return self.mail.bags.id_of(bag)
 
-    # judgement, each once for what it depends on
+    # judgements, each once for its inputs
 
     def _note(self, ledger: int, facts: int) -> int | Violation:
         key = (ledger, facts)

@@ -40,7 +40,7 @@ class Budget:
 
 
 def actions(world: World, budget: Budget) -> list[tuple[Action, str | None]]:
-    """Every possible next step, and what it costs."""
+    """Yield every possible next step, and its cost."""
     found: list[tuple[Action, str | None]] = []
     found += [(("deliver", *link), None) for link in sorted(world.links) if link[1] in world.sites]
     found += [(("transact", index), None) for index in range(len(world.transactions))]

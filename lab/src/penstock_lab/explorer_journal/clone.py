@@ -1,6 +1,6 @@
 """Machines as values: a copy which shares nothing that changes, and a key which compares.
 
-What is frozen is shared. What belongs to the design's own classes is copied attribute by attribute, each object once.
+Frozen values are shared. What belongs to the design's own classes is copied attribute by attribute, each object once.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ _shapes: dict[type, int] = {list: _LIST, deque: _LIST, dict: _DICT, tuple: _TUPL
 
 
 def _shape_of(kind: type) -> int:
-    """How values of a type are copied; asked once per type."""
+    """Return how to copy values of a type; asked once per type."""
     is_ours = kind.__module__.startswith(_OURS) and not issubclass(kind, msgspec.Struct | Enum)
     shape = _shapes[kind] = _OBJECT if is_ours else _ATOM
     return shape

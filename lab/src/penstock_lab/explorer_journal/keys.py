@@ -22,7 +22,7 @@ ASSIGN = f"{ROOT}/assign/{JOURNAL}#"
 
 
 class Keys:
-    """Keys, and what they were at every revision: a mirror is a place in that history."""
+    """Keys, and their values at every revision: a mirror is a place in that history."""
 
     def __init__(self) -> None:
         self.revision = Revision(1)
@@ -66,7 +66,7 @@ class Keys:
     def change(self, *operations: Operation) -> None:
         assert self.transact(Transaction((), operations))
 
-    # what is in it
+    # its content
 
     @property
     def now(self) -> Topology:

@@ -1,6 +1,6 @@
 """The exhaustive search: every order of everything that can happen in a small world, on the core the broker runs.
 
-A state is a world and what is left of its budget. Sites are copied when they take a step, and shared otherwise.
+A state is a world and the rest of its budget. Sites are copied when they take a step, and shared otherwise.
 """
 
 from collections.abc import Iterable, Sequence
@@ -73,7 +73,7 @@ class Shared(World):
         return other
 
     def key(self) -> Any:
-        """All that matters for what can happen next, or for what was told."""
+        """Return all that matters for the next events, or for the answers given."""
         sites = []
         for name, site in sorted(self.sites.items()):
             known = site.__dict__.get("cached_key")
@@ -124,7 +124,7 @@ class JournalModel:
 
     @property
     def steps_taken(self) -> int:
-        """How often the core of a broker was run."""
+        """Return how often the core of a broker was run."""
         return self._tally.steps
 
     def starts(self) -> Iterable[State]:

@@ -1,7 +1,7 @@
 """A site: one broker's process around its replica, with files which are bytes, and a disk which is never slow.
 
 It is to the explorer what the broker's shell is to the runtime: it feeds content, keeps the running sum, cuts and rolls
-its file, and holds what is to be uploaded. What leaves the process comes back from `step`.
+its file, and holds the fragments to upload. What leaves the process comes back from `step`.
 """
 
 from penstock.journals.core.config import JournalConfig
@@ -76,7 +76,7 @@ class Site:
         self.is_checked = is_checked
         incarnation = Incarnation(f"{name}{run}")
         self.replica = replica_class(name, JOURNAL, incarnation, config, is_kept=is_kept, state=state)
-        self.state = state  # what is durable
+        self.state = state  # the durable part
         self.running = contents[state.points[-1].sum] if state is not None else b""
         self.uploads = uploads  # handed over, and not yet in the store
         self.set_aside = 0

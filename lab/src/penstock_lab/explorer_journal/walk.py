@@ -1,4 +1,4 @@
-"""Random walks through the world of single steps, from behind a certified epoch, with all faults at once.
+"""Random walks through the world of single steps, starting after a certified epoch, with all faults at once.
 
 They are fast (a few milliseconds each) and have no clock, so they reach orders of steps which a timed simulation finds
 rarely: the certification in flight of decision 301 was found by one of the first fifty.

@@ -1,7 +1,7 @@
 """A world of single steps: brokers, streams, the KeySpace, the store and clients; every step is one call.
 
-Nothing happens by itself, and nothing takes time: whoever drives the world chooses what is delivered, lost, crashed or
-written next. After each step the checkers look. Schedules call the steps by name; walks and the search choose among
+Nothing happens by itself, and nothing takes time: the driver of the world chooses the next delivery, loss, crash or
+write. After each step the checkers look. Schedules call the steps by name; walks and the search choose among
 `penstock_lab.explorer_journal.actions`.
 """
 
@@ -136,7 +136,7 @@ class World:
         self.next_lease += 1
 
     def crash(self, name: NodeId) -> None:
-        """kill -9: streams break, and the Spool is lost, unless it is one which is kept."""
+        """kill -9: streams break, and the Spool is lost, unless it is kept."""
         site = self.sites[name]
         ends = [link for other in self.sites for link in self.open_streams(name, other) if link[1] != name]
         del self.sites[name]
@@ -146,13 +146,13 @@ class World:
         self.transactions = tuple(each for each in self.transactions if each[0] != name)
         for link in [link for link in self.links if link[1] == name]:
             del self.links[link]
-        for link in ends:  # what it had sent still arrives, and then the end
+        for link in ends:  # its sent messages still arrive, and then the end
             self.links[link] = (*self.links.get(link, ()), CLOSED)
         if not self.is_kept:
             self._check_copies()
 
     def expire(self, name: NodeId) -> None:
-        """Its lease ends: it is a zombie until its mirror says so."""
+        """End its lease: it is a zombie until its mirror shows that."""
         self._fault(name, self.runs[name])
         self.keys.expire(self.leases[name])
 
@@ -236,7 +236,7 @@ class World:
         return min(found)
 
     def cut(self, one: NodeId, other: NodeId) -> None:
-        """Connections between two break: what is on its way is lost, and both will hear of it."""
+        """Connections between two break: messages on their way are lost, and both sides will notice."""
         for source, to in ((one, other), (other, one)):
             for link in [link for link in self.links if link[:2] == (source, to)]:
                 del self.links[link]

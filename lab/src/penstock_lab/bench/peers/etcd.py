@@ -23,7 +23,7 @@ READY_S = 30.0
 
 
 def etcd_binary() -> str | None:
-    """Where etcd is installed (Debian: etcd-server), or None."""
+    """Return the path of etcd (Debian: etcd-server), or None."""
     return shutil.which("etcd")
 
 
