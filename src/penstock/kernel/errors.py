@@ -38,6 +38,8 @@
     │   ├── WalCorrupt
     │   ├── WalPoisoned
     │   ├── DiskFull
+    │   ├── DataDamaged
+    │   ├── FormatTooNew
     │   ├── ObjectStoreFailed
     │   └── KeySpaceForgot
     └── InternalError          an invariant is broken: a defect of Penstock
@@ -58,6 +60,7 @@ __all__ = [
     "ConfigError",
     "ConnectFailed",
     "ConnectionLost",
+    "DataDamaged",
     "DeadlineExceeded",
     "DirtyBranch",
     "DiskFull",
@@ -65,6 +68,7 @@ __all__ = [
     "Fault",
     "Fenced",
     "Forbidden",
+    "FormatTooNew",
     "FrameTooLarge",
     "Gone",
     "HeadLost",
@@ -456,6 +460,18 @@ class DiskFull(StorageError):
     """No space is left on the device."""
 
     code = "disk-full"
+
+
+class DataDamaged(StorageError):
+    """Stored bytes are not those that were written. They are kept for inspection."""
+
+    code = "data-damaged"
+
+
+class FormatTooNew(StorageError):
+    """A file was written by a release that this one does not know. No byte of it was changed."""
+
+    code = "format-too-new"
 
 
 class ObjectStoreFailed(StorageError):

@@ -193,7 +193,15 @@ _GUIDE: Final = {
     ),
     "disk-full": Guide(
         "No space is left on the device, or a quota is used up.",
-        "Make room (df -h, df -i) or move data.folder, then start again.",
+        "Make room (df -h, df -i). A broker takes appends again by itself; other roles must be started again.",
+    ),
+    "data-damaged": Guide(
+        "Bytes on a disk or in a store changed after they were written: a flipped bit, or a file that was cut.",
+        "Look at the note in the quarantine that the message names, and restore the bytes from a replica or a backup.",
+    ),
+    "format-too-new": Guide(
+        "A newer release wrote this file, and then an older one was started on the same folder.",
+        "Start the release that wrote it; this one has changed nothing.",
     ),
     "object-store-failed": Guide(
         "The object store refused or did not answer: wrong keys, no such bucket, or an outage.",

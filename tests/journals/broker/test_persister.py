@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from structlog.testing import capture_logs
@@ -49,7 +50,7 @@ class Broker:
     def submit(self, content: bytes, begin: int, *, is_late: bool, urls: tuple[str, ...] = ()) -> Fragment:
         sum_ = hashlib.sha1(content, usedforsecurity=False).digest()
         fragment = Fragment("a/journal", Offset(begin), Offset(begin + len(content)), sum_)
-        file = SpoolFile(self.folder / f"spool-{begin}", fragment.begin)
+        file = SpoolFile(self.folder / f"spool-{uuid4()}", fragment.begin)
         file.write(content)
         self.files.append(file)
         self.persister.submit(fragment, file.hold(), urls or (self.url,), is_late=is_late, on_stored=self.told.append)

@@ -11,7 +11,6 @@ found; it ends when the broker has left the journal's Route and all it held is d
 import asyncio
 import contextlib
 import secrets
-import shutil
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -23,7 +22,7 @@ from penstock.journals.broker.figures import TALLY, Alarms, Figures
 from penstock.journals.broker.load_reporter import LoadReporter
 from penstock.journals.broker.persister import Persister, PersisterOptions
 from penstock.journals.broker.replica_host import ReplicaHost
-from penstock.journals.broker.spools.spool_files import Keeps, SpoolFiles, kept_journals
+from penstock.journals.broker.spools.spool_files import DamagedSpan, Keeps, SpoolFiles, damages_in, kept_journals
 from penstock.journals.core.replica import Replica
 from penstock.journals.core.resolve import resolve_by_table
 from penstock.journals.records.api import AppendResponse, Fate, Resolution, Resolve, Status
@@ -31,13 +30,14 @@ from penstock.journals.records.head import EMPTY_TABLE
 from penstock.journals.records.protocol import ResolveQuery
 from penstock.journals.records.route import Topology
 from penstock.journals.storage.fragment_store import FragmentStores
-from penstock.kernel.errors import InternalError, PenstockError, Unavailable
+from penstock.kernel.errors import InternalError, PenstockError, StorageError, Unavailable
 from penstock.kernel.ids import Incarnation, NodeId, Offset, Revision
 from penstock.keyspace.core.allocator.layout import Layout, MemberId
 from penstock.keyspace.core.mirror import Applied
 from penstock.keyspace.core.transaction import Put
 from penstock.keyspace.shell.mirror import KeySpaceMirror
 from penstock.keyspace.shell.port import KeySpace
+from penstock.plumbing.files.quarantine import Quarantine
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.tasks import Tasks
 from penstock.plumbing.wire.channels import Channels
@@ -80,7 +80,10 @@ class BrokerServer:
         self.persister = Persister(self.stores, PersisterOptions(late_ms=config.late_upload_ms))
         self.loads = LoadReporter(keyspace, config.root, mirror.range, self._leads, self.catalog.has)
         self.listing = asyncio.Semaphore(LISTINGS_MAX)
+        self.quarantine = Quarantine(folder / "quarantine")
         self._hosts: dict[str, ReplicaHost] = {}
+        self._refused: dict[str, PenstockError] = {}  # journals whose Spools cannot be opened
+        self._damages: dict[str, list[DamagedSpan]] = {}
         self._is_exiting = False
         self._has_left = asyncio.Event()
         self._touched: dict[str, None] = {}  # journals of which something changed, not looked after yet
@@ -92,11 +95,9 @@ class BrokerServer:
     def start(self) -> None:
         """Serve what is assigned, and what a Spool of an earlier run still holds."""
         self._spools.mkdir(parents=True, exist_ok=True)
+        self._damages = damages_in(self.quarantine)
         for journal in kept_journals(self._spools):
             self._open(journal)
-        for leftover in self._spools.rglob("#spool"):
-            if str(leftover.parent.relative_to(self._spools)) not in self._hosts:
-                shutil.rmtree(leftover)
         self._stop_observing = self.mirror.observe(self._observe)
         TALLY.add(self._figures, self.me)
         self._touched.update(dict.fromkeys(self._assigned()))
@@ -160,6 +161,8 @@ class BrokerServer:
         host = self.host(journal)
         if host is not None:
             return host
+        if journal in self._refused:
+            raise self._refused[journal]
         self.catalog.spec(journal)
         route = self.topology(journal).route
         addresses = [address for each in route.members if (address := self.catalog.address_of(each))]
@@ -190,7 +193,11 @@ class BrokerServer:
             status = Status.JOURNAL_NOT_FOUND
         elif topology.route.primary is None:
             status = Status.NO_JOURNAL_PRIMARY_BROKER
-        answer = AppendResponse(fate=Fate.ABORTED, status=status, reason=f"its brokers are: {topology.route}")
+        reason = f"its brokers are: {topology.route}"
+        if journal in self._refused:
+            status = Status.INSUFFICIENT_JOURNAL_BROKERS
+            reason = f"{self.me} cannot open its Spool: {self._refused[journal]}"
+        answer = AppendResponse(fate=Fate.ABORTED, status=status, reason=reason)
         return answer, self.primary_address(journal)
 
     async def caught_up(self, revision: Revision) -> None:
@@ -215,6 +222,9 @@ class BrokerServer:
         return resolve_by_table(head.table if head is not None else EMPTY_TABLE, query.epoch, query.end)
 
     # for the fragments of all journals
+
+    def damages(self, journal: str) -> list[DamagedSpan]:
+        return self._damages.get(journal, [])
 
     def nested(self, journal: str) -> list[str]:
         prefix = self.catalog.layout.items
@@ -269,6 +279,8 @@ class BrokerServer:
             if self.me not in topology.route.members:
                 return
             host = self._open(journal)
+        if host is None:
+            return
         host.on_topology(topology)
         if host.is_stored:
             self._let_go(host)
@@ -282,10 +294,33 @@ class BrokerServer:
         places = (layout.parse_assignment(entry.key) for entry in self.mirror.range(layout.assignments))
         return sorted({place.item for place in places if place is not None and place.member == mine})
 
-    def _open(self, journal: str) -> ReplicaHost:
-        spec = self.topology(journal).spec
+    def _open(self, journal: str) -> ReplicaHost | None:
+        """Run a replica of the journal. If its Spool cannot be opened, set the journal aside, and try again later."""
+        try:
+            host = self._opened(journal)
+        except (PenstockError, OSError) as error:
+            if str(self._refused.get(journal)) != str(error):
+                log.error("journal not opened", journal=journal, reason=str(error))
+            self._refused[journal] = error if isinstance(error, PenstockError) else StorageError(str(error))
+            self.tasks.start(self._open_later(journal), f"{journal}: opens later")
+            return None
+        self._refused.pop(journal, None)
+        return host
+
+    async def _open_later(self, journal: str) -> None:
+        await asyncio.sleep(self._config.reopen_s)
+        if journal in self._refused and journal not in self._hosts and not self._is_exiting:
+            self._open(journal)
+            self._touch(journal)
+
+    def _opened(self, journal: str) -> ReplicaHost:
+        topology = self.topology(journal)
+        spec = topology.spec
         is_kept = spec is not None and spec.fsync
-        files, recovered = SpoolFiles.open(self._spools, journal, Keeps.ALWAYS)
+        files, recovered = SpoolFiles.open(self._spools, journal, Keeps.ALWAYS, quarantine=self.quarantine)
+        if recovered is None and topology.spec is not None:
+            files.keep_final(topology.create_revision)
+        self._damages.setdefault(journal, []).extend(files.damages)
         replica = Replica(
             self.me,
             journal,
@@ -294,14 +329,19 @@ class BrokerServer:
             is_kept=is_kept,
             state=recovered.state if recovered is not None else None,
         )
+        if recovered is None and files.fragments() and topology.spec is not None:
+            replica.spool.create_revision = topology.create_revision  # another life would drop them
         if not is_kept:
             files.forget_state()  # a clean exit left it; a crash must not find it
             replica.spool.is_kept = False
         host = self._hosts[journal] = ReplicaHost(self, journal, replica, files)
         log.info("journal opened", journal=journal, is_kept=is_kept, is_recovered=recovered is not None)
-        host.start(recovered.final if recovered is not None else ())
-        if recovered is not None:
-            host.on_topology(self.topology(journal))
+        host.start(tuple(files.fragments()))
+        if recovered is not None or files.fragments():
+            host.on_topology(topology)
+        if recovered is None and files.fragments() and self.me not in topology.route.members:
+            host.is_retired = True  # finished fragments are stored even if the rest is damaged
+            self.retired(host)
         return host
 
     def failed(self, host: ReplicaHost) -> None:

@@ -52,7 +52,7 @@ class Feed:
         self._note = note  # how much was fed, for the journal's load
         self._loop = asyncio.get_running_loop()
         self._appends: dict[RequestId, Content] = {}
-        self.answered: dict[AppendSession, None] = {}  # which have answers to send
+        self.answered: list[tuple[Content, AppendResponse]] = []  # not sent yet
         self._reading: Content | None = None  # whose turn it is
         self.unsummed: list[Content] = []  # of which something was taken since the last `sum_up`,
         self._fed_bytes = 0  # and how much
@@ -140,6 +140,8 @@ class Feed:
         if self._links.is_full or (self._bucket.bytes_per_s and not self._has_allowance()):
             self._police.forgive(self._machine.now)
             return None
+        if append.chunks and (shortage := self._host.room.reserve(len(append.chunks[0]))) is not None:
+            return AppendAborted(append.request, shortage.reason, shortage)
         content = append.take()
         self.unsummed.append(append)
         length = len(content)
@@ -224,26 +226,31 @@ class Feed:
             self._reading = None
         if append.chunks:
             append.drop()
-        if append.session is not None:
-            append.session.answer(append, response)
-            self.answered[append.session] = None
+        self.answered.append((append, response))
         return True
 
     def send_answers(self) -> None:
-        """What was answered since the last time leaves together."""
-        answered, self.answered = self.answered, {}
-        for session in answered:
+        """Send all answers since the last time. Call it only after the content of this turn is written."""
+        answered, self.answered = self.answered, []
+        sessions: dict[AppendSession, None] = {}
+        for append, response in answered:
+            if append.session is not None:
+                append.session.answer(append, response)
+                sessions[append.session] = None
+        for session in sessions:
             session.send_answers()
 
     def stop(self, reason: str) -> None:
-        """The replica is at its end: nothing was proposed of an append whose content was not all there."""
+        """The replica is at its end: nothing was proposed of an append whose content was not all there.
+
+        An answer that has not left says nothing about this disk any more: its content may not have been written.
+        """
         self._reading = None
+        self.answered = [(append, _unacknowledged(response, reason)) for append, response in self.answered]
         for append in list(self._appends.values()):
             append.drop()
             fate = Fate.UNKNOWN if append.is_ended else Fate.ABORTED
-            if append.session is not None:
-                append.session.answer(append, AppendResponse(fate=fate, status=Status.PIPELINE_BROKEN, reason=reason))
-                self.answered[append.session] = None
+            self.answered.append((append, AppendResponse(fate=fate, status=Status.PIPELINE_BROKEN, reason=reason)))
         self._appends.clear()
         self.send_answers()
 
@@ -251,3 +258,16 @@ class Feed:
         for timer in (self._pause, self._patrol):
             if timer is not None:
                 timer.cancel()
+
+
+def _unacknowledged(response: AppendResponse, reason: str) -> AppendResponse:
+    """Return the answer to an append that this broker may not have written."""
+    if response.fate is not Fate.COMMITTED:
+        return response
+    return AppendResponse(
+        fate=Fate.UNKNOWN,
+        status=Status.PIPELINE_BROKEN,
+        commit=response.commit,
+        epoch=response.epoch,
+        reason=reason,
+    )

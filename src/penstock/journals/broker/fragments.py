@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final, Protocol
 
 from penstock.journals.broker.persister import Persister
-from penstock.journals.broker.spools.spool_files import SpoolFiles
+from penstock.journals.broker.spools.spool_files import DamagedSpan, SpoolFiles
 from penstock.journals.records.fragment import Fragment
 from penstock.journals.records.fragment_index import FragmentIndex, Gap
 from penstock.journals.records.head import HeadTable
@@ -41,6 +41,10 @@ class Shelf(Protocol):
     stores: FragmentStores
     persister: Persister
     listing: asyncio.Semaphore  # how many stores are listed at a time: a broker may open thousands of journals at once
+
+    def damages(self, journal: str) -> list[DamagedSpan]:
+        """Offsets of the journal whose content is in this broker's quarantine."""
+        ...
 
     def nested(self, journal: str) -> list[str]:
         """Journals whose names begin with this one's, and a slash."""
@@ -140,6 +144,10 @@ class JournalFragments:
             is_mirror=self._spec is not None and self._spec.flags is Flags.READ_ONLY,
             now_ms=time.time_ns() // 1_000_000,
         )
+
+    def damage_at(self, offset: Offset) -> DamagedSpan | None:
+        """The damaged content that had this offset here."""
+        return next((each for each in self._shelf.damages(self.journal) if each.begin <= offset < each.end), None)
 
     def offset_since(self, offset: Offset, mod_time: int) -> Offset:
         """Where a reader begins who wants nothing that was stored before."""

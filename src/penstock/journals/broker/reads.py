@@ -18,7 +18,7 @@ from penstock.journals.records.names import check_journal_name
 from penstock.journals.records.protocol import ReadHeader, ReadQuery
 from penstock.journals.records.reading import HEAD, Found, Jump, Wait
 from penstock.kernel.codec import Codec
-from penstock.kernel.errors import Forbidden, InvalidArgument, Unavailable
+from penstock.kernel.errors import DataDamaged, Forbidden, InvalidArgument, Unavailable
 from penstock.kernel.ids import Offset
 from penstock.plumbing.wire.server_stream import ServerStream
 
@@ -61,7 +61,7 @@ class _Read:
             await fragments.refreshed()
             self._offset = fragments.offset_since(self._offset, query.begin_mod_time)
         while not query.end or self._offset < query.end:
-            found = fragments.find(self._offset)
+            found = self._find()
             if isinstance(found, Found):
                 await self._tell(found)
                 if query.is_metadata_only:
@@ -89,6 +89,20 @@ class _Read:
             self._offset = found.offset
             await self._host.wait_for_change()
         return True
+
+    def _find(self) -> Found | Jump | Wait:
+        """Find the content. `DataDamaged`: it is in the quarantine of the only broker of the journal."""
+        found = self._host.fragments.find(self._offset)
+        if isinstance(found, Wait) and self._host.is_alone:
+            damage = self._host.fragments.damage_at(found.offset)
+            if damage is not None:
+                raise DataDamaged(
+                    f"{self._query.journal} [{damage.begin}, {damage.end}) is damaged on {self._host.broker}",
+                    next_step=f"look at {damage.entry}/why.json",
+                    begin=damage.begin,
+                    end=damage.end,
+                )
+        return found
 
     def _is_behind(self) -> bool:
         """The reader knows of content which this replica does not show yet: it has not heard that all have it."""

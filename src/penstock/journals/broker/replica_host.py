@@ -18,12 +18,14 @@ from penstock.journals.broker.fragments import JournalFragments, Shelf
 from penstock.journals.broker.links.replicate_links import ReplicateLinks
 from penstock.journals.broker.load_reporter import LoadReporter
 from penstock.journals.broker.replica_loop import ReplicaLoop
+from penstock.journals.broker.spools.room import Room
 from penstock.journals.broker.spools.spool_files import SpoolFiles
 from penstock.journals.broker.spools.spool_saver import SpoolSaver
 from penstock.journals.core.effects import (
     Alarm,
     AwaitRevision,
     CloseStream,
+    ContentRefused,
     CutSpool,
     DropSpool,
     IndexRefreshed,
@@ -42,18 +44,19 @@ from penstock.journals.core.effects import (
     WriteContent,
 )
 from penstock.journals.core.replica import Replica
-from penstock.journals.core.spool import SpoolState
+from penstock.journals.core.spool import SpoolState, length_of
 from penstock.journals.records.api import AppendResponse, ResetHead, Resolution, Resolve
 from penstock.journals.records.fragment import Fragment
 from penstock.journals.records.head import HeadTable
-from penstock.journals.records.messages import ProposeRequest
+from penstock.journals.records.messages import ContentRequest, ProposeRequest
 from penstock.journals.records.route import Topology
-from penstock.kernel.effects import Effect, Reply, Requested
+from penstock.kernel.effects import Effect, Received, Reply, Requested
 from penstock.kernel.errors import (
     HeadLost,
     InternalError,
     KeySpaceForgot,
     PenstockError,
+    StorageError,
     Unavailable,
 )
 from penstock.kernel.ids import MILLISECOND, Instant, NodeId, Offset, RequestId, Revision
@@ -111,9 +114,11 @@ class ReplicaHost:
         self.next_content = self.feed.next_content
         self.send: Callable[[NodeId, Any], None] = self._links.send
         self.post = self._machine.post
+        self.room = Room(broker.me, files, self._machine.post)
         self._saver = SpoolSaver(files, lambda error: self._machine.stop(str(error)))
         self._requests = 0
         self._asked: dict[RequestId, asyncio.Future[Any]] = {}
+        self._told: list[tuple[RequestId, Any]] = []  # answers that have not left yet
         self._readers: deque[asyncio.Future[None]] = deque()
         self._awaited: set[Revision] = set()
         self._is_closing = False
@@ -125,6 +130,15 @@ class ReplicaHost:
     @property
     def is_primary(self) -> bool:
         return self.replica.topology.route.primary == self._broker.me
+
+    @property
+    def broker(self) -> NodeId:
+        return self._broker.me
+
+    @property
+    def is_alone(self) -> bool:
+        """No other broker serves the journal."""
+        return set(self.replica.topology.route.members) <= {self._broker.me}
 
     @property
     def is_stored(self) -> bool:
@@ -157,7 +171,25 @@ class ReplicaHost:
         self.post(IndexRefreshed(end))
 
     def on_proposal(self, peer: NodeId, message: ProposeRequest) -> None:
-        self.post(ProposalReceived(peer, message, self.feed.sum_with(message.content)))
+        if not message.content or self._has_room(peer, message):
+            self.post(ProposalReceived(peer, message, self.feed.sum_with(message.content)))
+
+    def on_content(self, peer: NodeId, message: ContentRequest) -> None:
+        if self._has_room(peer, message):
+            self.post(Received(peer, message))
+
+    def _has_room(self, peer: NodeId, message: ContentRequest | ProposeRequest) -> bool:
+        """Reserve room for content of the primary. If there is none, tell the core, and write nothing."""
+        if self.failed:
+            return False
+        try:
+            shortage = self.room.reserve(length_of(message.content))
+        except StorageError as error:
+            self._machine.stop(str(error))
+            return False
+        if shortage is not None:
+            self.post(ContentRefused(peer, message, shortage))
+        return shortage is None
 
     def together(self) -> AbstractContextManager[None]:
         """Handle several events which came at once: what they lead to is sent and written once."""
@@ -269,6 +301,8 @@ class ReplicaHost:
             files.write_out()
         if self.feed.answered:
             self.feed.send_answers()
+        if self._told:
+            self._tell()
         if self.feed.unsummed:
             self.feed.sum_up()
 
@@ -284,7 +318,7 @@ class ReplicaHost:
                 self.wake_readers()
         elif type(effect) is Reply:
             if not self.feed.answer(effect.request, effect.result):
-                self._tell(effect.request, effect.result)
+                self._told.append((effect.request, effect.result))
         else:
             self._perform_on_files(effect)
 
@@ -327,10 +361,13 @@ class ReplicaHost:
             case _:
                 raise InternalError(f"a replica's shell does not know {type(effect).__name__}")
 
-    def _tell(self, request: RequestId, result: Any) -> None:
-        future = self._asked.get(request)
-        if future is not None and not future.done():
-            future.set_result(result)
+    def _tell(self) -> None:
+        """Answer questions. Call it only after the content of this turn is written."""
+        told, self._told = self._told, []
+        for request, result in told:
+            future = self._asked.get(request)
+            if future is not None and not future.done():
+                future.set_result(result)
 
     async def _transact(self, number: int, transaction: Transaction) -> None:
         try:
@@ -393,17 +430,25 @@ class ReplicaHost:
         was_well = not self.failed
         if was_well:
             self._machine.stop("the broker no longer serves the journal")
+        self.room.close()
         self._links.close_all()
         await self.fragments.close()
+        self._saver.give_up()
         await self._saver.quiet()
         is_kept = self.replica.spool.is_kept
-        if not keeps and not (is_kept and self.files.fragments()):  # what no store has is not thrown away
+        if not keeps and not self.files.fragments():  # what no store has is not thrown away
             self.files.drop()
         elif was_well and keeps and not is_kept:
-            # Nothing is acknowledged any more: who can read back all it ever acknowledged comes back as who it was.
+            await self._keep()
+        self.files.close()
+
+    async def _keep(self) -> None:
+        """Save the state of a Spool that is not kept: nothing is acknowledged any more, so that it is the last."""
+        try:
             save = self.files.prepare_save(self.replica.spool.state)
             try:
                 await asyncio.to_thread(save.run)
             finally:
                 save.end()
-        self.files.close()
+        except StorageError as error:
+            log.error("spool not kept", journal=self.journal, reason=str(error))

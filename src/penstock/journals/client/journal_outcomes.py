@@ -13,6 +13,7 @@ from penstock.journals.records.epoch import PipelineEpoch
 from penstock.journals.records.fragment import Sum
 from penstock.journals.records.registers import NO_REGISTERS, Registers, Txn
 from penstock.kernel.errors import (
+    DiskFull,
     Forbidden,
     Indeterminate,
     NotFound,
@@ -83,6 +84,15 @@ def error_of(journal: str, response: AppendResponse, txn: Txn | None) -> Penstoc
             )
         case Status.NOT_ALLOWED:
             return Forbidden(f"{journal}{reason}; nothing was written")
+        case Status.DISK_FULL:
+            short = response.shortage
+            return DiskFull(  # not for the client to try again: a person has to make room
+                f"{journal}{reason}; nothing was written",
+                next_step=f"free space on the disk of {short.folder}" if short is not None else explain,
+                broker=short.broker if short is not None else "",
+                folder=short.folder if short is not None else "",
+                free_bytes=short.free_bytes if short is not None else 0,
+            )
         case Status.OVERLOADED:
             return Overloaded(f"{journal}{reason}; nothing was written", next_step=explain)
         case Status.HEAD_LOST | Status.INDEX_HAS_GREATER_OFFSET:

@@ -16,7 +16,7 @@ from penstock.journals.core.effects import Alarm, AwaitRevision, ContentEnded, P
 from penstock.journals.core.pipeline import Phase, Pipeline
 from penstock.journals.core.rolling import maybe_roll
 from penstock.journals.core.spool import length_of
-from penstock.journals.records.api import AppendRequest, AppendResponse, Fate, Status
+from penstock.journals.records.api import AppendRequest, AppendResponse, Fate, Shortage, Status
 from penstock.journals.records.fragment import Fragment
 from penstock.journals.records.messages import Refusal
 from penstock.journals.records.point import Point
@@ -121,6 +121,7 @@ class Append:
         self.is_reset_done = False
         self.is_queued = False  # for the pipeline's send side
         self.begin = Offset(0)
+        self.shortage: Shortage | None = None  # why its pipeline broke, if a peer had no room
         self.answer: AppendResponse | None = None  # what it will be told, if what it waits for comes true
 
     def run(self) -> None:
@@ -427,8 +428,11 @@ class Append:
         replica, spool = self.replica, self.replica.spool
         end = Offset(spool.points[-1].end + spool.pending + length)
         limit = replica.lead.limit_for(end)
+        shortage = replica.lead.shortage() if replica.lead.shortages else None
         if not replica.may_write:
             self.on_abort(Status.NOT_ALLOWED, "the journal is read-only")
+        elif shortage is not None:
+            self.on_abort(shortage.status, shortage.reason, shortage)
         elif end > limit:
             self.on_abort(Status.LIMIT_REACHED, f"no offset above {limit} is allowed yet")
         else:
@@ -471,25 +475,26 @@ class Append:
         self.move_to(READ_ACKNOWLEDGEMENTS)
         replica.lead.propose(head.extended(end, event.sum, registers), self, event.content)
 
-    def on_abort(self, status: Status, reason: str) -> None:
+    def on_abort(self, status: Status, reason: str, shortage: Shortage | None = None) -> None:
         """Nothing was proposed: roll back, and say so."""
         if self.state is READ_ACKNOWLEDGEMENTS or self.state in TERMINAL:
             return
         if self.state is STREAM_CONTENT:
             self.replica.lead.roll_back()
-        self.move_to(self.fail(status, reason))
+        self.move_to(self.fail(status, reason, shortage=shortage))
 
     def on_pipeline_broken(self) -> None:
         """What it was part of is gone."""
         if self.has_proposed:
             return  # the next certified epoch decides
         if self.state is STREAM_CONTENT and self.is_reading:
-            self.move_to(self.fail(Status.PIPELINE_BROKEN, "the pipeline broke while content was streamed"))
+            self.move_to(self._fail_broken("the pipeline broke while content was streamed"))
         elif self.state not in TERMINAL and self.state is not RESOLVE:
             self._move_back()
 
     def _move_back(self) -> None:
         """From wherever it is: in SEND_PIPELINE_SYNC nothing waits, so nothing breaks there."""
+        self.shortage = None
         self.move_to(RESOLVE)
 
     def on_deadline(self) -> None:
@@ -515,7 +520,14 @@ class Append:
         if fate is COMMITTED:
             self.move_to(FINISHED)
         else:
-            self.move_to(self.fail(Status.PIPELINE_BROKEN, "the pipeline broke, and the next epoch went on without it"))
+            reason = "the pipeline broke, and the next epoch went on without it"
+            self.move_to(self._fail_broken(reason))
+
+    def _fail_broken(self, reason: str) -> AppendState:
+        """Say why the pipeline broke, if a peer has said it."""
+        if self.shortage is not None:
+            return self.fail(self.shortage.status, self.shortage.reason, shortage=self.shortage)
+        return self.fail(Status.PIPELINE_BROKEN, reason)
 
     def unknown(self, status: Status) -> None:
         """J12: the proposal left, and nobody knows yet."""

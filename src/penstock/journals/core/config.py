@@ -15,5 +15,6 @@ class JournalConfig(msgspec.Struct, frozen=True):
     in_flight_max: int = 256  # proposals of one journal which wait for acknowledgement
     queue_max: int = 10_000  # appends of one journal which are on their way, wherever they wait
     pulse_ns: int = 60 * SECOND  # how often an idle journal is looked after
+    shortage_ns: int = 1 * SECOND  # how often a peer that has no room for content is asked again
     retry_ns: int = 100 * MILLISECOND  # before a pipeline is built again
     retry_ns_max: int = 5 * SECOND

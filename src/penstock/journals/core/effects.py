@@ -3,10 +3,10 @@
 from enum import Enum
 from typing import Any
 
-from penstock.journals.records.api import Status
+from penstock.journals.records.api import Shortage, Status
 from penstock.journals.records.epoch import PipelineEpoch
 from penstock.journals.records.fragment import Fragment, Sum
-from penstock.journals.records.messages import ProposeRequest
+from penstock.journals.records.messages import ContentRequest, ProposeRequest
 from penstock.journals.records.point import Point
 from penstock.journals.records.route import Topology
 from penstock.kernel.effects import Effect, Event
@@ -21,6 +21,7 @@ __all__ = [
     "CloseStream",
     "ContentEnded",
     "ContentReceived",
+    "ContentRefused",
     "CutSpool",
     "DropSpool",
     "IndexRefreshed",
@@ -29,6 +30,7 @@ __all__ = [
     "ReadContent",
     "Retired",
     "RollSpool",
+    "RoomChanged",
     "SetAside",
     "ShowMark",
     "StreamClosed",
@@ -144,10 +146,25 @@ class ContentEnded(Event, frozen=True):
 
 
 class AppendAborted(Event, frozen=True):
-    """The client rolled back, went away, or was too slow."""
+    """The client rolled back, went away, or was too slow; or (`shortage`) this broker has no room for its content."""
 
     request: RequestId
     reason: str
+    shortage: Shortage | None = None
+
+
+class RoomChanged(Event, frozen=True):
+    """This broker cannot keep more content for now, or (None) it can again."""
+
+    shortage: Shortage | None
+
+
+class ContentRefused(Event, frozen=True):
+    """The primary sent content, and there is no room for it here: it was not written."""
+
+    sender: NodeId
+    message: ContentRequest | ProposeRequest
+    shortage: Shortage
 
 
 class Proxy(Effect, frozen=True):

@@ -11,13 +11,16 @@ from penstock.journals.core.append_fsm import READY, RESOLVE, Append, Kind
 from penstock.journals.core.effects import Transacted, TransactionEnd
 from penstock.journals.core.head_keeper import Purpose
 from penstock.journals.core.pipeline import InFlight, Pipeline
+from penstock.journals.core.pulse import TIMER
 from penstock.journals.core.saves import Own
 from penstock.journals.core.sync import Decision, decide, decide_reset
+from penstock.journals.records.api import Shortage
 from penstock.journals.records.epoch import NO_EPOCH, PipelineEpoch
 from penstock.journals.records.head import HeadRecord
 from penstock.journals.records.messages import AdoptResponse, PromiseResponse, RefuseResponse
 from penstock.journals.records.point import Point
-from penstock.kernel.ids import NodeId, Offset, Revision
+from penstock.kernel.effects import SetTimer
+from penstock.kernel.ids import Instant, NodeId, Offset, Revision
 from penstock.kernel.probes import reached
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ class Lead:
         self.replica = replica
         self.led = PipelineEpoch(Revision(-1), 0)  # the last epoch this process led, in this run
         self.first_append_ms = 0  # of the current Fragment
+        self.shortages: dict[NodeId, Shortage] = {}  # of peers, as far as they have said
         self._built = NO_EPOCH  # the last epoch of our own
         self._lost_at: tuple[object, ...] = ()  # assignments and head record of the last sync without participants
 
@@ -97,8 +101,10 @@ class Lead:
         if pipeline is None or message.epoch != pipeline.epoch or sender not in pipeline.peers:
             return
         if isinstance(message, RefuseResponse):
+            if message.shortage is not None:
+                self.note_shortage(sender, message.epoch, message.shortage)
             if pipeline.phase is READY:
-                self.replica.break_pipeline()
+                self.replica.break_pipeline(message.shortage)
             else:
                 pipeline.refusal = message
         elif isinstance(message, PromiseResponse):
@@ -182,6 +188,24 @@ class Lead:
         if replica.keeper.running is None and pipeline.needs_raise(end, replica.config):
             replica.keeper.raise_limit(replica.config.limit_step)
         return pipeline.limit
+
+    # room
+
+    def note_shortage(self, member: NodeId, epoch: PipelineEpoch, shortage: Shortage | None) -> None:
+        """A peer takes no more content, or takes it again. Ask it again soon: its answer to the pulse says so."""
+        replica = self.replica
+        if replica.pipeline is None or replica.pipeline.epoch != epoch:
+            return
+        if shortage is None:
+            self.shortages.pop(member, None)
+        elif self.shortages.get(member) != shortage:
+            self.shortages[member] = shortage
+            replica.out.append(SetTimer(TIMER, Instant(replica.now + replica.config.shortage_ns)))
+
+    def shortage(self) -> Shortage | None:
+        """Why the peers of this pipeline would refuse content, if one of them would."""
+        peers = self.replica.pipeline.peers if self.replica.pipeline is not None else ()
+        return next((self.shortages[peer] for peer in peers if peer in self.shortages), None)
 
     # acknowledgements
 

@@ -46,10 +46,11 @@ class Pulse:
         return self.append
 
     def ended(self, answer: AppendResponse | None) -> None:
-        """The next one comes after a minute or so if all is well, else soon."""
+        """The next one comes after a minute or so if all is well, else soon; sooner while a peer has no room."""
         self.append = None
         replica = self.replica
-        at = Instant(replica.now + replica.config.pulse_ns)
+        config = replica.config
+        at = Instant(replica.now + (config.shortage_ns if replica.lead.shortages else config.pulse_ns))
         if answer is None or answer.fate is not Fate.COMMITTED:
             replica.backoff.extend(replica.now)
             at = replica.backoff.until

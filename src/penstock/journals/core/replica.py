@@ -14,9 +14,11 @@ from penstock.journals.core.effects import (
     AppendAborted,
     ContentEnded,
     ContentReceived,
+    ContentRefused,
     IndexRefreshed,
     ProposalReceived,
     Retired,
+    RoomChanged,
     StreamClosed,
     TopologyChanged,
     Transacted,
@@ -30,7 +32,16 @@ from penstock.journals.core.resolve import resolve
 from penstock.journals.core.saves import Saves
 from penstock.journals.core.spool import Spool, SpoolState
 from penstock.journals.core.turns import Turns
-from penstock.journals.records.api import AppendRequest, AppendResponse, Fate, ResetHead, Resolution, Resolve, Status
+from penstock.journals.records.api import (
+    AppendRequest,
+    AppendResponse,
+    Fate,
+    ResetHead,
+    Resolution,
+    Resolve,
+    Shortage,
+    Status,
+)
 from penstock.journals.records.epoch import NO_EPOCH, PipelineEpoch
 from penstock.journals.records.fragment import CompressionCodec
 from penstock.journals.records.head import HeadRecord, HeadTable
@@ -92,6 +103,7 @@ class Replica:
             else self.spool_class(journal, incarnation, self.out, is_kept=is_kept)
         )
         self.pipeline: Pipeline | None = None
+        self.shortage: Shortage | None = None  # why this broker takes no more content: acknowledgements carry it
         self.lead = self.lead_class(self)
         self.replicate = self.replicate_class(self)
         self.turns = Turns()
@@ -146,9 +158,11 @@ class Replica:
         match event:
             case StateSaved():
                 self.lead.on_saved(self.saves.take_saved())
-            case AppendAborted(request, reason):
+            case AppendAborted(request, reason, shortage):
                 if (append := self.appends.get(request)) is not None:  # else its client will learn of its answer
-                    append.on_abort(Status.CLIENT_ABORT, reason)
+                    append.on_abort(shortage.status if shortage else Status.CLIENT_ABORT, reason, shortage)
+            case RoomChanged() | ContentRefused():
+                self._on_room(event)
             case TopologyChanged(topology):
                 self._on_topology(topology)
             case Transacted():
@@ -161,6 +175,12 @@ class Replica:
                 self._on_timer(name)
             case _:
                 raise InvalidArgument(f"a replica does not know {type(event).__name__}")
+
+    def _on_room(self, event: RoomChanged | ContentRefused) -> None:
+        if isinstance(event, RoomChanged):
+            self.shortage = event.shortage
+        else:
+            self.replicate.on_refused(event.sender, event.message, event.shortage)
 
     def _go_on(self) -> None:
         """Let whoever can go on do so: the owner of the send side, then the next in the queue, until one must wait."""
@@ -180,6 +200,8 @@ class Replica:
 
     def _on_message(self, sender: NodeId, message: Any) -> None:
         if type(message) is ProposeResponse:
+            if message.shortage is not None or self.lead.shortages:
+                self.lead.note_shortage(sender, message.epoch, message.shortage)
             self.lead.on_acked(sender, message.epoch, message.seq)
             return
         match message:
@@ -386,8 +408,15 @@ class Replica:
         if self.turns.owner is not None and self.turns.owner is not by:
             self.turns.owner.on_pipeline_broken()
 
-    def break_pipeline(self) -> None:
-        """The pipeline failed while it was in use: build another after a while, whether anyone appends or not."""
+    def break_pipeline(self, shortage: Shortage | None = None) -> None:
+        """Build another pipeline after a while, whether anyone appends or not: this one failed while it was in use.
+
+        With a `shortage`, a peer that has no room for content has ended it.
+        """
+        if shortage is not None and self.pipeline is not None:
+            for append in (self.turns.owner, *(entry.append for entry in self.pipeline.in_flight)):
+                if append is not None:
+                    append.shortage = shortage
         self.drop_pipeline(None)
         self.backoff.extend(self.now)
         self.out.append(SetTimer("pulse", self.backoff.until))

@@ -7,6 +7,7 @@ applied only in the epoch which was both promised and adopted; the mark is what 
 from typing import TYPE_CHECKING
 
 from penstock.journals.core.effects import AwaitRevision, CloseStream
+from penstock.journals.records.api import Shortage
 from penstock.journals.records.epoch import NO_EPOCH, PipelineEpoch
 from penstock.journals.records.messages import (
     AdoptRequest,
@@ -128,7 +129,14 @@ class Replicate:
         if message.acknowledge:
             if spool.is_kept:
                 replica.saves.gate()
-            replica.out.append(Send(sender, ProposeResponse(message.create_revision, message.epoch, message.seq)))
+            answer = ProposeResponse(message.create_revision, message.epoch, message.seq, replica.shortage)
+            replica.out.append(Send(sender, answer))
+
+    def on_refused(self, sender: NodeId, message: ContentRequest | ProposeRequest, shortage: Shortage) -> None:
+        """End the stream: content came for which this broker has no room, so no later message of it can be applied."""
+        if self._applies(sender, message):
+            reached("journal.no_room")
+            self._break(sender, message, Refusal.NO_ROOM, shortage)
 
     def on_mark(self, sender: NodeId, message: MarkRequest) -> None:
         if not self._applies(sender, message):
@@ -164,17 +172,24 @@ class Replicate:
         """This broker follows nobody any more. A promise which waits for our mirror is judged when that has come."""
         self._preempt()
 
-    def _break(self, sender: NodeId, message: Message) -> None:
+    def _break(
+        self,
+        sender: NodeId,
+        message: Message,
+        refusal: Refusal = Refusal.PROPOSAL_MISMATCH,
+        shortage: Shortage | None = None,
+    ) -> None:
         """What came does not follow from what we have: no further message of this stream can be right."""
-        reached("journal.proposal_mismatch")
-        self._refuse(sender, message, Refusal.PROPOSAL_MISMATCH)
+        if refusal is Refusal.PROPOSAL_MISMATCH:
+            reached("journal.proposal_mismatch")
+        self._refuse(sender, message, refusal, shortage)
         self.primary, self.epoch = None, NO_EPOCH
         self.replica.spool.roll_back()
 
-    def _refuse(self, sender: NodeId, message: Message, refusal: Refusal) -> None:
+    def _refuse(self, sender: NodeId, message: Message, refusal: Refusal, shortage: Shortage | None = None) -> None:
         replica = self.replica
         answer = RefuseResponse(
-            message.create_revision, message.epoch, refusal, replica.topology.revision, replica.spool.promised
+            message.create_revision, message.epoch, refusal, replica.topology.revision, replica.spool.promised, shortage
         )
         replica.out.append(Send(sender, answer))
         replica.out.append(CloseStream(sender, message.epoch))

@@ -27,7 +27,7 @@ from penstock.keyspace.core.records import NO_REVISION
 __all__ = ["Spool", "SpoolState", "length_of"]
 
 
-class SpoolState(msgspec.Struct, frozen=True):
+class SpoolState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What of a Spool is durable, if it is to survive a restart: written before anything is acknowledged."""
 
     incarnation: Incarnation

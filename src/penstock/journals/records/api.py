@@ -14,7 +14,7 @@ from penstock.journals.records.labels import LabelSelector
 from penstock.journals.records.registers import RegisterChange, Registers, Txn
 from penstock.kernel.ids import Instant, Offset, Revision
 
-__all__ = ["AppendRequest", "AppendResponse", "Fate", "ResetHead", "Resolution", "Resolve", "Status"]
+__all__ = ["AppendRequest", "AppendResponse", "Fate", "ResetHead", "Resolution", "Resolve", "Shortage", "Status"]
 
 
 class Fate(Enum):
@@ -46,6 +46,17 @@ class Status(Enum):
     DEADLINE = "deadline"
     OVERLOADED = "overloaded"
     LOST = "lost"  # reset-head came between: only the store can tell
+    DISK_FULL = "disk-full"  # a replica has no room for content
+
+
+class Shortage(msgspec.Struct, frozen=True, array_like=True):
+    """Why a replica takes no more content for now: `DISK_FULL` or `OVERLOADED`, and which broker lacks what."""
+
+    status: Status
+    broker: str
+    folder: str
+    free_bytes: int
+    reason: str
 
 
 class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +82,7 @@ class AppendResponse(msgspec.Struct, frozen=True, kw_only=True):
     end: Offset | None = None  # the write head, where it is quoted
     epoch: PipelineEpoch = NO_EPOCH
     reason: str = ""
+    shortage: Shortage | None = None  # what a replica lacks, if that is why
 
 
 class ResetHead(msgspec.Struct, frozen=True, kw_only=True):

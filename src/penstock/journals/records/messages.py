@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.journals.records.api import Shortage
 from penstock.journals.records.epoch import NO_EPOCH, PipelineEpoch
 from penstock.journals.records.head import EMPTY_TABLE, HeadTable
 from penstock.journals.records.point import Point
@@ -44,6 +45,7 @@ class Refusal(Enum):
     PROMISED = "promised"  # it has promised a newer epoch
     PROPOSAL_MISMATCH = "proposal-mismatch"  # what was proposed does not follow from what it has
     OTHER_LIFE = "other-life"  # the journal was deleted, or created again
+    NO_ROOM = "no-room"  # it cannot keep the content that came
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -105,6 +107,7 @@ class ProposeResponse(Message, frozen=True):
     """Every proposal up to this one was adopted, durably if the journal wants that."""
 
     seq: int
+    shortage: Shortage | None = None  # the peer takes no more content for now
 
 
 class MarkRequest(Message, frozen=True):
@@ -119,3 +122,4 @@ class RefuseResponse(Message, frozen=True):
     refusal: Refusal
     revision: Revision  # how far the peer's mirror has come
     promised: PipelineEpoch
+    shortage: Shortage | None = None  # with NO_ROOM: what the peer lacks

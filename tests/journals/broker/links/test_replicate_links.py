@@ -10,7 +10,7 @@ from penstock.journals.broker.links.replicate_link import AT_ONCE_BYTES
 from penstock.journals.broker.links.replicate_links import MARK_WAIT_S, MARKS_UNHEARD_MAX, ReplicateLinks
 from penstock.journals.broker.links.replicate_messages import Watched, decode_messages, encode_messages
 from penstock.journals.records.epoch import PipelineEpoch
-from penstock.journals.records.messages import MarkRequest, ProposeRequest, ProposeResponse
+from penstock.journals.records.messages import ContentRequest, MarkRequest, ProposeRequest, ProposeResponse
 from penstock.journals.records.point import Point
 from penstock.journals.records.protocol import ReplicateHello
 from penstock.kernel.effects import Event
@@ -57,6 +57,9 @@ class Silent:
         return nullcontext()
 
     def on_proposal(self, peer: NodeId, message: ProposeRequest) -> None:
+        raise AssertionError(message)
+
+    def on_content(self, peer: NodeId, message: ContentRequest) -> None:
         raise AssertionError(message)
 
     def on_links_drained(self) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from penstock.journals.broker.links.replicate_messages import Watched, decode_messages
 from penstock.journals.records.epoch import PipelineEpoch
-from penstock.journals.records.messages import MarkRequest, ProposeRequest
+from penstock.journals.records.messages import ContentRequest, MarkRequest, ProposeRequest
 from penstock.kernel.effects import Event, Received
 from penstock.kernel.errors import MalformedFrame, PenstockError
 from penstock.kernel.ids import NodeId
@@ -32,6 +32,8 @@ class Host(Protocol):
     def together(self) -> AbstractContextManager[None]: ...
 
     def on_proposal(self, peer: NodeId, message: ProposeRequest) -> None: ...
+
+    def on_content(self, peer: NodeId, message: ContentRequest) -> None: ...
 
     def on_links_drained(self) -> None:
         """A link was full, and is no longer."""
@@ -124,6 +126,8 @@ class ReplicateLink:
             raise MalformedFrame("a message of another epoch than its stream's")
         if type(message) is ProposeRequest:
             self._links.host.on_proposal(self.peer, message)
+        elif type(message) is ContentRequest:
+            self._links.host.on_content(self.peer, message)
         elif type(message) is Watched:
             self._links.on_watched(self, is_watched=message.is_watched)
         else:

@@ -4,7 +4,8 @@ Design: journals.md J3; gazette.md §2.3. The file is made by the first write, s
 none. It has a running SHA-1, and a copy of it now and then, so that a cut need read only what is behind the last one.
 
 Content is added, which sums it, and then written out, all that was added with one call of the system: so peers can be
-told of it before this disk is. Whatever looks into the file writes out first.
+told of it before this disk is. Whatever looks into the file writes out first. Room is reserved before content is taken
+(`reserve`), so that the write does not fail for lack of it.
 
 Who reads or uploads it holds it: its bytes stay until the last holder lets go, whatever becomes of its name.
 """
@@ -18,6 +19,7 @@ from typing import Any, Final, Self
 from penstock.journals.records.fragment import EMPTY_SUM, Sum
 from penstock.kernel.errors import StorageError, Written
 from penstock.kernel.ids import Offset
+from penstock.plumbing.files import space
 from penstock.plumbing.wal.disk import storage_error
 
 __all__ = ["CHUNK_BYTES", "Buffer", "SpoolFile", "view_of"]
@@ -26,6 +28,8 @@ Buffer = bytes | bytearray | memoryview
 
 CHUNK_BYTES: Final = 1 << 20  # read at a time when a file is summed
 SUM_STEP_BYTES: Final = 256 << 10  # between copies of the running sum: a cut reads so much, and cuts are rare
+RESERVED_MIN: Final = 64 << 10  # an idle journal holds no more than this; a busy one doubles it
+RESERVED_MAX: Final = 16 << 20
 SUMS_MAX: Final = 1_024  # copies; for a file which is longer than those reach, the steps are
 _BUFFERS_MAX: Final = 1_024  # IOV_MAX
 
@@ -45,10 +49,15 @@ class SpoolFile:
         self._step = SUM_STEP_BYTES
         self._unwritten: list[memoryview] = []  # added, and not yet written: the last bytes of `size`
         self._unsynced = False
+        self._reserved = 0  # writes below this offset of the file do not fail for lack of room
+        self._is_tight = False  # there was no room ahead when some was asked for last
 
     @classmethod
     def recover(cls, path: Path, begin: Offset, size: int, sum_: Sum) -> "SpoolFile | None":
-        """A file of an earlier run; None unless its first `size` bytes are there and have this sum."""
+        """A file of an earlier run; None unless its first `size` bytes are there and have this sum.
+
+        Later bytes stay until other content is written over them: only the caller can judge them.
+        """
         file = cls(path, begin)
         try:
             file._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -56,7 +65,6 @@ class SpoolFile:
                 file.size = size
                 file._restore(size)
                 if file.sum == sum_:
-                    os.ftruncate(file._fd, size)
                     return file
         except FileNotFoundError:
             return None
@@ -76,6 +84,42 @@ class SpoolFile:
         return digest
 
     # Writing
+
+    def reserve(self, length: int) -> bool:
+        """Reserve room for `length` more bytes, and some ahead; return whether there was room ahead.
+
+        The system's error says that there is no room for these bytes.
+        """
+        needed = self.size + length
+        if needed <= self._reserved:
+            return not self._is_tight
+        if not self._reserve(needed + min(max(needed, RESERVED_MIN), RESERVED_MAX)):
+            at = min(self._reserved, self.size)
+            space.reserve(self._open(), at, needed - at)
+            self._reserved, self._is_tight = needed, True
+        return not self._is_tight
+
+    def widen(self) -> bool:
+        """Reserve ahead again; return whether there is room now."""
+        return self._reserve(self.size + min(max(self.size, RESERVED_MIN), RESERVED_MAX))
+
+    def _reserve(self, upto: int) -> bool:
+        """Reserve up to this offset; False if the disk is too full for that."""
+        at = min(self._reserved, self.size)
+        try:
+            space.reserve(self._open(), at, upto - at)
+        except OSError as error:
+            if not space.is_full(error):
+                raise
+            return False
+        self._reserved, self._is_tight = max(self._reserved, upto), False
+        return True
+
+    def release_reserved(self) -> None:
+        """Give back the room for more: no content comes any more, or not soon."""
+        if self._fd is not None and self._reserved > self.size:
+            space.release(self._fd)
+            self._reserved = 0
 
     def add(self, content: Buffer) -> None:
         """More at the end. It must not change before it is written out."""
@@ -131,7 +175,7 @@ class SpoolFile:
     def _open(self) -> int:
         if self._fd is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         return self._fd
 
     def cut(self, size: int, sum_: Sum, *, frees: bool = True) -> None:
@@ -153,6 +197,7 @@ class SpoolFile:
     def _truncate(self) -> None:
         try:
             os.ftruncate(self._open(), self.size)
+            self._reserved = 0
         except OSError as error:
             raise storage_error(error, f"cutting {self.path}", written=Written.UNKNOWN) from error
 

@@ -6,17 +6,22 @@
     {root}/{journal}/#aside/...                          what nobody can decide about: kept, never uploaded
 
 A Spool is *kept* in one of two ways: synced before it is acknowledged, and then it survives any crash; or only as far
-as the page cache does, which outlives this process but not this boot of the machine. What cannot be read back in full,
-sums included, is dropped as a whole: the Spool starts anew, as another incarnation. '#' is in no journal's name.
+as the page cache does, which outlives this process but not this boot of the machine. '#' is in no journal's name.
 
 What always holds for a Spool that is kept: all content of which the last durable state speaks is there. So bytes which
-are cut off, and files which nobody wants any more, go only when a later state, without them, is durable.
+are cut off, and files which nobody wants any more, go only when a later state, without them, is durable. No state is
+saved after a write has failed.
+
+If the open content or the state cannot be read back, sums included, they are moved into the quarantine, and the Spool
+starts empty, as another incarnation. Final Fragments stay: the name of each says which sum it must have. A state that
+another release wrote is refused, and nothing is changed.
 """
 
+import contextlib
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -24,18 +29,21 @@ from typing import Final
 import msgspec
 
 from penstock.journals.broker.spools.spool_file import CHUNK_BYTES, Buffer, SpoolFile
-from penstock.journals.broker.spools.state_log import StateLog, boot_id, sync_folder
+from penstock.journals.broker.spools.state_log import StateLog, boot_id
 from penstock.journals.core.spool import SpoolState
 from penstock.journals.records.fragment import Fragment, Sum
 from penstock.journals.records.point import Point
 from penstock.kernel.codec import Codec
-from penstock.kernel.errors import InternalError, PenstockError
-from penstock.kernel.ids import Offset
+from penstock.kernel.errors import FormatTooNew, InternalError, PenstockError
+from penstock.kernel.ids import Offset, Revision
+from penstock.plumbing.files.folders import sync_folder
+from penstock.plumbing.files.quarantine import Quarantine
 
-__all__ = ["Keeps", "Recovered", "SpoolFiles", "kept_journals"]
+__all__ = ["DamagedSpan", "Keeps", "Recovered", "SpoolFiles", "damages_in", "kept_journals"]
 
 _SPOOL: Final = "#spool"
 _ASIDE: Final = "#aside"
+_KIND: Final = "spool"  # of our entries in the quarantine
 _STATE = Codec[SpoolState](SpoolState)
 
 
@@ -52,6 +60,14 @@ class Recovered(msgspec.Struct, frozen=True):
 
     state: SpoolState
     final: tuple[Fragment, ...]
+
+
+class DamagedSpan(msgspec.Struct, frozen=True):
+    """Offsets whose content is in the quarantine."""
+
+    begin: Offset
+    end: Offset
+    entry: Path
 
 
 class Save:
@@ -72,6 +88,7 @@ class Save:
         self._files = [file.hold() for file in files]
         self._folders = folders
         self._doomed = doomed  # of which the state does not speak, but the last one may
+        self.is_content_synced = False
 
     def run(self) -> None:
         """Content first, then names, then the state: so that it speaks of nothing that is not there."""
@@ -80,6 +97,7 @@ class Save:
                 file.sync()
             for folder in self._folders:
                 sync_folder(folder)
+        self.is_content_synced = True
         self._log.save(self._state)
         for file in self._doomed:
             file.unlink()
@@ -92,7 +110,7 @@ class Save:
 class SpoolFiles:
     """Files of one journal. Make it with `open`. All of it belongs to the event loop, but for `Save.run`."""
 
-    def __init__(self, root: Path, journal: str, keeps: Keeps, boot: bytes) -> None:
+    def __init__(self, root: Path, journal: str, keeps: Keeps, boot: bytes, quarantine: Quarantine) -> None:
         self.journal = journal
         self.keeps = keeps
         self._is_always_kept = keeps is Keeps.ALWAYS
@@ -108,20 +126,52 @@ class SpoolFiles:
         self._unsynced_folders: dict[Path, None] = {}
         self.is_behind = False  # something was added since the last `write_out`
         self._has_state = False  # one is saved, or being saved, which speaks of content
+        self._quarantine = quarantine
+        self.life: Revision | None = None  # of the journal, to which final Fragments belong if no state was recovered
+        self.damages: list[DamagedSpan] = []  # found when the files were opened
+        self.failure: PenstockError | None = None  # of a write: nothing is saved or said to be here after it
 
     @classmethod
     def open(
-        cls, root: Path, journal: str, keeps: Keeps, *, boot: bytes | None = None
+        cls,
+        root: Path,
+        journal: str,
+        keeps: Keeps,
+        *,
+        boot: bytes | None = None,
+        quarantine: Quarantine | None = None,
     ) -> tuple["SpoolFiles", Recovered | None]:
-        """The Spool's files, and what an earlier run left in them; what cannot be used is removed."""
-        files = cls(root, journal, keeps, boot_id() if boot is None else boot)
-        recovered = files._recover() if keeps is not Keeps.NOTHING else None
-        if recovered is None:
-            shutil.rmtree(files._folder, ignore_errors=True)
-            files._open, files._final = [files._new_file(Offset(0))], {}
-        return files, recovered
+        """Return the Spool's files, and the state of an earlier run if its content is complete.
+
+        Without a state there may be final Fragments (`fragments`). Unreadable files are in the quarantine.
+        `FormatTooNew`: another release wrote the state, and nothing was changed.
+        """
+        quarantine = quarantine or Quarantine(root.parent / "quarantine")
+        files = cls(root, journal, keeps, boot_id() if boot is None else boot, quarantine)
+        if keeps is Keeps.NOTHING:
+            shutil.rmtree(files._folder, ignore_errors=True)  # an earlier run kept nothing on purpose
+            return files, None
+        return files, files._recover()
 
     # What the core asks for
+
+    def reserve(self, length: int) -> bool:
+        """Reserve room for so much more content, and for states; return whether there is room ahead of it too.
+
+        The system's error says that there is none. Call this before the content is taken: afterwards it may be on its
+        way to peers already.
+        """
+        is_ample = self._open[-1].reserve(length)
+        self._log.reserve()
+        return is_ample
+
+    def widen(self) -> bool:
+        """Reserve ahead again after that has failed; return whether there is room ahead now."""
+        return self._open[-1].widen()
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
 
     def add(self, content: Buffer) -> None:
         """WriteContent: with the next `write_out`."""
@@ -146,7 +196,11 @@ class SpoolFiles:
         self.is_behind = False
         current = self._open[-1]
         is_new = self._is_always_kept and current.fd is None
-        current.write_out()
+        try:
+            current.write_out()
+        except PenstockError as error:
+            self.failure = self.failure or error
+            raise
         if is_new and current.fd is not None:
             above = [self._folder, *self._folder.parents]
             self._unsynced_folders.update(dict.fromkeys(above[: above.index(self._root) + 1]))
@@ -172,7 +226,9 @@ class SpoolFiles:
     def roll(self, point: Point) -> None:
         """RollSpool."""
         self.write_out()
-        if not self._open[-1].size:
+        if self._open[-1].size:
+            self._open[-1].release_reserved()
+        else:
             self._remove(self._open.pop())
         self._open.append(self._new_file(point.begin))
 
@@ -198,6 +254,7 @@ class SpoolFiles:
         self._open = self._open[index + 1 :] or [self._new_file(fragment.end)]
         if file.size > fragment.length:
             file.cut(fragment.length, fragment.sum, frees=not self._has_state)
+        file.release_reserved()
         if self.keeps is not Keeps.NOTHING:
             file.rename(self._final_path(fragment))
             self._unsynced_folders.update(dict.fromkeys([file.path.parent, self._folder]))
@@ -250,6 +307,8 @@ class SpoolFiles:
         """SaveState: the work to be done in a thread, for one state at a time, in order."""
         assert self.keeps is not Keeps.NOTHING
         self.write_out()
+        if self.failure is not None:
+            raise self.failure  # the state may speak of bytes that were not written
         self._has_state = True
         spoken_of = {point.begin for point in state.points}
         doomed = [file for file in self._doomed if file.begin not in spoken_of]
@@ -292,43 +351,96 @@ class SpoolFiles:
     # Recovery
 
     def _recover(self) -> Recovered | None:
+        """Recover the state and the files of an earlier run; remove no file that a state may name."""
         value = self._log.load()
-        if value is None:
-            return None
-        try:
-            state = _STATE.decode(value)
-        except PenstockError:
-            return None  # of a version which we cannot read
+        state = self._decoded(value) if value is not None else None
+        problem = self._log.problem
         final = dict(self._recovered_final())
-        opened: list[SpoolFile] = []
-        for point in {point.begin: point for point in state.points}.values():  # the last of each Fragment
-            file = self._recovered_file(point, final)
-            if file is None:
-                for other in [*opened, *(file for _, file in final.values())]:
-                    other.release()
-                return None
-            opened.append(file)
-        self._open, self._final = opened, final
-        self._has_state = True
+        opened = self._recovered_open(state, final) if state is not None else None
+        if state is not None and opened is None:
+            problem = "its content is not the one that its state names"
+        self._final = final
+        if state is None or opened is None:
+            self.life = self._last_life()
+            self._set_apart(problem or "there is no state")
+            return None
+        self._open, self._has_state = opened, True
         names = {file.path for file in self._files()}
         for path in self._folder.glob("open-*"):
             if path not in names:
-                path.unlink()
+                path.unlink()  # begun after the state was saved, so that nothing in it was acknowledged
         return Recovered(state, tuple(self.fragments()))
 
-    def _recovered_file(self, point: Point, final: dict[str, tuple[Fragment, SpoolFile]]) -> SpoolFile | None:
-        """The content of a point: in a file which was open, or in one which became final after the state was saved."""
+    def _decoded(self, value: bytes) -> SpoolState:
+        try:
+            return _STATE.decode(value)
+        except PenstockError as error:
+            raise FormatTooNew(
+                f"{self._log.path} was written by another release: {error.message}",
+                next_step="start the release that wrote it",
+                path=str(self._log.path),
+            ) from error
+
+    def _last_life(self) -> Revision | None:
+        """The life of the journal that the newest readable state names."""
+        for record in reversed(self._log.states()):
+            with contextlib.suppress(PenstockError):
+                return _STATE.decode(record).create_revision
+        return None
+
+    def keep_final(self, life: Revision) -> None:
+        """Keep the final Fragments that were found without a state, if they are of this life of the journal."""
+        if self.life == life:
+            return
+        paths = [file.path for _, file in self._final.values()]
+        spans = [(fragment.begin, fragment.end) for fragment in self.fragments()]
+        for _, file in self._final.values():
+            file.release()
+        self._final = {}
+        if paths:
+            self._take(paths, "no state names the life of the journal to which its finished fragments belong", spans)
+
+    def _set_apart(self, why: str) -> None:
+        """Move the state and the open content into the quarantine."""
+        names = sorted(path for path in self._folder.glob("*") if path.is_file())
+        if any(path.stat().st_size for path in names):
+            self._take(names, why, [_span_of(path) for path in names if path.name.startswith("open-")])
+
+    def _take(self, paths: list[Path], why: str, spans: Sequence[tuple[int, int]]) -> None:
+        entry = self._quarantine.take(_KIND, paths, self._folder, why, journal=self.journal, ranges=spans)
+        self.damages += [DamagedSpan(Offset(begin), Offset(end), entry) for begin, end in spans]
+
+    def _recovered_open(
+        self, state: SpoolState, final: dict[str, tuple[Fragment, SpoolFile]]
+    ) -> list[SpoolFile] | None:
+        """Return the files of a state's points; None unless each has its sum."""
+        opened: list[SpoolFile] = []
+        became_final: list[str] = []  # after the state was saved
+        for point in {point.begin: point for point in state.points}.values():  # the last of each Fragment
+            file = self._recovered_file(point)
+            if file is None:
+                span = (point.begin, point.end, point.sum)
+                key = next((key for key, (each, _) in final.items() if (each.begin, each.end, each.sum) == span), None)
+                if key is None:
+                    for other in opened:
+                        if other not in [known for _, known in final.values()]:
+                            other.release()
+                    return None
+                became_final.append(key)
+                file = final[key][1]
+            opened.append(file)
+        for key in became_final:
+            fragment, file = final.pop(key)
+            file.rename(self._new_file(fragment.begin).path)  # it may be written to again
+        return opened
+
+    def _recovered_file(self, point: Point) -> SpoolFile | None:
+        """The content of a point in a file which was open."""
         if point.is_empty:
             return self._new_file(point.begin)
-        size = point.end - point.begin
         for path in sorted(self._folder.glob(f"open-{point.begin:016x}-*")):
-            file = SpoolFile.recover(path, point.begin, size, point.sum)
+            file = SpoolFile.recover(path, point.begin, point.end - point.begin, point.sum)
             if file is not None:
-                return file
-        for key, (fragment, file) in final.items():
-            if (fragment.begin, fragment.end, fragment.sum) == (point.begin, point.end, point.sum):
-                del final[key]
-                file.rename(self._new_file(point.begin).path)  # it may be written to again
                 return file
         return None
 
@@ -342,6 +454,9 @@ class SpoolFiles:
             file = SpoolFile.recover(path, fragment.begin, fragment.length, fragment.sum)
             if file is not None:
                 yield fragment.content_path, (fragment, file)
+                continue
+            why = f"the content of {fragment.content_name} is not the one that its name says"
+            self._take([path], why, [(fragment.begin, fragment.end)])
 
     def _new_file(self, begin: Offset) -> SpoolFile:
         self._serial += 1
@@ -356,6 +471,22 @@ def _local(fragment: Fragment) -> Fragment:
     return msgspec.structs.replace(fragment, backing_store="", mod_time=0)
 
 
+def _span_of(path: Path) -> tuple[int, int]:
+    """The offsets of a file of open content, by its name and its length."""
+    begin = int(path.name.split("-")[1], 16)
+    return begin, begin + path.stat().st_size
+
+
+def damages_in(quarantine: Quarantine) -> dict[str, list[DamagedSpan]]:
+    """Return the damage that earlier runs found, by journal. Blocks."""
+    found: dict[str, list[DamagedSpan]] = {}
+    for entry, note in quarantine.notes(_KIND):
+        for begin, end in note["ranges"]:
+            found.setdefault(note["journal"], []).append(DamagedSpan(begin, end, entry))
+    return found
+
+
 def kept_journals(root: Path) -> list[str]:
-    """Journals of which an earlier run left a state. Blocks."""
-    return sorted(str(path.parent.parent.relative_to(root)) for path in root.rglob(f"{_SPOOL}/state"))
+    """Return the journals with files of an earlier run. Blocks."""
+    found = {path for path in root.rglob(_SPOOL) if any(each.is_file() for each in path.rglob("*"))}
+    return sorted(str(path.parent.relative_to(root)) for path in found)
