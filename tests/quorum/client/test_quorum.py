@@ -9,6 +9,7 @@ from tests.quorum.node.cluster import Cluster, running_cluster
 
 from penstock.kernel.errors import Compacted, Indeterminate, InvalidArgument, Refused, Unavailable
 from penstock.kernel.ids import EntryId, Epoch, NodeId, Offset
+from penstock.plumbing.wire.limits import Limits
 from penstock.quorum.client.quorum import QuorumLog
 from penstock.quorum.core.config import NodeConfig
 from penstock.quorum.core.machines.builtin import AppendTo, Get, Put, encode_op
@@ -217,9 +218,9 @@ async def test_a_gapless_subscription_refuses_what_is_trimmed_away(tmp_path: Pat
     config = NodeConfig(snapshot_entries=50, retain_entries=10)
     async with running_cluster(tmp_path, 1, config=config) as cluster, client(cluster) as log:
         await asyncio.gather(*(log.append(encode_op(Put("a", b"1")), timeout=20) for _ in range(200)))
-        entries = cluster.nodes["n1"].host("main").node.log
+        replica = cluster.nodes["n1"].host("main").node.replica
         async with asyncio.timeout(20):
-            while entries.first == 1:
+            while replica.log.first == 1 or replica.is_taking_snapshot or replica.saving:
                 await log.append(encode_op(Put("a", b"1")), timeout=20)
         with pytest.raises(Compacted, match="trimmed away"):
             [offset async for offset, _ in log.subscribe(is_gapless=True)]
@@ -240,3 +241,48 @@ async def test_a_roll_back_makes_a_time_out_definite_if_a_quorum_is_there(tmp_pa
         except Refused:
             expected = b"1"
         assert (await log.read(encode_op(Get("a")))).result == expected
+
+
+async def test_a_subscriber_that_the_log_overtakes_ends_and_holds_up_no_one(tmp_path: Path) -> None:
+    """Q-3: the node looped without a pause, for ever; a new subscription missed entries in silence."""
+    config = NodeConfig(snapshot_entries=8, retain_entries=2)
+    limits = Limits(stream_window_bytes=1 << 18)
+    async with running_cluster(tmp_path, nodes=1, config=config) as cluster:
+        addresses = list(cluster.addresses.values())
+        slow = QuorumLog(addresses, limits=limits)
+        async with QuorumLog(addresses) as log, slow, aclosing(slow.subscribe()) as entries:
+            await log.append(b"first", timeout=20)
+            assert (await anext(entries))[1].ops == b"first"
+            async with asyncio.timeout(60):
+                while cluster.nodes["n1"].host("main").node.log.first < 40:
+                    await log.append(b"x" * 100_000, timeout=20)
+                with pytest.raises(Compacted, match=r"begins at \d+"):
+                    async for _ in entries:
+                        pass
+                await log.append(b"goes on")
+
+
+async def test_a_flipped_bit_in_the_leaders_log_stops_it_by_name(tmp_path: Path) -> None:
+    """Q-9: the follower stayed behind and the leader read the same entries for ever, without an error anywhere."""
+    config = NodeConfig(tail_bytes_max=200)
+    async with running_cluster(tmp_path, config=config) as cluster, client(cluster) as log:
+        await log.append(b"x", timeout=20)
+        leader = cluster.leader()
+        away = next(name for name in cluster.nodes if name != leader)
+        await cluster.stop_node(away)
+        for _ in range(40):
+            await log.append(b"y" * 100)
+        segment = max((tmp_path / leader / "shards/main/log").glob("*"), key=lambda path: path.stat().st_size)
+        data = bytearray(segment.read_bytes())
+        at = data.index(b"y" * 100)
+        data[at + 50] ^= 1
+        with segment.open("r+b") as file:  # in place: the node has it open
+            file.seek(at + 50)
+            file.write(data[at + 50 : at + 51])
+        await cluster.start_node(away)
+        broken = cluster.nodes[leader].host("main")
+        async with asyncio.timeout(30):
+            while not broken.failed:
+                await log.append(b"z", timeout=20)
+            assert "checksum" in broken.failed
+            await log.append(b"z", timeout=20)

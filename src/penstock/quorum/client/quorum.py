@@ -216,8 +216,9 @@ class QuorumLog:
     ) -> AsyncGenerator[tuple[Offset, Txn], None]:
         """Committed transactions from an offset on, each once, through restarts of nodes and elections.
 
-        Without `follow` it ends behind everything which was committed when it was called. What a node has trimmed away
-        is left out; with `is_gapless` that is `Compacted`.
+        Without `follow` it ends after the last transaction that was committed at the call. If the log begins later than
+        `first`, the subscription begins there; with `is_gapless` it raises `Compacted`. After its first transaction it
+        leaves none out: a subscriber that the log has overtaken gets `Compacted`.
         """
         last = None if follow else (await self.read(b"")).applied
         at = first
@@ -233,7 +234,7 @@ class QuorumLog:
                         for offset, txn in committed.entries:
                             if last is None or offset <= last:
                                 yield offset, txn
-                        at = committed.next
+                        at, is_gapless = committed.next, True
                         if last is not None and at > last:
                             return
             except Compacted:

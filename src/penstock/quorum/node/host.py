@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from penstock.kernel.effects import Effect, Received, Reply, Requested
-from penstock.kernel.errors import InternalError, NotLeader, PenstockError, Unavailable
+from penstock.kernel.errors import InternalError, NotLeader, PenstockError, Unavailable, WalCorrupt
 from penstock.kernel.ids import EntryId, NodeId, Offset, RequestId
 from penstock.plumbing.host.loop import MachineLoop
 from penstock.plumbing.process.logs import get_logger
@@ -192,7 +192,11 @@ class ReplicaHost:
         applied = self.node.replica.applied
         if first > applied:
             return first, ()
-        entries = await self.storage.read(first, applied, bytes_max)
+        try:
+            entries = await self.storage.read(first, applied, bytes_max)
+        except WalCorrupt as error:
+            self._loop.stop(str(error))  # it cannot read back an acknowledged entry (P14)
+            raise
         numbered = [(Offset(offset), entry) for offset, entry in enumerate(entries, first)]
         node_log, applier = self.node.log, self._applier
         kept = tuple(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.kernel.codec import Codec
-from penstock.kernel.errors import PenstockError, WalCorrupt
+from penstock.kernel.errors import InvalidArgument, NotFound, PenstockError, PreconditionFailed, WalCorrupt
 from penstock.kernel.ids import Lsn, Offset
 from penstock.plumbing.host.loop import Done
 from penstock.plumbing.process.tasks import Tasks
@@ -138,13 +138,16 @@ class NodeStorage:
         self._to_keep.append(effect)
 
     async def read(self, first: Offset, last: Offset, bytes_max: int) -> tuple[Entry, ...]:
-        """Entries from `first` on, at most up to `last`, one at least; none if the log no longer has them."""
+        """Return entries from `first` on, at most up to `last`, one at least; none if the log no longer has them.
+
+        A damaged entry is an error: "no entry" would make its reader wait for ever.
+        """
         lsn = Lsn(first - self._shift)
         if not self.wal.first_lsn <= lsn <= self.wal.durable_lsn:
             return ()
         try:
             records = await self.wal.read(lsn, bytes_max=bytes_max)
-        except PenstockError:
+        except (NotFound, InvalidArgument, PreconditionFailed):
             return ()  # trimmed or truncated meanwhile: whoever asked looks again where the log stands
         entries = [_RECORD.decode(data)[1] for data in records]
         return tuple(entries[: last - first + 1])
