@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.kernel.errors import InvalidArgument
-from penstock.messages.framing.compiled import address
+from penstock.messages.framing.compiled import IS_COMPILED, address
 from penstock.messages.framing.csv_rows import CsvRows
-from penstock.messages.framing.fixed import Fixed, may_begin
+from penstock.messages.framing.fixed import HEAD_BYTES, Fixed, may_begin
 from penstock.messages.framing.frame_kernels import count_frames, scan_frames
 from penstock.messages.framing.framing import Bad
 from penstock.messages.framing.json_kernels import count_lines, scan_lines
 from penstock.messages.framing.json_lines import HEAD, UUID_AT, JsonLines
-from penstock.messages.uuid import TEXT_BYTES
+from penstock.messages.uuid import TEXT_BYTES, UUID_BYTES
 
 __all__ = ["Chunk", "Columns", "csv_columns", "fixed_columns", "gather", "json_columns"]
 
@@ -51,6 +51,8 @@ class Columns(msgspec.Struct):
 
 def json_columns(data: Chunk, framing: JsonLines) -> Columns:
     """The complete lines of a chunk."""
+    if not IS_COMPILED:
+        return _numpy_json_columns(data, framing)
     base = address(data)
     count = count_lines(base, len(data))
     found, is_ours = np.empty((5, count), np.uint64), np.empty(count, np.bool_)
@@ -67,6 +69,8 @@ def _columns(found: U64, consumed: int) -> Columns:
 
 def fixed_columns(data: Chunk, framing: Fixed) -> Columns:
     """The complete frames of a chunk."""
+    if not IS_COMPILED:
+        return _damaged_columns(data, framing)
     base, size_max = address(data), framing.frame_bytes_max
     count = count_frames(base, len(data), size_max)
     if count < 0:
@@ -79,12 +83,44 @@ def fixed_columns(data: Chunk, framing: Fixed) -> Columns:
 
 
 def _damaged_columns(data: Chunk, framing: Fixed) -> Columns:
-    """The same for a chunk which has something between its frames."""
+    """Return the frames of a chunk that has other bytes between them, or whose loops are not compiled."""
     split = framing.split(bytes(data))
     ends = np.array(split.ends, np.int64)
-    columns = _empty(ends - np.array([len(frame) for frame in split.frames], np.int64), ends, split.consumed)
+    begins = ends - np.array([len(frame) for frame in split.frames], np.int64)
+    columns = _empty(begins, ends, split.consumed)
     columns.bad = list(split.bad)
-    return _one_by_one(columns, data, framing, np.arange(len(columns)))
+    if not len(columns):
+        return columns
+    is_ours = _unpack(columns, np.arange(len(columns)), gather(data, begins + HEAD_BYTES, UUID_BYTES))
+    return _one_by_one(columns, data, framing, np.flatnonzero(~is_ours))
+
+
+def _numpy_json_columns(data: Chunk, framing: JsonLines) -> Columns:
+    """Return the complete lines of a chunk, by NumPy alone."""
+    buffer = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(buffer == ord("\n")) + 1
+    begins = np.concatenate([[0], ends[:-1]]) if len(ends) else ends
+    columns = _empty(begins, ends, int(ends[-1]) if len(ends) else 0)
+    is_ours = ends - begins > UUID_AT + TEXT_BYTES + 1
+    rows = np.flatnonzero(is_ours)
+    if len(rows):
+        heads = gather(data, begins[rows], UUID_AT)
+        is_good = (heads == np.frombuffer(HEAD[:UUID_AT], np.uint8)).all(axis=1)
+        is_good &= buffer[begins[rows] + UUID_AT + TEXT_BYTES] == ord('"')
+        is_ours[rows] = is_good & _texts(columns, data, begins[rows] + UUID_AT, rows)
+    return _one_by_one(columns, data, framing, np.flatnonzero(~is_ours))
+
+
+def _texts(columns: Columns, data: Chunk, begins: I64, rows: I64) -> npt.NDArray[np.bool_]:
+    """Decode the UUIDs whose texts begin at these places into the columns; False where there is none of version 1."""
+    front = gather(data, begins, TEXT_BYTES)
+    nibbles = _NIBBLES.take(front.take(_DIGITS, axis=1))
+    is_good = (np.bitwise_or.reduce(nibbles.view(np.uint64), axis=1) & _HIGH_NIBBLES) == 0
+    for at in (8, 13, 18, 23):
+        is_good &= front[:, at] == ord("-")
+    is_version_1 = _unpack(columns, rows, nibbles[:, ::2] << np.uint8(4) | nibbles[:, 1::2])
+    good: npt.NDArray[np.bool_] = is_good & is_version_1
+    return good
 
 
 def csv_columns(data: Chunk, framing: CsvRows) -> Columns:
@@ -100,14 +136,8 @@ def csv_columns(data: Chunk, framing: CsvRows) -> Columns:
     is_ours = ends - begins > TEXT_BYTES
     rows = np.flatnonzero(is_ours)
     if len(rows):
-        front = gather(data, begins[rows], TEXT_BYTES)
-        nibbles = _NIBBLES.take(front.take(_DIGITS, axis=1))
-        is_good = (np.bitwise_or.reduce(nibbles.view(np.uint64), axis=1) & _HIGH_NIBBLES) == 0
-        for at in (8, 13, 18, 23):
-            is_good &= front[:, at] == ord("-")
-        is_good &= np.isin(buffer[begins[rows] + TEXT_BYTES], np.frombuffer(b",\r\n", np.uint8))
-        is_good &= _unpack(columns, rows, nibbles[:, ::2] << np.uint8(4) | nibbles[:, 1::2])
-        is_ours[rows] = is_good
+        is_good = np.isin(buffer[begins[rows] + TEXT_BYTES], np.frombuffer(b",\r\n", np.uint8))
+        is_ours[rows] = is_good & _texts(columns, data, begins[rows], rows)
     return _one_by_one(columns, data, framing, np.flatnonzero(~is_ours))
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from penstock.messages.columns import I64, Chunk
 from penstock.messages.framing import json_kernels as kernels
-from penstock.messages.framing.compiled import address
+from penstock.messages.framing.compiled import IS_COMPILED, address
 from penstock.messages.framing.json_lines import HEAD, UUID_AT
 from penstock.messages.uuid import TEXT_BYTES
 
@@ -67,7 +67,7 @@ class ShapeReader:
     def __init__(self, schema: Any) -> None:
         self.schema = schema
         kinds = [_kind_of(field.type) for field in schema]
-        self.is_able = bool(kinds) and None not in kinds
+        self.is_able = bool(kinds) and None not in kinds and IS_COMPILED
         self._kinds = {field.name: kind for field, kind in zip(schema, kinds, strict=True) if kind is not None}
         self._places = {name: place for place, name in enumerate(schema.names)}
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.kernel.errors import InvalidArgument
-from penstock.messages.framing.compiled import address
+from penstock.messages.framing.compiled import IS_COMPILED, address
 from penstock.messages.framing.fixed import BODY_AT, Fixed
 from penstock.messages.framing.frame_kernels import TEXT, are_good_batches
 from penstock.messages.uuid import Uuid
@@ -61,7 +61,7 @@ class ArrowBatches(Fixed):
 
     def decode_all(self, data: bytes | memoryview, begins: Any, ends: Any) -> list[Any] | None:
         """The batches of many frames, which a compiled loop has checked; None if some must be looked at one by one."""
-        if self._widths is None or not len(begins):
+        if self._widths is None or not len(begins) or not IS_COMPILED:
             return None
         head = len(self._written)
         if not are_good_batches(address(data), begins + BODY_AT, ends, address(self._written), head, self._widths):

@@ -6,18 +6,26 @@ a kernel reads and writes nothing beyond what it was told is there. Arrays are f
 
 A kernel is compiled when it is called first on a machine, which takes seconds, and kept on disk for later processes:
 beside its source, or in `NUMBA_CACHE_DIR`, or in the user's cache. See decision 505.
+
+Numba is the extra `fast`. Without it `IS_COMPILED` is false and no kernel may be called: each caller has a way with
+NumPy, Arrow or msgspec that gives the same answer.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import numba
 import numpy as np
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
+
+IS_COMPILED = find_spec("numba") is not None
+if TYPE_CHECKING or IS_COMPILED:
+    import numba
+    from llvmlite import ir
+    from numba.core import types
+    from numba.extending import intrinsic
 
 __all__ = [
+    "IS_COMPILED",
     "address",
     "byte",
     "compiled",
@@ -52,6 +60,8 @@ def inlined(kernel: _Kernel) -> _Kernel:
 
 def _kept(kernel: _Kernel, *, is_inlined: bool) -> _Kernel:
     """Kept on disk, if there is a place where this process may write."""
+    if not IS_COMPILED:
+        return kernel
     try:
         return cast("_Kernel", numba.njit(cache=True, nogil=True, forceinline=is_inlined)(kernel))
     except RuntimeError:
@@ -85,12 +95,16 @@ def _reinterpreted(_: Any, number: Any) -> Any:
 
 
 # From addresses: numbers of 8, 16, 32 and 64 bits, little endian. To an address: one of 64 bits.
-byte: Any = intrinsic(_loaded(8, types.uint8))
-half: Any = intrinsic(_loaded(16, types.uint16))
-word: Any = intrinsic(_loaded(32, types.int32))
-load: Any = intrinsic(_loaded(64, types.uint64))
-store: Any = intrinsic(_stored)
-float_bits: Any = intrinsic(_reinterpreted)  # of a float64, as an int64
+byte: Any = None
+half: Any = None
+word: Any = None
+load: Any = None
+store: Any = None
+float_bits: Any = None  # of a float64, as an int64
+if IS_COMPILED:
+    byte, half = intrinsic(_loaded(8, types.uint8)), intrinsic(_loaded(16, types.uint16))
+    word, load = intrinsic(_loaded(32, types.int32)), intrinsic(_loaded(64, types.uint64))
+    store, float_bits = intrinsic(_stored), intrinsic(_reinterpreted)
 
 
 @inlined

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from penstock.messages.columns import I64, U64
-from penstock.messages.framing.compiled import compiled, inlined
+from penstock.messages.framing.compiled import IS_COMPILED, compiled, inlined
 from penstock.messages.sequencing.sequence_kernels import PENDING
 from penstock.messages.uuid import ACK_TXN
 
@@ -19,7 +19,10 @@ _ACK: Final = np.uint64(ACK_TXN)
 
 
 def delivered_rows(commits: I64, flags: U64, clocks: U64, *, is_ordered: bool = True) -> I64:
-    """The rows of a chunk which are committed and no ACKs, in the order of their commits, or else in their own."""
+    """Return the rows of a chunk that are committed and no ACKs, ordered by what commits them or by themselves."""
+    if not IS_COMPILED:
+        picked: I64 = np.flatnonzero((commits != PENDING) & ((flags != _ACK) | (clocks == 0)))
+        return picked[np.argsort(commits[picked], kind="stable")] if is_ordered else picked
     rows = np.empty(len(commits), np.int64)
     if is_ordered:
         return rows[: _order(commits, flags, clocks, np.zeros(len(commits) + 1, np.int64), rows)]

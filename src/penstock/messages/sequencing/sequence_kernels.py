@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from penstock.messages.columns import I64, Columns
-from penstock.messages.framing.compiled import compiled
+from penstock.messages.framing.compiled import IS_COMPILED, compiled
 from penstock.messages.uuid import ACK_TXN, CONTINUE_TXN
 
 __all__ = ["PENDING", "Noted", "commits_of"]
@@ -49,9 +49,13 @@ class Noted(msgspec.Struct, gc=False):
 
 
 def commits_of(columns: Columns) -> tuple[I64, list[Noted]] | None:
-    """For each row the row which commits it, and the producers by id; None if clocks of one do not rise, or one sends a
-    lone message in an open span.
+    """Return for each row the row which commits it, and the producers by id.
+
+    None if clocks of a producer do not rise, or if it sends a lone message in an open span, or if nothing is compiled:
+    the VectorSequencer then asks NumPy.
     """
+    if not IS_COMPILED:
+        return None
     commits, room = np.empty(len(columns), np.int64), _ROOM
     while True:
         table, noted = np.zeros(2 * room, np.int32), np.empty((room, 8), np.uint64)

@@ -20,7 +20,7 @@ from penstock.journals.records.fragment import CompressionCodec, Fragment
 from penstock.kernel.errors import StorageError
 from penstock.kernel.ids import Offset
 from penstock.messages.columns import I64, Chunk, Columns, fixed_columns
-from penstock.messages.framing.compiled import address
+from penstock.messages.framing.compiled import IS_COMPILED, address
 from penstock.messages.framing.fixed import BODY_AT, Fixed
 from penstock.messages.framing.frame_kernels import first_odd_batch
 from penstock.messages.row_decoder import Piece
@@ -57,6 +57,8 @@ class FramePlaces:
         return pa.table([_joined(begins), _joined(ends)], PLACES)
 
     def _are_plain(self, piece: Piece) -> bool:
+        if not IS_COMPILED:
+            return False  # every frame would have to be looked at in Python: workers read them as quickly
         base, at = address(piece.data), 0
         begins, ends = piece.begins + BODY_AT, piece.ends
         while at < len(piece):

@@ -8,6 +8,7 @@ offsets, so a replayed batch reads what it read before.
 import asyncio
 import time
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +25,7 @@ from penstock.journals.records.fragment import CompressionCodec, Fragment
 from penstock.journals.records.protocol import JournalInfo, ReadHeader
 from penstock.journals.records.spec import JournalSpec
 from penstock.kernel.errors import Gone, NotFound, PenstockError
+from penstock.messages.framing.compiled import IS_COMPILED
 from penstock.plumbing.process.logs import get_logger
 from penstock.spark.journals.ranges import Range, RangeReader, shared_access
 from penstock.spark.options import SourceOptions
@@ -45,12 +47,20 @@ class Head(msgspec.Struct, frozen=True):
     end: int
 
 
+@cache
+def _note_loops() -> None:
+    """Log once in a process that messages are read without compiled loops."""
+    if not IS_COMPILED:
+        log.info("compiled loops missing", reads_with="NumPy", install="pip install 'penstock[fast]'")
+
+
 class Planner:
     """What both readers ask of brokers."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self.options = options
         self.schema = schema
+        _note_loops()
 
     @property
     def access(self) -> Access:
