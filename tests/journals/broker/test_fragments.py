@@ -61,6 +61,18 @@ async def test_full_fragments_go_to_the_store_and_are_read_from_there(tmp_path: 
         assert sorted(path.name for path in stored) == [each.content_name for each in found]
 
 
+@pytest.mark.parametrize("replication", [1, 3])
+async def test_a_full_fragment_is_stored_without_another_append(tmp_path: Path, replication: int) -> None:
+    async with running_cluster(tmp_path, 3, late_upload_ms=600_000) as cluster, cluster.client() as journals:
+        await cluster.create(msgspec.structs.replace(spec(), replication=replication))
+        await journals.append("shop/orders", b"a" * (LENGTH + 200), timeout=WAIT_S)
+        async with asyncio.timeout(10):
+            [found] = await until_stored(journals, 1)
+        assert (found.begin, found.end) == (0, LENGTH + 200)
+        await journals.append("shop/orders", b"b", timeout=WAIT_S)
+        assert await read_all(journals, "shop/orders") == b"a" * (LENGTH + 200) + b"b"
+
+
 async def age(cluster: Cluster, fragments: list[Fragment], seconds: float) -> None:
     """Let the store believe that it has had these for a while, and the broker hear of it."""
     for fragment in fragments:

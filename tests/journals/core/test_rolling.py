@@ -1,7 +1,9 @@
 """When a Fragment is rolled: by length, by flush interval, by codec and postfix if it is empty."""
 
 import msgspec
+import pytest
 
+from penstock.journals.core.lead import Lead
 from penstock.journals.core.replica import Replica
 from penstock.journals.core.rolling import maybe_roll, postfix_at
 from penstock.journals.records.fragment import CompressionCodec
@@ -31,6 +33,21 @@ def test_by_length() -> None:
     rolled = maybe_roll(replica(3, length=3), 0)
     assert rolled is not None
     assert (rolled.begin, rolled.end) == (3, 3)
+
+
+@pytest.mark.parametrize("replication", [1, 3])
+def test_a_full_fragment_is_rolled_as_soon_as_everybody_has_it(replication: int) -> None:
+    world = World(replication=replication, size=3, fragment_length=2).start(synchronized=True)
+    for expected in ([], [(0, 2)], [(0, 2)], [(0, 2), (2, 4)]):
+        world.append(B0)
+        world.settle()
+        assert [(each.begin, each.end) for each in world.sites[B0].uploads] == expected
+
+
+def test_a_full_fragment_that_waits_for_an_append_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lead, "_roll_full", lambda _: None)
+    with pytest.raises(AssertionError):
+        test_a_full_fragment_is_rolled_as_soon_as_everybody_has_it(3)
 
 
 def test_an_empty_fragment_takes_another_codec_at_once_and_a_full_one_later() -> None:

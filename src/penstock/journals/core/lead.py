@@ -228,6 +228,15 @@ class Lead:
         for entry in done:
             if entry.append is not None:
                 entry.append.on_acknowledged()
+        if not pipeline.in_flight and self.replica.turns.owner is None:
+            self._roll_full()
+
+    def _roll_full(self) -> None:
+        """Roll a full Fragment of an idle journal by a pulse: its content waits for the store, not for an append."""
+        replica = self.replica
+        spec, head = replica.topology.spec, replica.spool.points[-1]
+        if spec is not None and head.end - head.begin >= spec.fragment.length:
+            replica.start_pulse()
 
     def on_saved(self, saved: tuple[Own, ...]) -> None:
         """Our own adoptions and acknowledgements count when they are durable."""
