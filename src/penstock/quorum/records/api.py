@@ -4,10 +4,12 @@ Appends travel on one long stream per client, many at a time in both directions;
 Records which travel by the thousand are arrays without field names.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
+from penstock.kernel.bounds import Name, Numbered
 from penstock.kernel.ids import NO_ENTRY, EntryId, Epoch, NodeId, Offset
 from penstock.quorum.records.answers import Cause, Fate
 from penstock.quorum.records.effects import MAJORITY
@@ -69,14 +71,14 @@ class AppendAnswers(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class SessionQuery(msgspec.Struct, frozen=True):
     """Which numbers has this client used?"""
 
-    shard: str
-    client: ClientId
+    shard: Name
+    client: Annotated[ClientId, Meta(max_length=1_024)]
 
 
 class SessionFound(msgspec.Struct, frozen=True):
     """The highest number of the client that the state machine knows; 0 if there is none."""
 
-    highest: int
+    highest: Numbered
 
 
 class ReadQuery(msgspec.Struct, frozen=True):
