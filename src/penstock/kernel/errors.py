@@ -105,7 +105,7 @@ __all__ = [
 
 
 class Fault(Enum):
-    """Who has to change something."""
+    """The party that has to change something."""
 
     CALLER = "caller"
     PEER = "peer"
@@ -193,7 +193,7 @@ class PenstockError(Exception):
         return Outcome.INDETERMINATE if self.written is Written.UNKNOWN else Outcome.DEFINITE
 
     def describe(self) -> str:
-        """What happened, whether anything was written, the next step: the three parts every failure has."""
+        """Return the message, the outcome and the next step, the three parts of every failure."""
         word = "unknown" if self.outcome is Outcome.INDETERMINATE else "refused"
         lines = [f"{word}: {self.message}", _WRITTEN_SENTENCE[self.written]]
         if self.retryable:
@@ -269,7 +269,7 @@ class FrameTooLarge(RemoteError):
 
 
 class ProtocolViolation(RemoteError):
-    """A well-formed frame that may not stand here."""
+    """A well-formed frame that is not allowed at this point."""
 
     code = "protocol-violation"
 
@@ -319,14 +319,14 @@ class Compacted(Refused):
 
 
 class LeaseExpired(Refused):
-    """The lease ran out or was revoked, and every key under it is gone: its holder must not go on as if it held it."""
+    """The lease ran out or was revoked, and every key under it is gone: its holder must stop acting as its owner."""
 
     code = "lease-expired"
     fault = Fault.ENVIRONMENT
 
 
 class AlreadyExists(Refused):
-    """What is to be made has the name of something that is there."""
+    """Something with this name exists already."""
 
     code = "already-exists"
 
@@ -338,20 +338,20 @@ class DirtyBranch(Refused):
 
 
 class Fenced(Refused):
-    """Another process has taken over: this one must not go on."""
+    """Another process has taken over, so this one must stop."""
 
     code = "fenced"
     fault = Fault.ENVIRONMENT
 
 
 class Forbidden(Refused):
-    """Nobody may do this, whoever asks."""
+    """No caller may do this, whatever its credentials."""
 
     code = "forbidden"
 
 
 class Gone(Refused):
-    """It was there, and the garbage collector has taken it."""
+    """The object existed, and the garbage collector has taken it."""
 
     code = "gone"
 
@@ -450,7 +450,7 @@ class WalCorrupt(StorageError):
 
 
 class WalPoisoned(StorageError):
-    """A write or fsync failed earlier, so nobody knows what is on the disk: the owner must stop and recover."""
+    """A write or fsync failed earlier, so the state of the disk is unknown: the owner must stop and recover."""
 
     code = "wal-poisoned"
     written = Written.UNKNOWN
@@ -475,20 +475,20 @@ class FormatTooNew(StorageError):
 
 
 class ObjectStoreFailed(StorageError):
-    """The object store did not do what it was asked."""
+    """The object store failed to carry out a request."""
 
     code = "object-store-failed"
     retryable = True
 
 
 class KeySpaceForgot(StorageError):
-    """The KeySpace lost what it had acknowledged, or is another one: nothing decided from it can be trusted."""
+    """The KeySpace lost acknowledged changes, or is another one: no decision based on it can be trusted."""
 
     code = "keyspace-forgot"
 
 
 class InternalError(PenstockError):
-    """A defect of ours: an invariant is broken."""
+    """A defect in Penstock: an invariant is broken."""
 
     code = "internal"
     written = Written.UNKNOWN

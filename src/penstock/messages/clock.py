@@ -9,7 +9,8 @@ from penstock.kernel.ids import Clock
 __all__ = ["NO_CLOCK", "TICK", "UNITS_PER_SECOND", "from_unix_ns", "ticked", "to_unix_ns", "updated"]
 
 NO_CLOCK = Clock(0)  # of a message without a UUID
-TICK = 160  # one microsecond, as Gazette ticks: UUIDs of one producer differ even for who drops the sequence bits
+# one microsecond, as in Gazette: UUIDs of one producer differ even for a reader that drops the sequence bits
+TICK = 160
 UNITS_PER_SECOND = 160_000_000  # 16 of them are 100 ns
 CLOCK_MAX = (1 << 64) - 1
 

@@ -61,7 +61,7 @@ def json_columns(data: Chunk, framing: JsonLines) -> Columns:
 
 
 def _columns(found: U64, consumed: int) -> Columns:
-    """What a kernel found: begins, ends, producers, clocks, flags."""
+    """Return a kernel's findings as columns: begins, ends, producers, clocks, flags."""
     begins, ends = found[:2].view(np.int64)
     producers, clocks, flags = found[2:]
     return Columns(begins, ends, producers, clocks, flags, [], consumed)
@@ -170,7 +170,7 @@ def _split(columns: Columns, rows: I64, high: U64, low: U64) -> npt.NDArray[np.b
 
 
 def _one_by_one(columns: Columns, data: Chunk, framing: JsonLines | Fixed | CsvRows, rows: I64) -> Columns:
-    """Look at some frames as the one-by-one path does; take out those which are bad."""
+    """Check some frames as the one-by-one path does, and take out the bad ones."""
     if not len(rows):
         return columns
     kept = np.ones(len(columns), np.bool_)

@@ -1,8 +1,8 @@
 """JSON lines to columns by their shape: lines with the same keys in the same order are cut in one pass, not parsed.
 
-What a program writes looks alike, line after line: `{"account":"…","amount":…}`. The first line says which keys there
-are, and a compiled loop (`json_kernels.py`) goes over all lines: it compares the keys, eight bytes at a time, and puts
-what stands between them into columns. Then the next shape, if there is one. Texts with escapes, nested values, blanks
+What a program writes looks alike, line after line: `{"account":"…","amount":…}`. The first line says which keys to
+expect, and a compiled loop (`json_kernels.py`) reads all lines: it compares the keys, eight bytes at a time, and puts
+the values between them into columns. Then the next shape, if there is one. Texts with escapes, nested values, blanks
 between keys and values: all that fits no shape.
 
 What always holds: a line is taken only if it is JSON, and its row is what Arrow's JSON reader would make of it. All
@@ -24,7 +24,7 @@ from penstock.messages.uuid import TEXT_BYTES
 
 __all__ = ["META_BYTES", "Lines", "ShapeReader", "cut"]
 
-META_BYTES: Final = UUID_AT + TEXT_BYTES + 3  # of `_meta`, from the first of the line to the comma behind it
+META_BYTES: Final = UUID_AT + TEXT_BYTES + 3  # of `_meta`, from the first of the line to the comma that ends it
 SHAPES_MAX: Final = 4  # of which lines are cut; lines of a fifth one are left
 TEXTS_MAX: Final = 2**31 - 1  # bytes of a column, which Arrow counts by 32 bits
 
@@ -142,7 +142,7 @@ class _Columns:
         self._kinds = kinds
         shape = len(kinds), rows_max
         self._is_there = np.empty(shape, np.bool_)
-        self._numbers = np.empty(shape, np.int64)  # or where a number stands which is read later
+        self._numbers = np.empty(shape, np.int64)  # or the position of a number that is read later
         self._floats = self._numbers.view(np.float64)
         self._lengths = np.empty(shape, np.int32)  # of numbers which are read later; 0: it is read
         self._offsets = np.empty((len(kinds), rows_max + 1), np.int64)
@@ -196,7 +196,9 @@ class _Columns:
 
 
 def cut(kind: Any, text: Any, begins: I64, ends: I64) -> Any:
-    """Stretches of a text, which rise, as an Arrow array: every other value of one which has what lies between too."""
+    """Return rising stretches of a text as an Arrow array: every other value of an array that also has the text in
+    between.
+    """
     count = len(begins)
     if not count:
         return pa.array([], kind)
@@ -207,7 +209,7 @@ def cut(kind: Any, text: Any, begins: I64, ends: I64) -> Any:
 
 
 def _kind_of(kind: Any) -> int | None:
-    """As what the kernel takes values of a type; None: Arrow reads them."""
+    """Return the kind that the kernel reads a type's values as; None: Arrow reads them."""
     if pa.types.is_string(kind):
         return kernels.TEXT
     if pa.types.is_signed_integer(kind):
@@ -215,5 +217,5 @@ def _kind_of(kind: Any) -> int | None:
     if pa.types.is_float64(kind):
         return kernels.FLOAT
     if pa.types.is_float32(kind):
-        return kernels.LATER  # to round a float64 once more could give another number
+        return kernels.LATER  # to round a float64 a second time could give another number
     return kernels.BOOL if pa.types.is_boolean(kind) else None

@@ -1,4 +1,4 @@
-"""A message as it stands in a journal: who published it, when, with which flags, and in which bytes.
+"""A message in a journal: its producer, its time, its flags, and its bytes.
 
 The one-by-one path makes one of these per frame; the vectorised path (`columns.py`) has the same fields as columns.
 """

@@ -13,8 +13,8 @@
 | ACK      | span in ring / else   | ACK_COMMIT/_REPLAY     | the span is committed up to the ACK's clock           |
 | (none)   | no UUID               | UNTRACKED              | delivered, at least once                              |
 
-A producer nobody knows has last_ack = last_clock = clock - 1. Flags nobody knows count as OUTSIDE. The outcome is
-decided here without changing anything; `sequencer.py` has one handler for each.
+An unknown producer has last_ack = last_clock = clock - 1. Unknown flags count as OUTSIDE. The outcome is decided here
+without changing anything; `sequencer.py` has one handler for each.
 """
 
 from enum import Enum
@@ -46,7 +46,7 @@ class Outcome(Enum):
         self.text = text
         self.is_commit = is_commit
         # What a producer must not do. A deep rollback means that it restored a checkpoint older than one it had
-        # acknowledged: what it publishes again is no longer exactly once.
+        # acknowledged: the messages that it publishes again are no longer exactly once.
         self.is_anomaly = text in ("outside-clobbers", "ack-deep-rollback")
 
 

@@ -1,15 +1,15 @@
 """The Publisher: gives messages their UUIDs, and remembers which journals have some of them pending.
 
-Pure: it returns frames, and the caller appends them. One rule is the caller's to keep: frames for one journal are
-appended in the order in which they were made, because a reader takes a smaller clock behind a larger one for a
-duplicate. So ask for frames only when it is this publisher's turn to append there.
+Pure: it returns frames, and the caller appends them. The caller has to keep one rule: it appends the frames for one
+journal in the order in which they were made, because a reader takes a smaller clock after a larger one for a duplicate.
+So ask for frames only when it is this publisher's turn to append there.
 
     publisher.committed(journal, framing, values)       each message is committed by itself
     publisher.uncommitted(journal, framing, values)     pending, until …
     publisher.ack_intents()                             … these are appended: a frame per journal with something pending
 
 ACK intents are made before the transaction commits, stored with it, and appended only after it has committed. Appending
-them again is harmless. Appending those of the transaction before rolls back what is pending.
+them again is harmless. Appending those of the transaction before rolls back all pending messages.
 """
 
 from collections.abc import Iterable
@@ -22,11 +22,11 @@ from penstock.messages.uuid import ACK_TXN, CONTINUE_TXN, OUTSIDE_TXN, ProducerI
 
 __all__ = ["AckIntents", "Publisher"]
 
-AckIntents = dict[str, bytes]  # journal -> the frame which acknowledges what is pending there
+AckIntents = dict[str, bytes]  # journal -> the frame that acknowledges its pending messages
 
 
 class Publisher:
-    """One producer. It is drawn anew for each process, shard assignment and attempt, and never shared."""
+    """One producer. It is drawn at random for each process, shard assignment and attempt, and never shared."""
 
     def __init__(self, producer: ProducerId, unix_ns: int) -> None:
         self.producer = producer

@@ -1,16 +1,16 @@
-"""How far a journal was read, and what its producers were up to there: all a reader needs to go on.
+"""How far a journal was read, and the state of its producers there: all that a reader needs to continue.
 
-The state at an offset is a function of the journal's bytes before it, whoever computed it, in whichever pieces and
-after however many restarts. So it has one encoding (`encode`), which may be stored, compared, and named by its offset.
-(Only a state taken in the middle of a delivery is one reader's own: see `sequencer.py`.)
+The state at an offset is a function of the journal's bytes before it, whichever reader computed it, in whichever pieces
+and after however many restarts. So it has one encoding (`encode`), which may be stored, compared, and named by its
+offset. (Only a state taken in the middle of a delivery is one reader's own: see `sequencer.py`.)
 
 **Pruning.** Every Publisher draws a new producer, so most never come back. One is forgotten when both hold:
 
-- its clock is more than `Horizon.clock` behind the largest acknowledged clock of the journal, and
+- its clock lies more than `Horizon.clock` below the largest acknowledged clock of the journal, and
 - its last message is more than `Horizon.bytes` before the place which was read last.
 
-Both are in the journal; no wall time has a say. The second is there for the first: one producer with a clock from the
-next century must not make a journal forget those which are at work.
+Both are in the journal; no wall time has a say. The second guards the first: one producer with a clock from the next
+century must not make a journal forget the active ones.
 """
 
 import msgspec
@@ -53,7 +53,7 @@ class ReadState(msgspec.Struct, frozen=True):
 
     @property
     def begin(self) -> Offset:
-        """From where the journal must be kept for this state: the first byte of an open span."""
+        """The first byte that the journal must keep for this state: the begin of the oldest open span."""
         return min([self.offset, *(each.begin for each in self.producers if each.begin != NO_SPAN)])
 
     def encode(self) -> bytes:

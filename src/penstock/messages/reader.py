@@ -5,11 +5,11 @@
         if isinstance(found, Replay):
             reader.replay(found.begin, data)     bytes from there on, as many as are at hand; it asks again for the rest
 
-A chunk may end anywhere, also within a frame. Chunks follow each other; where one begins behind the end of the one
-before, the journal has a gap, and a frame which was cut off by it is bad.
+A chunk may end anywhere, also within a frame. Chunks follow each other. Where one begins after the end of the one
+before, the journal has a gap, and a frame that the gap cut off is bad.
 
 **Bad frames.** By default the reader fails, with an error which names journal and offset, and stays before the frame:
-nothing is passed over unnoticed. With `OnBad.SKIP` it goes on behind it and reports what it skipped.
+nothing is passed over unnoticed. With `OnBad.SKIP` it continues after the frame and reports the skipped bytes.
 """
 
 from collections import deque
@@ -47,7 +47,7 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Anomalous(msgspec.Struct, frozen=True):
-    """A producer did what it must not: its messages may no longer be exactly once. See `Outcome`."""
+    """A producer broke a rule: its messages may no longer be exactly once. See `Outcome`."""
 
     message: Message
     outcome: Outcome
@@ -83,12 +83,12 @@ class UncommittedReader:
 
     @property
     def done_upto(self) -> Offset:
-        """Where the first frame begins which is not complete."""
+        """The begin of the first frame that is not complete."""
         return self._rest_at
 
     @property
     def fed_upto(self) -> Offset:
-        """Where the next chunk begins, unless the journal has a gap there."""
+        """The begin of the next chunk, unless the journal has a gap there."""
         return Offset(self._rest_at + len(self._rest))
 
     def feed(self, offset: Offset, data: bytes) -> None:
@@ -187,7 +187,7 @@ class CommittedReader:
         if wanted is None:
             raise InvalidArgument(f"{self.journal}: no replay was asked for")
         if self._again is None:
-            # What is bad there was reported when it was first read.
+            # Bad frames were reported when they were first read.
             self._again = UncommittedReader(self.journal, self._reader.framing, wanted.begin, on_bad=OnBad.SKIP)
         if offset > self._again.fed_upto:
             self._lost(Skipped(self._again.done_upto, offset, "gone, and committed messages were pending there"))
@@ -199,7 +199,7 @@ class CommittedReader:
         self._report = lost
 
     def next(self, limit: int = 1024) -> Committed | Skipped | Anomalous | Replay | None:
-        """What was found next, or None: feed a chunk. A `Committed` ends when it holds so many messages, or more."""
+        """Return the next finding, or None: feed a chunk. A `Committed` ends when it holds `limit` messages or more."""
         report, self._report = self._report, None
         if report is not None:
             return report
@@ -220,7 +220,7 @@ class CommittedReader:
             message = found[0]
             if isinstance(message, Skipped):
                 if self._on_bad is OnBad.FAIL and messages:
-                    return None  # the error waits until what is committed before it was given out
+                    return None  # the error waits until the committed messages before it were given out
                 self._reader.next()
                 sequencer.skip(message.end)
                 return message
@@ -251,5 +251,5 @@ class CommittedReader:
         return Committed(committed, is_whole=False) if committed else self.next(limit)
 
     def state(self) -> ReadState:
-        """The state to go on from. While a delivery is under way it is in the middle of a transaction."""
+        """Return the state to continue from. While a delivery is under way it is in the middle of a transaction."""
         return self.sequencer.state()

@@ -1,7 +1,7 @@
 """Frames of many messages to rows of Arrow, all at once.
 
-What is handed in are `Piece`s: chunks of the journal, and which frames of each. What comes out is one table, its rows
-in the order of the pieces. A decoder decodes all or raises; which frame is to blame is found by handing in fewer.
+The input are `Piece`s: chunks of the journal, and the chosen frames of each. The output is one table, its rows in the
+order of the pieces. A decoder decodes all or raises; a caller finds the bad frame by handing in fewer.
 """
 
 from typing import Any, Final, Protocol
@@ -29,7 +29,9 @@ _UUID_COLUMN = "_uuid"  # of a record of CSV, which the schema does not name
 
 
 def _word(text: bytes, at: int, size: int = 8) -> tuple[int, np.uint64, np.uint64]:
-    """Bytes which must stand at a place: where a word of 8 bytes begins, which of its bits count, and what they are."""
+    """Return how to find bytes at a position: where a word of 8 bytes begins, which of its bits count, and
+    their value.
+    """
     shift = 8 * (8 - size)
     wanted = int.from_bytes(text[:size], "little")
     return at - (8 - size), np.uint64((1 << 8 * size) - 1 << shift), np.uint64(wanted << shift)
@@ -69,10 +71,12 @@ class RowDecoder(Protocol):
 def front_of(
     decoder: RowDecoder, rest: bytes, data: Chunk, front_bytes: int = FRONT_BYTES
 ) -> tuple[bytes, Columns, Chunk] | None:
-    """The frame which began in the chunk before, with some behind it, and their columns; and what is behind these.
+    """Return the frame that began in the chunk before, with some frames after it, and their columns; and the rest of
+    the chunk.
 
     The rest of a large chunk stays where it is: to join all of it with a few bytes of the one before would cost more
-    than to sequence it. None: the chunk is small, or something is bad in front, which is told by all of it.
+    than to sequence it. None: the chunk is small, or something at its front is bad, and the whole chunk then reports
+    it.
     """
     while front_bytes < len(data) // 2:
         front = rest + data[:front_bytes]
@@ -102,7 +106,8 @@ class JsonRows:
         lines = Lines([(piece.data, piece.begins, piece.ends) for piece in pieces])
         if not len(lines):
             return self.schema.empty_table()
-        if not self.schema.names:  # who asks for no column still has a row for each line; joined tables lose them
+        # a caller that asks for no column still gets a row for each line; joined tables lose them
+        if not self.schema.names:
             return self._parsed(lines)
         parts, left = self._shapes.read(lines)  # lines of a few shapes are cut; Arrow reads the others
         if len(left):
@@ -218,7 +223,7 @@ class RawRows:
 
 
 def _bodies(lines: Lines) -> tuple[Any, int]:
-    """Lines without `_meta`, where it stands as we write it, as one text; and how long the longest is at most."""
+    """Return lines as one text, without `_meta` where it has our form; and a bound on the longest."""
     text = b"".join([run for part in lines.parts for run in _runs(*part)])
     sizes = np.concatenate([ends - begins for _, begins, ends in lines.parts])
     ends = np.cumsum(sizes)

@@ -6,8 +6,8 @@
             reader.replay(found.begin, data)     bytes from there on, as many as are at hand; it asks again for the rest
 
 What differs: the rows of a chunk come as one table (or as several, around a replay), and the state can be taken between
-chunks only, once `next` has returned None. ACKs are no rows. Chunks in which messages are pending are kept, up to
-`ring_bytes`; what was pending in older ones is read again when it is committed.
+chunks only, once `next` has returned None. ACKs are no rows. Chunks with pending messages are kept, up to `ring_bytes`;
+older pending messages are read again when they are committed.
 """
 
 from collections import deque
@@ -41,7 +41,7 @@ class _Gathering(msgspec.Struct):
     """An open span from before the chunk, as its messages are put together."""
 
     span: Span
-    kept: list[Piece]  # what is held of it: its newest part
+    kept: list[Piece]  # the part that is in memory, the newest
     again: Replay | None  # what must be read again before
     highest: Clock = Clock(0)
 
@@ -71,10 +71,10 @@ class RowsReader:
         self._rest = b""
         self._rest_at = state.offset
         self._held: dict[ProducerId, list[Piece]] = {}
-        self._chunks: deque[Piece] = deque()  # whose bytes are held, oldest first; their rows are not used
+        self._chunks: deque[Piece] = deque()  # chunks whose bytes are held, oldest first; their rows are not used
         self._plan: deque[Piece | _Gathering | Skipped | Anomalous] = deque()
         self._replayed = b""  # a frame of the replay which is not complete
-        self._failed: MalformedFrame | None = None  # nothing more is given out: it would be behind what is missing
+        self._failed: MalformedFrame | None = None  # nothing more is given out: it would come after the missing bytes
 
     # in
 
@@ -117,7 +117,7 @@ class RowsReader:
         self._rest_at = Offset(base + columns.consumed)
 
     def _make_plan(self, base: Offset, data: Chunk, columns: Columns, result: Sequenced) -> None:
-        """What is delivered, in the order of the commits."""
+        """Plan the deliveries, in the order of the commits."""
         rows = delivered_rows(result.commits, columns.flags, columns.clocks, is_ordered=self._is_ordered)
         whole = Piece(base, data, columns.begins, columns.ends, columns.clocks)
         if self._is_ordered:
@@ -150,7 +150,7 @@ class RowsReader:
         return _Gathering(span, kept, again, span.after)
 
     def _hold(self, base: Offset, data: Chunk, columns: Columns, result: Sequenced) -> None:
-        """Keep what is pending behind this chunk."""
+        """Keep the messages that are pending after this chunk."""
         for producer in result.closed:
             self._held.pop(producer, None)
         rows = np.flatnonzero(result.commits == PENDING)
@@ -165,7 +165,7 @@ class RowsReader:
         self._evict()
 
     def _evict(self) -> None:
-        """Let go of chunks which nothing is pending in, and of the oldest ones while there are too many bytes."""
+        """Release chunks without pending messages, and the oldest ones while there are too many bytes."""
         used = {piece.base for pieces in self._held.values() for piece in pieces}
         self._chunks = deque(chunk for chunk in self._chunks if chunk.base in used)
         size = sum(len(chunk.data) for chunk in self._chunks)
@@ -181,7 +181,7 @@ class RowsReader:
     # out
 
     def next(self) -> Rows | Skipped | Anomalous | Replay | None:
-        """What was found next, or None: feed a chunk."""
+        """Return the next finding, or None: feed a chunk."""
         if self._failed is not None:
             raise self._failed
         pieces: list[Piece] = []
@@ -230,7 +230,7 @@ class RowsReader:
         self._plan.insert(1 if isinstance(self._plan[0], Skipped) else 0, self._newest(step, found))
 
     def _newest(self, step: _Gathering, piece: Piece) -> Piece:
-        """The messages with clocks above all before them, and not behind the ACK's: see `Sequencer._deliver`."""
+        """Return the messages with clocks above all before them, and not beyond the ACK's: see `Sequencer._deliver`."""
         if not len(piece):
             return piece
         reached = np.maximum.accumulate(np.concatenate([np.array([step.highest], np.uint64), piece.clocks]))
@@ -251,7 +251,7 @@ class RowsReader:
             return Rows(self._decoder.decode(good), count - len(bad))
 
     def _sift(self, pieces: list[Piece], why: str) -> tuple[list[Piece], list[Skipped]]:
-        """Which messages can be decoded, and which cannot: halves of halves."""
+        """Separate the messages that can be decoded from the bad ones, by halving."""
         count = sum(map(len, pieces))
         if count == 1:
             (piece,) = (piece for piece in pieces if len(piece))
@@ -279,7 +279,7 @@ class RowsReader:
         )
 
     def state(self) -> ReadState:
-        """The state behind the last chunk, of which everything must have been taken."""
+        """Return the state after the last chunk, of which everything must have been taken."""
         if self._failed is not None:
             raise self._failed
         assert not self._plan, "take what the chunk gave first"
@@ -287,7 +287,7 @@ class RowsReader:
 
 
 def _before(columns: Columns, offset: int) -> Columns:
-    """The messages before an offset. What is bad there stays, as the reason."""
+    """The messages before an offset. A bad range there stays, as the reason."""
     kept = columns.ends <= offset
     return Columns(
         columns.begins[kept], columns.ends[kept], columns.producers[kept], columns.clocks[kept], columns.flags[kept],
@@ -296,7 +296,7 @@ def _before(columns: Columns, offset: int) -> Columns:
 
 
 def _skipped(pieces: list[Piece], why: str) -> Skipped:
-    """All messages of some pieces."""
+    """Report all messages of some pieces as skipped."""
     begin = min(piece.base + int(piece.begins.min()) for piece in pieces)
     return Skipped(Offset(begin), Offset(max(piece.base + int(piece.ends.max()) for piece in pieces)), why)
 

@@ -28,12 +28,12 @@ __all__ = [
     "producer_text",
 ]
 
-ProducerId = NewType("ProducerId", int)  # 48 bits, drawn anew for each Publisher
+ProducerId = NewType("ProducerId", int)  # 48 bits, drawn at random for each Publisher
 
 UUID_BYTES = 16
 TEXT_BYTES = 36
 PRODUCER_MAX = (1 << 48) - 1
-_MULTICAST = 1 << 40  # set in the first byte of a drawn node id, so that it is nobody's network card
+_MULTICAST = 1 << 40  # set in the first byte of a drawn node id, so that it is no network card's address
 _FLAGS_MAX = 0x3FF
 
 
@@ -86,7 +86,7 @@ class Uuid(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def unpack(cls, packed: Any) -> "Uuid":
-        """The UUID in 16 bytes; InvalidArgument for one which is not of version 1."""
+        """Return the UUID in 16 bytes; InvalidArgument if it is not of version 1."""
         return _from_int(int.from_bytes(packed, "big"))
 
     @classmethod

@@ -136,7 +136,7 @@ class ShardRun:
             self._ended.set_result(None)
         else:
             self._ended.set_exception(error)
-            self._ended.exception()  # heard, even if nobody waits any more
+            self._ended.exception()  # retrieved, even if no task waits any more
         if not self.shard.is_stopped:  # whoever waits for a stat hears of it
             self._perform(self.shard.step(Failed(reason_of(error)), self._now))
 

@@ -4,7 +4,7 @@ __all__ = ["prefix_end"]
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
-    """The first key behind all keys with the prefix; None if there is no such key.
+    """Return the first key after all keys with the prefix; None if there is no such key.
 
     >>> prefix_end(b"items/"), prefix_end(b"a\\xff"), prefix_end(b"")
     (b'items0', b'b', None)

@@ -88,7 +88,7 @@ def _check_count(name: str, items: Sequence[object]) -> None:
 
 
 def _check_overlap(branch: Sequence[Operation]) -> None:
-    """One revision has one change per key: what a transaction both puts and removes would have none, or two."""
+    """Check that a branch changes no key twice: one revision has one change per key."""
     puts: dict[str, None] = {}
     for operation in branch:
         if isinstance(operation, Put):

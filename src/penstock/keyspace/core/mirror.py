@@ -4,9 +4,9 @@ Design: transactional-appends.rst ("every broker maintains a local KeySpace whic
 long-lived Watch"); gazette.md §1.4 and §5.4, §5.5 for what goes wrong there.
 
 What always holds: between two calls the mirror is the KeySpace as it was at `revision`, under the prefix; `revision`
-never falls; it shows no state that never was. A batch is applied as a whole or not at all. It checks what it is told: a
-watch that left something out is a `ProtocolViolation` (load a snapshot, and go on), a KeySpace that went back is a
-`KeySpaceForgot` (stop).
+never falls; it shows no state that never was. A batch is applied as a whole or not at all. It checks each batch: after
+a watch that left something out, it raises `ProtocolViolation` (load a snapshot, and continue); after a KeySpace that
+went back, `KeySpaceForgot` (stop).
 """
 
 from bisect import bisect_left, insort
@@ -23,11 +23,12 @@ __all__ = ["Applied", "Decoder", "Entry", "EntryChange", "Mirror", "Undecodable"
 
 Decoder = Callable[[str, bytes], Any]  # key and value in, what the value means out; any exception: it means nothing
 
-_SORT_ANEW: Final = 16  # when more than one key in so many comes or goes, sorting is cheaper than moving each
+# if a larger share of the keys than one in 16 comes or goes, sorting all is cheaper than moving each
+_SORT_ANEW: Final = 16
 
 
 class Undecodable(msgspec.Struct, frozen=True):
-    """In place of a value which its decoder refused. The key exists; whoever needs the value must do without."""
+    """In place of a value which its decoder refused. The key exists; a caller that needs the value must do without."""
 
     reason: str
 
@@ -53,7 +54,7 @@ class EntryChange(msgspec.Struct, frozen=True):
 
     @property
     def is_another_life(self) -> bool:
-        """The key was removed and made again: what was known about the old one is void."""
+        """The key was removed and made again: all facts about the old one are void."""
         return (
             self.before is not None
             and self.after is not None
@@ -66,11 +67,13 @@ class Applied(msgspec.Struct, frozen=True):
 
     revision: Revision
     changes: tuple[EntryChange, ...]  # by key; empty: only the revision moved
-    is_resync: bool = False  # by a snapshot: what happened in between is not known, only what came of it
+    is_resync: bool = False  # by a snapshot: the changes in between are not known, only their result
 
 
 class Mirror:
-    """Folds snapshots and batches; answers what is under a prefix now. `decoders` go by the longest fitting prefix."""
+    """Folds snapshots and batches; answers which entries are under a prefix now. `decoders` go by the longest fitting
+    prefix.
+    """
 
     def __init__(self, prefix: str, decoders: Mapping[str, Decoder] | None = None) -> None:
         self.prefix = prefix
@@ -88,7 +91,7 @@ class Mirror:
         return self._entries.get(key)
 
     def range(self, prefix: str) -> list[Entry]:
-        """All entries under a prefix, sorted by key."""
+        """Return all entries under a prefix, sorted by key."""
         found: list[Entry] = []
         for index in range(bisect_left(self._keys, prefix), len(self._keys)):
             key = self._keys[index]
@@ -123,7 +126,7 @@ class Mirror:
         return self._become(snapshot.revision, new, is_resync=is_resync)
 
     def apply(self, batch: WatchBatch) -> Applied:
-        """Take a batch of the watch. What it repeats of revisions already there is passed over."""
+        """Take a batch of the watch. Changes of revisions that the mirror already has are skipped."""
         assert self.revision != NO_REVISION, "a snapshot comes first"
         new: dict[str, tuple[Revision, KeyValue | None]] = {}
         last = self.revision

@@ -36,7 +36,7 @@ FIRST_REVISION = Revision(1)
 
 
 class KeyValue(msgspec.Struct, frozen=True, gc=False):
-    """A key as it stands at some revision."""
+    """A key and its value at some revision."""
 
     key: str
     value: bytes
@@ -79,7 +79,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False):
 
 
 class LeaseStatus(msgspec.Struct, frozen=True):
-    """What is left of a lease, and what hangs on it."""
+    """The time that a lease has left, and its keys."""
 
     id: LeaseId
     ttl_ms: int
@@ -92,4 +92,5 @@ class Status(msgspec.Struct, frozen=True):
 
     store_id: str  # differs between any two KeySpaces; the same for the life of one
     revision: Revision
-    compacted: Revision  # history up to here is gone; NO_REVISION if all is there. etcd does not tell: NO_REVISION
+    # history up to here is gone; NO_REVISION if all of it is kept. etcd does not report this: NO_REVISION
+    compacted: Revision

@@ -42,7 +42,7 @@ class Store:
         self.compacted = NO_REVISION
         self._store_id = store_id
         self._live: dict[str, KeyValue] = {}
-        self._history: list[Change] = []  # by revision, then by key; behind the compaction
+        self._history: list[Change] = []  # by revision, then by key; since the compaction
         self._base: dict[str, KeyValue] = {}  # the state at the compaction
         self._leases: dict[LeaseId, _LeaseState] = {}
         self._last_lease = LeaseId(0)
@@ -64,7 +64,7 @@ class Store:
         return Snapshot(self.revision if at is None else at, entries)
 
     def changes(self, prefix: str, after: Revision, upto: Revision | None = None) -> WatchBatch:
-        """What a watch which has shown everything up to `after` shows next, up to `upto`."""
+        """Return the changes that a watch shows next, after `after` and up to `upto`."""
         if after < self.compacted:
             raise Compacted(
                 f"changes from revision {after + 1} on are gone: compacted up to {self.compacted}",
@@ -86,7 +86,7 @@ class Store:
         return LeaseStatus(lease, state.ttl_ms, remaining_ms, tuple(sorted(state.keys)))
 
     def next_deadline(self) -> Instant | None:
-        """When the next lease ends, if nobody renews it."""
+        """Return when the next lease ends unless it is renewed."""
         return min((state.deadline for state in self._leases.values()), default=None)
 
     def _state_at(self, at: Revision) -> dict[str, KeyValue]:

@@ -46,7 +46,7 @@ class Target(Enum):
 
 
 class Relation(Enum):
-    """How it must stand to the operand."""
+    """How it must compare with the operand."""
 
     EQUAL = "="
     NOT_EQUAL = "!="

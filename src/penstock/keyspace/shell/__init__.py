@@ -1,4 +1,4 @@
-"""The KeySpace for real processes: embedded in the data folder, or etcd, behind one port."""
+"""The KeySpace for real processes: embedded in the data folder, or etcd, with one interface."""
 
 from penstock.keyspace.shell.lease_keeper import LeaseKeeper
 from penstock.keyspace.shell.mirror import KeySpaceMirror

@@ -2,8 +2,8 @@
 
 Every member runs one. While its member is the oldest, it loads the state, follows every change and does what the core
 (`penstock.keyspace.core.allocator`) plans, round by round: transactions, then waiting until the mirror shows them. A
-lost compare means that something changed meanwhile, and the items are looked at again. Whoever leads without
-knowing that it no longer does, does nothing: every transaction compares its member's key.
+lost compare means that something changed meanwhile, and the items are looked at again. A daemon that leads without
+knowing that it no longer does changes nothing: every transaction compares its member's key.
 
 For its own member it also knows which items are assigned to it, and drains: offers nothing any more, and waits until
 nothing is left.
@@ -36,7 +36,8 @@ log = get_logger()
 class AllocatorDaemon:
     """Allocates while its member leads. Make it with `start`, and `close` it before the mirror.
 
-    `on_failure` is called at most once, when it cannot go on: its process should then end, so that another leads.
+    `on_failure` is called at most once, when the daemon cannot continue: its process should then end, so that another
+    leads.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class AllocatorDaemon:
 
     @property
     def assigned_items(self) -> list[str]:
-        """What is assigned to this member now."""
+        """Return the items assigned to this member now."""
         return sorted(set(self._mine.values()))
 
     @property
@@ -103,9 +104,10 @@ class AllocatorDaemon:
     # Life
 
     async def drain(self, membership: Membership, exiting_value: bytes, *, wait_s: float) -> list[str]:
-        """Have this member relieved of everything. Returns what it still has when the time is over: best nothing.
+        """Have this member relieved of everything. Returns the items that it still has when the time is over, ideally
+        none.
 
-        What nobody else can take stays: no item is served by fewer members than it needs for our convenience.
+        An item that no other member can take stays: our convenience never leaves it with fewer members than it needs.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
@@ -201,7 +203,7 @@ class AllocatorDaemon:
                 pause_s = min(2 * pause_s, _RETRY_S_MAX)
 
     async def _do(self, allocator: Allocator, batches: list[Batch]) -> bool:
-        """Whether all of them took place. Those which did are in the mirror then."""
+        """Return whether all batches took place. The mirror then shows the successful ones."""
         gate = asyncio.Semaphore(_IN_FLIGHT_MAX)
 
         async def transact(batch: Batch) -> Revision:
@@ -218,7 +220,7 @@ class AllocatorDaemon:
         return NO_REVISION not in revisions
 
     async def _transact(self, batch: Batch) -> Revision:
-        """Its revision; NO_REVISION if it was lost, or nobody knows."""
+        """Return the batch's revision; NO_REVISION if it lost or its outcome is unknown."""
         transaction = batch.transaction
         try:
             outcome = await self._keyspace.transact(transaction.compares, transaction.then)
@@ -228,7 +230,9 @@ class AllocatorDaemon:
         return outcome.revision if outcome.succeeded else NO_REVISION
 
     async def _wait_for_change(self, pause_s: float) -> None:
-        """What was lost is lost to something the mirror does not show yet, or to a KeySpace which is away."""
+        """Wait for a change or for the pause: a batch lost to a change that the mirror does not show yet, or the
+        KeySpace is away.
+        """
         self._changed.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause_s):

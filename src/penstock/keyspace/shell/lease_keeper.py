@@ -5,7 +5,7 @@ gets a new lease. The keeper declares a loss in two cases, whichever comes first
 
 - the KeySpace says so: `LeaseExpired`;
 - no renewal got through for the lease's whole time, counted by our own clock from before the last good one was asked
-  for. Then the lease may have ended without us hearing of it (cut off, paused, suspended), so we must act as if it had.
+  for. The lease may then have ended without our knowledge (cut off, paused, suspended), so we must act as if it had.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ log = get_logger()
 
 
 def _boot_ns() -> int:
-    """Goes on while the process is stopped, and while the machine is suspended."""
+    """Return a clock that also runs while the process is stopped or the machine suspended."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic_ns()
 
 
@@ -68,7 +68,7 @@ class LeaseKeeper:
 
     @property
     def is_good(self) -> bool:
-        """Whether the lease cannot have ended yet, by our own clock. Right also before the keeper woke up to see it."""
+        """True if the lease cannot have ended yet, by our own clock. Also right before the keeper has woken up."""
         return self.lost_because is None and self._clock() < self._good_until_ns
 
     async def close(self, *, revoke: bool = True) -> None:

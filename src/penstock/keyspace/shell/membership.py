@@ -1,6 +1,6 @@
 """A process as a member: its key in the KeySpace, under its lease. Design: gazette.md §1.4.
 
-The key is there while the process lives. A process which was killed and started again finds the key of its former life,
+The key exists while the process lives. A process which was killed and started again finds the key of its former life,
 and waits until that one's lease has ended: two lives of one member must not serve side by side. Losing the lease ends
 the process: the key is gone, all assignments with it, and others serve in its place.
 """
@@ -38,7 +38,7 @@ class Membership:
     async def announce(
         cls, keyspace: KeySpace, key: str, value: bytes, *, lease_ms: int, on_lost: Callable[[str], None]
     ) -> Self:
-        """Take a lease and put the key, as soon as a former life has let go of it."""
+        """Take a lease and put the key, as soon as an earlier process of this name has released it."""
         keeper = await LeaseKeeper.start(keyspace, lease_ms, on_lost)
         try:
             return cls(keyspace, key, keeper, await _put_when_absent(keyspace, key, value, keeper.id))
@@ -52,7 +52,7 @@ class Membership:
 
     @property
     def is_good(self) -> bool:
-        """Whether the lease cannot have ended yet."""
+        """True if the lease cannot have ended yet."""
         return self._keeper.is_good
 
     async def update(self, value: bytes) -> Revision:

@@ -1,7 +1,7 @@
 """A mirror at work: loads, watches, catches up after a compaction, and lets tasks wait for a revision.
 
 The folding is `penstock.keyspace.core.mirror`; this is the shell around it. Observers run on the event loop, once for
-each application, in the order they were added, when the mirror already is at the new state; nobody can see it half
+each application, in the order they were added, when the mirror already is at the new state. No task can see it half
 done, since nothing awaits in between. Tasks which wait for a revision run after all observers have seen it.
 """
 
@@ -41,7 +41,7 @@ log = get_logger()
 class KeySpaceMirror:
     """A live local copy of all keys under a prefix. Make one with `start`.
 
-    `on_failure` is called at most once, when the mirror cannot go on: the KeySpace forgot, failed for good, or an
+    `on_failure` is called at most once, when the mirror cannot continue: the KeySpace forgot, failed for good, or an
     observer raised. Its process must then end: what the mirror shows is no longer kept up to date.
     """
 
@@ -72,7 +72,7 @@ class KeySpaceMirror:
         *,
         on_failure: Callable[[PenstockError], None] = lambda _: None,
     ) -> Self:
-        """Load, and begin to follow. What comes back is at some revision of the KeySpace already."""
+        """Load, and begin to follow. The returned mirror is at some revision of the KeySpace already."""
         mirror = cls(keyspace, prefix, decoders, on_failure=on_failure)
         await mirror._load()
         mirror._following = asyncio.create_task(mirror._follow(), name=f"mirror {prefix}")
@@ -91,7 +91,7 @@ class KeySpaceMirror:
         return self._mirror.get(key)
 
     def range(self, prefix: str) -> list[Entry]:
-        """All entries under a prefix, sorted by key, as they are at `revision`."""
+        """Return all entries under a prefix, sorted by key, at `revision`."""
         return self._mirror.range(prefix)
 
     def __len__(self) -> int:
@@ -111,7 +111,7 @@ class KeySpaceMirror:
         await reached
 
     def observe(self, observer: Observer) -> Callable[[], None]:
-        """Call `observer` for every application from now on, until what is returned is called."""
+        """Call `observer` for every application from now on, until the returned function is called."""
         self._observers.append(observer)
 
         def stop() -> None:
@@ -175,7 +175,7 @@ class KeySpaceMirror:
                 return
 
     async def _catch_up(self) -> None:
-        """While somebody waits for a revision the KeySpace already has, and the watch does not show it: read it.
+        """Read the KeySpace while a task waits for a revision that it has and that the watch does not show.
 
         A watch may be silent about revisions which changed nothing under its prefix (etcd's is, for minutes).
         """
@@ -187,7 +187,7 @@ class KeySpaceMirror:
                 self._waiting = sorted(waiting for waiting in self._waiting if not waiting[2].done())
                 with contextlib.suppress(Unavailable, Indeterminate):
                     there = (await self._keyspace.status()).revision
-                    if self._waiting and there >= self._waiting[0][0]:  # nobody may wait any more by now
+                    if self._waiting and there >= self._waiting[0][0]:  # the waiting tasks may be gone by now
                         snapshot = await self._keyspace.range(self._mirror.prefix)
                         if snapshot.revision > self.revision:  # else the watch was faster
                             self._applied(self._mirror.load(snapshot))

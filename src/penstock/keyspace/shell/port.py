@@ -26,7 +26,7 @@ __all__ = ["KeySpace", "Watch"]
 class Watch(Protocol):
     """Batches of changes, one after the other, without an end. Only one task may wait for the next.
 
-    It reconnects by itself, and continues where it was. It raises `Compacted` when what comes next is gone, and
+    It reconnects by itself, and continues where it was. It raises `Compacted` when the next changes are gone, and
     `KeySpaceForgot` when the KeySpace went back.
     """
 
@@ -43,7 +43,7 @@ class KeySpace(Protocol):
         ...
 
     async def range(self, prefix: str, *, at: Revision | None = None) -> Snapshot:
-        """All keys under a prefix as they are now, or as they were at a revision. The empty prefix is every key."""
+        """Return all keys under a prefix, now or at a revision. The empty prefix is every key."""
         ...
 
     async def transact(
@@ -72,7 +72,7 @@ class KeySpace(Protocol):
         ...
 
     async def lease_status(self, lease: LeaseId) -> LeaseStatus:
-        """How long a lease has to live, and its keys."""
+        """Return how long a lease has left to live, and its keys."""
         ...
 
     async def compact(self, revision: Revision) -> None:
@@ -80,7 +80,7 @@ class KeySpace(Protocol):
         ...
 
     async def status(self) -> Status:
-        """Which KeySpace this is, and its revision."""
+        """Return the KeySpace's identity and revision."""
         ...
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
 """A process which is a member of a cluster: a broker, a consumer. What all of them run on, and how they end.
 
 Losing its lease, its mirror or its allocator ends it: `failed` then raises, and the process should end, so that another
-life begins with a new lease. A process which is told to end drains first: others take over what is assigned to it.
+life begins with a new lease. A process that is asked to end drains first: others take over its items.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ __all__ = ["RunningMember"]
 
 
 class RunningMember:
-    """A member, and what it runs on. Kinds of members add what they serve, and how they drain."""
+    """A member, and its connections. Each kind of member adds its service, and its way to drain."""
 
     def __init__(self) -> None:
         self.wire: Server
@@ -36,13 +36,13 @@ class RunningMember:
         return self.wire.address
 
     def fail(self, error: PenstockError) -> None:
-        """It cannot go on. The first reason counts."""
+        """End the member with an error. The first reason counts."""
         if not self._failure.done():
             self._failure.set_exception(error)
-            self._failure.exception()  # heard, even if nobody waits any more
+            self._failure.exception()  # retrieved, even if no task waits any more
 
     async def failed(self) -> None:
-        """Wait until it cannot go on; raises why."""
+        """Wait until the member cannot continue; raise the reason."""
         await asyncio.shield(self._failure)
 
     async def until_told(self) -> None:
@@ -58,7 +58,7 @@ class RunningMember:
             raise
 
     async def drain(self) -> list[str]:
-        """Have others take over everything; return what nobody could take."""
+        """Have others take over everything; return the items that no other member could take."""
         raise NotImplementedError
 
     # how it begins, in this order

@@ -31,7 +31,7 @@ class ArrowBatches(Fixed):
     content_type: ClassVar[str] = "application/vnd.apache.arrow.stream+penstock-fixed"
 
     def __init__(self, schema: Any, written: bytes = b"") -> None:
-        """`written`: the schema as somebody else writes it, if most frames begin with that."""
+        """`written`: the schema's bytes as another program writes them, if most frames begin with that."""
         super().__init__()
         if any(pa.types.is_dictionary(field.type) for field in schema):
             raise InvalidArgument("dictionary columns need a stream; cast them to their values")
@@ -76,7 +76,7 @@ class ArrowBatches(Fixed):
             return None
 
     def _schema_end(self, body: Any) -> int:
-        """Where the schema message ends, once it was found to be ours."""
+        """Return the end of the schema message, or raise if the schema is another one."""
         continuation, length = _PREFIX.unpack_from(body)
         end: int = _PREFIX.size + length
         if continuation != _CONTINUATION or not 0 < end <= body.size:

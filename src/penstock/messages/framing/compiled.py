@@ -1,11 +1,11 @@
 """How loops over the bytes of messages are compiled (Numba), and how they reach memory: by address.
 
 An array which one compiled function hands to another is counted each time, which took three quarters of a kernel's
-time; numbers are not. So who calls a kernel answers for the memory: a buffer stays alive while its address is used, and
-a kernel reads and writes nothing beyond what it was told is there. Arrays are for what a kernel fills row by row.
+time; numbers are not. So the caller of a kernel is responsible for the memory: a buffer stays alive while its address
+is used, and a kernel stays within the sizes it is given. Arrays are for what a kernel fills row by row.
 
-A kernel is compiled when it is called first on a machine, which takes seconds, and kept on disk for later processes:
-beside its source, or in `NUMBA_CACHE_DIR`, or in the user's cache. See decision 505.
+A kernel is compiled at its first call on a machine, which takes seconds, and kept on disk for later processes: next to
+its source, or in `NUMBA_CACHE_DIR`, or in the user's cache. See decision 505.
 
 Numba is the extra `fast`. Without it `IS_COMPILED` is false and no kernel may be called: each caller has a way with
 NumPy, Arrow or msgspec that gives the same answer.
@@ -44,7 +44,7 @@ _Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
 
 
 def address(memory: Any) -> int:
-    """Where the bytes of a buffer lie, for a kernel, while the buffer is alive."""
+    """Return the address of a buffer for a kernel, valid while the buffer is alive."""
     return int(np.frombuffer(memory, np.uint8).ctypes.data)
 
 
@@ -69,7 +69,7 @@ def _kept(kernel: _Kernel, *, is_inlined: bool) -> _Kernel:
 
 
 def _loaded(bits: int, kind: Any) -> Any:
-    """A number of so many bits from an address, which may be any."""
+    """Load a number of `bits` bits from any address."""
 
     def load(_: Any, at: Any) -> Any:
         def generate(__: Any, builder: Any, ___: Any, arguments: Any) -> Any:
@@ -109,7 +109,7 @@ if IS_COMPILED:
 
 @inlined
 def split_uuid(high: Any, low: Any, found: Any, row: int) -> Any:
-    """The parts of a UUID into rows 2 to 4 of what was found: producer, clock, flags. False if it is none of version 1.
+    """Split a UUID into rows 2 to 4 of `found`: producer, clock, flags. False if it is not of version 1.
 
     See `uuid.py` for the bits.
     """

@@ -2,8 +2,8 @@
 
     66 33 93 36 | length of what follows, u32 little endian | UUID, 16 bytes | body
 
-The head is that of Gazette's fixed frames. A UUID of zeros is none (at-least-once). Who loses his place in a damaged
-journal finds the next frame by its magic bytes.
+The head is that of Gazette's fixed frames. A UUID of zeros is none (at-least-once). A reader that loses its place in a
+damaged journal finds the next frame by its magic bytes.
 """
 
 import struct

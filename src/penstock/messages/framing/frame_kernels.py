@@ -31,7 +31,7 @@ _MAGIC: Final = int.from_bytes(MAGIC, "little")
 
 @inlined
 def _field(table: int, number: int, size: int, begin: int, end: Any) -> Any:
-    """Where a field of a flatbuffer's table lies, of so many bytes; 0 if it is not there."""
+    """Return where a field of a flatbuffer's table lies, if it has `size` bytes; 0 if it is absent."""
     if table < begin or table + 4 > end:
         return 0
     fields = table - word(table)
@@ -46,13 +46,13 @@ def _field(table: int, number: int, size: int, begin: int, end: Any) -> Any:
 
 @inlined
 def _behind(at: int) -> Any:
-    """What an offset of a flatbuffer points to. It is unsigned."""
+    """Return the target of a flatbuffer's offset. It is unsigned."""
     return at + (np.int64(word(at)) & 0xFFFFFFFF)
 
 
 @inlined
 def _vector(table: int, number: int, count: int, begin: int, end: int) -> Any:
-    """Where the pairs of a vector begin, if there are so many; 0 if not."""
+    """Return where the pairs of a vector begin if there are at least `count`; 0 if not."""
     at = _field(table, number, 4, begin, end)
     if at == 0:
         return 0
@@ -80,7 +80,7 @@ def _batch(at: int, end: int) -> Any:
 
 @inlined
 def _buffer(pairs: int, number: int, body: int, end: int, size: int) -> Any:
-    """Where a buffer lies, if it has so many bytes at least; 0 if not. An empty one may lie anywhere."""
+    """Return where a buffer lies if it has at least `size` bytes; 0 if not. An empty one may lie anywhere."""
     place, length = np.int64(load(pairs + _PAIR * number)), np.int64(load(pairs + _PAIR * number + 8))
     if place < 0 or length < size or place > end - body or length > end - body - place:
         return 0
@@ -113,7 +113,7 @@ def _is_ascii(at: int, size: Any) -> Any:
 
 @inlined
 def _places(begin: int, end: int, columns: int, texts: int) -> Any:
-    """How many rows a batch has (-1: nobody knows), its nodes, its buffers, and its body."""
+    """Return how many rows a batch has (-1: unknown), its nodes, its buffers, and its body."""
     batch, first, body = _batch(begin, end)
     if batch == 0:
         return -1, 0, 0, 0
@@ -127,7 +127,7 @@ def _places(begin: int, end: int, columns: int, texts: int) -> Any:
 
 @inlined
 def _missing(bits: int, count: int) -> Any:
-    """How many of so many bits are 0."""
+    """Return how many of the first `count` bits are 0."""
     missing = np.int64(count)
     for number in range(count):
         missing -= (byte(bits + (number >> 3)) >> (number & 7)) & 1
@@ -174,8 +174,9 @@ def are_good_batches(base: int, begins: Any, ends: Any, head: int, head_bytes: i
 
 @compiled
 def first_odd_batch(base: int, begins: Any, ends: Any, head: int, head_bytes: int, columns: int, texts: int) -> Any:
-    """The first of some frames whose body neither is empty nor has the schema `head` and a plain record batch behind
-    it, of so many columns, so many of them texts; or how many frames there are. Columns are not looked at.
+    """Return the first frame with an odd body, or the number of frames if there is none. A good body is empty, or has
+    the schema `head` followed by a plain record batch of `columns` columns, `texts` of them texts. Columns are not
+    looked at.
     """
     for frame in range(len(begins)):
         begin, end = base + begins[frame], base + ends[frame]
@@ -191,7 +192,7 @@ def first_odd_batch(base: int, begins: Any, ends: Any, head: int, head_bytes: in
 
 @inlined
 def _frame_end(at: int, stop: int, frame_bytes_max: Any) -> Any:
-    """Behind the frame which begins here; 0: it is not complete; -1: none begins here."""
+    """Return the end of the frame that begins here; 0 if it is not complete, -1 if none begins here."""
     if stop - at < HEAD_BYTES:
         return 0
     length = np.int64(word(at + 4)) & 0xFFFFFFFF
@@ -203,7 +204,7 @@ def _frame_end(at: int, stop: int, frame_bytes_max: Any) -> Any:
 
 @compiled
 def count_frames(base: int, size: int, frame_bytes_max: Any) -> Any:
-    """How many complete frames a chunk has; -1 if there is something else between them."""
+    """Return how many complete frames a chunk has; -1 if there are other bytes between them."""
     count, stop = 0, base + size
     at = _frame_end(base, stop, frame_bytes_max)
     while at > 0:

@@ -1,7 +1,7 @@
 """What a framing is: it cuts bytes into frames, finds a frame's UUID, and makes frames.
 
-A framing holds no position and keeps nothing between calls, so one object serves any number of journals. What is wrong
-with a frame is an `InvalidArgument` or a `Bad` range; the reader, who knows journal and offset, makes the error of it.
+A framing holds no position and keeps nothing between calls, so one object serves any number of journals. A defect of a
+frame is an `InvalidArgument` or a `Bad` range; the reader, which knows journal and offset, makes the error of it.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ FRAME_BYTES_MAX = 64 << 20
 
 
 class Bad(msgspec.Struct, frozen=True):
-    """Bytes [begin, end) of what was cut which are no frame."""
+    """Bytes [begin, end) of the cut data that are no frame."""
 
     begin: int
     end: int
@@ -27,7 +27,7 @@ class Bad(msgspec.Struct, frozen=True):
 class Split(msgspec.Struct):
     """What cutting gave: frames as they follow each other, and how many bytes are done with.
 
-    `ends[i]` is where frame i ends; it begins where the one before it ended, or behind the `Bad` range between them.
+    `ends[i]` is where frame i ends. It begins where the one before it ended, or after the `Bad` range between them.
     """
 
     frames: list[bytes]
@@ -46,11 +46,11 @@ class Framing(Protocol):
         ...
 
     def uuid(self, frame: bytes) -> Uuid | None:
-        """The frame's UUID; None for one which holds none (at-least-once). InvalidArgument if it is no frame."""
+        """Return the frame's UUID; None if it has none (at-least-once). InvalidArgument if it is no frame."""
         ...
 
     def decode(self, frame: bytes) -> Any:
-        """What the frame says, without its UUID. InvalidArgument if it says nothing."""
+        """Return the frame's content, without its UUID. InvalidArgument if it has none."""
         ...
 
     def encode(self, value: Any, uuid: Uuid | None) -> bytes:

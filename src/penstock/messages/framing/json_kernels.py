@@ -1,7 +1,7 @@
 """The loops over JSON lines, compiled: their UUIDs, and their fields by shape. See `columns.py` and `json_shapes.py`.
 
-Eight bytes are looked at as one word wherever eight are there, the first one in the lowest byte. Who calls answers for
-the memory (`compiled.py`): chunks of whole lines, and arrays which are large enough. Tests hold every kernel against
+Kernels read eight bytes as one word wherever eight remain, the first one in the lowest byte. The caller is responsible
+for the memory (`compiled.py`): chunks of whole lines, and arrays that are large enough. Tests hold every kernel against
 the one-by-one path, with lines cut off anywhere.
 """
 
@@ -24,9 +24,9 @@ __all__ = [
     "scan_lines",
 ]
 
-SKIP, TEXT, INT, FLOAT, BOOL, LATER = range(6)  # as what a field is wanted; LATER: as the place where a number stands
+SKIP, TEXT, INT, FLOAT, BOOL, LATER = range(6)  # the kind that a field is wanted as; LATER: as the position of a number
 _NULL: Final = 6
-TEXT_PADDING: Final = 8  # bytes behind a column's texts: they are copied by words
+TEXT_PADDING: Final = 8  # bytes after a column's texts: they are copied by words
 
 _U: Final = np.uint64
 _BYTES: Final = _U(0x0101010101010101)
@@ -67,7 +67,7 @@ def _hex_value(digits: Any) -> Any:
 
 @inlined
 def _line_end(at: int, stop: int) -> Any:
-    """Behind the next newline before `stop`; 0 if there is none."""
+    """Return the position after the next newline before `stop`; 0 if there is none."""
     while at + 8 <= stop:
         other = load(at) ^ (_BYTES * _U(_NEWLINE))
         marks = (other - _BYTES) & ~other & _TOPS
@@ -83,7 +83,7 @@ def _line_end(at: int, stop: int) -> Any:
 
 @compiled
 def count_lines(base: int, size: int) -> Any:
-    """How many lines a chunk has. Each byte of a word counts those it has met, as many as a byte can count."""
+    """Return how many lines a chunk has. Each byte of a word counts the newlines it has met, up to 255."""
     count, at, stop = np.int64(0), base, base + size
     while at + 8 <= stop:
         words, counts = min(255, (stop - at) >> 3), _U(0)
@@ -101,7 +101,7 @@ def count_lines(base: int, size: int) -> Any:
 
 @compiled
 def scan_lines(base: int, size: int, head: int, uuid_at: int, found: Any, is_ours: Any) -> Any:
-    """Find the lines of a chunk, and decode the UUIDs of those which begin as we write them, with `head`.
+    """Find the lines of a chunk, and decode the UUIDs of the lines that begin in our form, with `head`.
 
     `found` has five rows: begins, ends, producers, clocks, flags. Given is where the last line ends.
     """
@@ -122,7 +122,7 @@ def scan_lines(base: int, size: int, head: int, uuid_at: int, found: Any, is_our
 
 @inlined
 def _uuid(at: int) -> Any:
-    """The UUID whose text begins here, with a quote behind it: is it one, and the two numbers which it is."""
+    """Parse the UUID text that begins here and ends with a quote: return whether it is one, and its two numbers."""
     dashed, dashed_too = load(at + 8), load(at + 16)  # -1234-56 and 78-9abc-
     middle = ((dashed >> _U(8)) & _U(0xFFFFFFFF)) | ((dashed >> _U(48)) << _U(32)) | (dashed_too << _U(48))
     node = ((dashed_too >> _U(24)) & _U(0xFFFFFFFF)) | (load(at + 24) << _U(32))
@@ -171,7 +171,7 @@ def _begins_with(at: int, stop: int, fixed: int, size: int) -> Any:
 
 @inlined
 def _copy(at: int, end: int, stop: int, to: int) -> Any:
-    """By words, and so some bytes too many, which the next text overwrites."""
+    """Copy by words, and so some bytes too many, which the next text overwrites."""
     while at < end and at + 8 <= stop:
         store(to, load(at))
         at, to = at + 8, to + 8
@@ -185,8 +185,9 @@ def _copy(at: int, end: int, stop: int, to: int) -> Any:
 
 @inlined
 def _number(at: int) -> Any:
-    """A number as JSON has them: where it ends (0: there is none), its digits as one number, how many they are, and how
-    many of them behind the point. With an exponent, or more digits than fit, the count says so, and the rest is wrong.
+    """Parse a number in JSON's syntax: return where it ends (0: there is none), its digits as one number, how many they
+    are, and how many follow the point. With an exponent, or more digits than fit, the count says so, and the rest is
+    wrong.
     """
     value, behind, is_negative = np.int64(0), 0, byte(at) == _MINUS
     at += is_negative
@@ -221,7 +222,9 @@ def _exponent_end(at: int) -> Any:
 
 @inlined
 def _word(at: int) -> Any:
-    """Which word stands there: 0 null, 1 true, 2 false, -1 none. It is compared up to where the line's end would be."""
+    """Return the word at this position: 0 null, 1 true, 2 false, -1 none. It is compared up to where the line's end
+    would be.
+    """
     if byte(at) == 0x6E:
         return 0 if byte(at + 1) == 0x75 and byte(at + 2) == 0x6C and byte(at + 3) == 0x6C else -1
     if byte(at) == 0x74:
@@ -233,7 +236,9 @@ def _word(at: int) -> Any:
 
 @inlined
 def _value(at: int, stop: int) -> Any:
-    """The value which stands there: behind it (0: there is none), what it is, and what `_number` says of a number."""
+    """Return the end of the value that begins here (0: there is none), its kind, and `_number`'s findings for a
+    number.
+    """
     if byte(at) == _QUOTE:
         end = _text_end(at + 1, stop)
         return end + 1 if byte(end) == _QUOTE else 0, TEXT, np.int64(0), 0, 0
@@ -254,7 +259,7 @@ def _is_wanted(kind: int, found: int, count: int, behind: int) -> Any:
 
 @inlined
 def _bits_of(kind: int, begin: int, value: int, behind: int) -> Any:
-    """What a column of numbers keeps of one: itself, or the bits of a float."""
+    """Return the bits that a column keeps of a number: the number itself, or the bits of a float."""
     is_negative = byte(begin) == _MINUS
     if kind != FLOAT:
         return -value if is_negative else value
@@ -264,7 +269,7 @@ def _bits_of(kind: int, begin: int, value: int, behind: int) -> Any:
 
 @inlined
 def _first_key(begin: int, end: int, stop: int, head: int, head_bytes: int, meta_bytes: int) -> Any:
-    """Where the first key of a line stands: behind `_meta` as we write it, or behind the brace; 0 if it has none."""
+    """Return where the first key of a line begins: after `_meta` in our form, or after the brace; 0 if it has none."""
     if end - begin <= meta_bytes or not is_same(begin, head, head_bytes):
         return begin + 1 if byte(begin) == _OPEN else 0
     quote = begin + meta_bytes - 3
@@ -276,12 +281,12 @@ def _first_key(begin: int, end: int, stop: int, head: int, head_bytes: int, meta
 def cut_lines(
     base: int, size: int, begins: Any, ends: Any, is_taken: Any, meta: Any, shape: Any, columns: Any, row: int
 ) -> Any:
-    """Cut the lines of a shape into columns, from a row on; and give the row behind the last.
+    """Cut the lines of a shape into columns, from a row on; return the row after the last.
 
-    `meta`: what a line of ours begins with, how many bytes that is, and how many all of `_meta` is. A shape: its keys,
-    `"key":` one behind the other and padded; where each ends; as what each value is wanted, and in which column.
-    Columns: for each and each row whether a value is there, its number, its length, and where its text ends; the
-    texts, and where those of each column end.
+    `meta`: the beginning of a line in our form, its length, and the length of the whole `_meta`. A shape: its keys,
+    `"key":` one after the other and padded; where each ends; the kind that each value is wanted as, and in which
+    column. Columns: for each column and row whether a value is present, its number, its length, and where its text
+    ends; the texts, and where the texts of each column end.
     """
     head, head_bytes, meta_bytes = meta
     keys, key_ends, kinds, places = shape

@@ -1,8 +1,8 @@
 """JSON lines: one object to a line, its UUID under `_meta`, as in `{"_meta":{"uuid":"…"},"user":"ann"}`.
 
-Our publisher writes the UUID first, without a blank, so that it stands at a fixed place: readers find it there without
-parsing the line. Lines which other programs wrote are parsed, wherever their `_meta` stands. Objects without one fall
-back to at-least-once.
+Our publisher writes the UUID first, without a blank, so that it has a fixed position: readers find it without parsing
+the line. Lines that other programs wrote are parsed, wherever their `_meta` is. Objects without one fall back to
+at-least-once.
 """
 
 from typing import Any, ClassVar
@@ -55,7 +55,7 @@ class JsonLines:
 
     def split(self, data: bytes) -> Split:
         frames = data.split(b"\n")
-        consumed = len(data) - len(frames.pop())  # behind the last newline
+        consumed = len(data) - len(frames.pop())  # after the last newline
         ends, end = [], 0
         for frame in frames:
             end += len(frame) + 1

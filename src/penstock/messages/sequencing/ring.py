@@ -1,7 +1,7 @@
 """The ring: the newest pending messages of a journal, so that most commits need no second look at the journal.
 
-It is bounded by messages and by bytes. What is evicted is the oldest message, whoever published it; the `Span` it
-belongs to then no longer begins in the ring, and its commit asks for a replay.
+It is bounded by messages and by bytes. It evicts the oldest message, of any producer; the message's `Span` then no
+longer begins in the ring, and its commit asks for a replay.
 """
 
 from collections import deque
@@ -40,7 +40,7 @@ class Ring:
             self._evict()
 
     def release(self) -> None:
-        """Some span ended: let go of the oldest messages which no span holds any more."""
+        """Release the oldest messages that no span holds any more, after a span ended."""
         entries = self._entries
         while entries:
             span, message = entries[0]

@@ -1,8 +1,8 @@
 """What commits the messages of a chunk whose producers do as they should, compiled: one pass, and no sorting.
 
-The pass goes backwards. So what commits a pending message is met before it, and no list of those which wait is kept;
-and what is noted of a producer last is how it begins the chunk. Whether that fits what was known of it before is for
-the VectorSequencer to say: a pass needs nothing but the chunk. Where a producer does anything else (duplicates,
+The pass goes backwards. So it meets the commit of a pending message before the message, and keeps no list of waiting
+ones; and its last note about a producer is how the producer begins the chunk. The VectorSequencer decides whether that
+fits the producer's earlier state: a pass needs nothing but the chunk. Where a producer does anything else (duplicates,
 roll-backs, misuse), nothing is decided here.
 """
 
@@ -40,7 +40,7 @@ class Noted(msgspec.Struct, gc=False):
     last_begin: int  # where that one begins
     commit: int  # the first row which commits; PENDING: none does
     last_ack: int  # the clock of the last which does; 0: none
-    begin: int  # where the first message behind that one begins; PENDING: there is none
+    begin: int  # where the first message after that one begins; PENDING: there is none
 
     @property
     def is_lone(self) -> bool:
@@ -69,8 +69,8 @@ def commits_of(columns: Columns) -> tuple[I64, list[Noted]] | None:
 
 @compiled
 def _commit(begins: Any, producers: Any, clocks: Any, flags: Any, commits: Any, table: Any, noted: Any) -> Any:
-    """How many producers there are, or what is in the way. `table` has zeros, twice as many as there is room for
-    producers, and their count is a power of two.
+    """Decide a chunk's commits; return the number of producers, or the obstacle. `table` has zeros, twice as many as
+    there is room for producers, and their count is a power of two.
     """
     count, number, place, mask = 0, 0, np.int64(0), len(table) - 1
     noted[number, _ID] = _NONE

@@ -1,7 +1,7 @@
 """The Sequencer: uncommitted messages of one journal in, committed ones out. Design: exactly-once.md, gazette.md 2.8.
 
 `push` takes the journal's messages one by one, in order, and says which row of the table (`outcome.py`) each was. After
-one which commits, the delivery is taken before the next push:
+a message that commits, the delivery is taken before the next push:
 
     if sequencer.push(message).is_commit:
         while (replay := sequencer.replay) is not None:      # the span began before the ring
@@ -10,12 +10,12 @@ one which commits, the delivery is taken before the next push:
 
 What always holds:
 
-- A message is delivered when its ACK is read, whatever other producers have pending: nobody waits for anybody.
+- A message is delivered when its ACK is read, whatever other producers have pending: no producer waits for another.
 - A span is delivered in the journal's order, each clock once, up to the clock of its ACK; the ACK comes last.
 - `state()` is a function of the journal's bytes before its offset. Between push and the end of a delivery the offset
-  stays before the committing message, and the producer's `last_ack` and `begin` follow what was delivered: who
-  restores such a state reads the ACK again and gets exactly the rest. (An ACK has a clock of its own, as every message
-  has. If it shared that of its last message, the rest of it, the ACK alone, would pass for a roll-back.)
+  stays before the committing message, and the producer's `last_ack` and `begin` follow the delivered messages: a reader
+  that restores such a state reads the ACK again and gets exactly the rest. (An ACK has a clock of its own, as every
+  message has. If it shared that of its last message, the rest of it, the ACK alone, would pass for a roll-back.)
 - `last_clock > last_ack` only while a span is open; messages in the ring have rising clocks.
 """
 
@@ -38,7 +38,7 @@ EVERYTHING = 1 << 62
 
 
 class Producer(msgspec.Struct, eq=False, gc=False):
-    """What is known of one producer; see ProducerState. Its span holds what of the open span is in the ring."""
+    """The state of one producer; see ProducerState. Its span holds what of the open span is in the ring."""
 
     last_ack: Clock
     last_clock: Clock
@@ -57,7 +57,7 @@ class Delivery(msgspec.Struct, eq=False):
     by: Message
     producer: Producer | None  # None: untracked
     replay: Replay | None = None
-    highest: Clock = Clock(0)  # of the span's messages met so far, delivered or behind the ACK's clock
+    highest: Clock = Clock(0)  # of the span's messages met so far, delivered or above the ACK's clock
 
 
 class Sequencer:
@@ -75,7 +75,7 @@ class Sequencer:
         self._ring = ring if ring is not None else Ring()
         self._delivery: Delivery | None = None
         self._sweep_at = 1024
-        self._clock_floor = self.largest_ack - horizon.clock  # who is below it may be forgotten
+        self._clock_floor = self.largest_ack - horizon.clock  # a producer below it may be forgotten
         self._producers = {
             each.producer: Producer(each.last_ack, each.last_clock, each.begin, each.last_seen, Span())
             for each in state.producers
@@ -176,11 +176,11 @@ class Sequencer:
 
     @property
     def replay(self) -> Replay | None:
-        """What must be read again before `take` goes on."""
+        """The range that must be read again before `take` continues."""
         return None if self._delivery is None else self._delivery.replay
 
     def feed(self, messages: Iterable[Message], upto: Offset) -> list[Message]:
-        """Messages of the replay, read again up to an offset of it. Returns those which are committed."""
+        """Messages of the replay, read again up to an offset of it. Returns the committed ones."""
         delivery = self._delivery
         assert delivery is not None, "nothing is being delivered"
         assert delivery.replay is not None, "no replay was asked for"
@@ -215,7 +215,7 @@ class Sequencer:
         return committed
 
     def _deliver(self, delivery: Delivery, message: Message, committed: list[Message]) -> None:
-        """Deliver a pending message, unless it is a duplicate, or behind the ACK's clock and so rolled back."""
+        """Deliver a pending message, unless it is a duplicate, or its clock is above the ACK's and so rolled back."""
         producer, clock = delivery.producer, message.clock
         assert producer is not None
         if clock <= delivery.highest or clock <= producer.last_ack:
@@ -243,11 +243,11 @@ class Sequencer:
     # state
 
     def has_pending(self, since: Offset = Offset(0)) -> bool:  # noqa: B008
-        """Did some open span begin at `since` or behind it? For who would rather wait for its ACK."""
+        """Did some open span begin at `since` or behind it? A reader may prefer to wait for its ACK."""
         return any(producer.begin >= since for producer in self._open.values())
 
     def state(self) -> ReadState:
-        """The state to go on from: after this many bytes, or in the middle of a delivery."""
+        """Return the state to continue from: after this many bytes, or in the middle of a delivery."""
         by = None if self._delivery is None else self._delivery.by
         offset = self.offset if by is None else by.begin
         self._sweep(offset)
@@ -261,7 +261,7 @@ class Sequencer:
         return is_forgotten(self.horizon, self.largest_ack, offset, producer.last_clock, producer.last_seen)
 
     def _sweep(self, offset: Offset) -> None:
-        """Let go of who is forgotten. It changes nothing but memory: `_find` asks the same question."""
+        """Release the forgotten producers. It changes nothing but memory: `_find` asks the same question."""
         self._producers = {
             id_: each for id_, each in self._producers.items() if not self._is_forgotten(each, offset)
         }  # fmt: skip

@@ -1,10 +1,10 @@
 """The Sequencer over columns: a whole chunk of messages at once, with the same answers as one by one.
 
-Most producers do as they should: clocks rise, and no lone message stands in an open span. Then a pending message is
+Most producers keep the rules: clocks rise, and no lone message lies in an open span. Then a pending message is
 committed by the next ACK of its producer. Where all producers of a chunk do so, a compiled pass finds these
-(`sequence_kernels.py`). Where some do not, messages are ordered by producer (a stable sort keeps the journal's order
-within one), and NumPy finds them for those who do; the messages of a producer which does anything else (duplicates,
-roll-backs, misuse) are decided one by one, by the same table (`outcome.decide`).
+(`sequence_kernels.py`). Otherwise, messages are ordered by producer (a stable sort keeps the journal's order within
+one), and NumPy finds the ACKs of the producers that keep the rules. The messages of a producer that does anything else
+(duplicates, roll-backs, misuse) are decided one by one, by the same table (`outcome.decide`).
 
 The result says for each message by which message of the chunk it is committed, and which spans from before the chunk
 are. Property tests hold it against the one-by-one Sequencer.
@@ -26,7 +26,7 @@ __all__ = ["PENDING", "Sequenced", "Span", "VectorSequencer"]
 
 
 class Producer(msgspec.Struct, eq=False, gc=False):
-    """What is known of one producer; see ProducerState."""
+    """The state of one producer; see ProducerState."""
 
     last_ack: int
     last_clock: int
@@ -49,7 +49,7 @@ class Sequenced(msgspec.Struct):
     commits: I64  # for each: the row of the message which commits it, perhaps its own, or PENDING
     spans: dict[int, Span]  # row of an ACK -> the span from before the chunk which it commits
     closed: list[ProducerId]  # producers whose span from before the chunk ended, committed or not
-    anomalies: list[tuple[int, Outcome]]  # row, and what is wrong
+    anomalies: list[tuple[int, Outcome]]  # row, and the anomaly
 
 
 class VectorSequencer:
@@ -116,7 +116,7 @@ class VectorSequencer:
         return noted.clock <= known.last_clock or (noted.is_lone and known.begin != NO_SPAN)
 
     def _note(self, base: int, columns: Columns, noted: Noted, result: Sequenced) -> None:
-        """Where a producer stands behind the chunk."""
+        """Record a producer's state after the chunk."""
         producer = self._producers.get(noted.id)
         if producer is None:
             producer = self._producers[noted.id] = Producer(noted.clock - 1, noted.clock - 1, NO_SPAN, 0)
@@ -186,7 +186,7 @@ class VectorSequencer:
 
     def _find_odd(self, clocks: U64, flags: U64, starts: I64, known: list[Producer]) -> Any:
         """For each producer: is something to be looked at one by one?"""
-        # A signed number beside them would make floats of all, and clocks are too large for those.
+        # A signed number among them would make floats of all, and clocks are too large for those.
         before = np.empty_like(clocks)
         before[1:] = clocks[:-1]
         before[starts] = [producer.last_clock for producer in known]
@@ -242,7 +242,7 @@ class VectorSequencer:
                 self._commit_span(columns, row, producer, result)
         if 0 <= producer.begin < base:
             result.closed.append(ProducerId(int(columns.producers[row])))
-        # what is pending behind the ACK's clock, or rolled back, stays PENDING: no later row can commit it
+        # messages above the ACK's clock, or rolled back, stay PENDING: no later row can commit them
         mine.clear()
         if outcome.is_commit:
             result.commits[row] = row
@@ -259,12 +259,12 @@ class VectorSequencer:
     # state
 
     def begin_of(self, producer: ProducerId) -> Offset:
-        """Where a producer's open span begins; NO_SPAN if none is open."""
+        """Return where a producer's open span begins; NO_SPAN if none is open."""
         known = self._producers.get(producer)
         return NO_SPAN if known is None else Offset(known.begin)
 
     def state(self) -> ReadState:
-        """The state behind the last chunk."""
+        """Return the state after the last chunk."""
         self._sweep()
         producers = [
             ProducerState(
@@ -279,7 +279,7 @@ class VectorSequencer:
         return ReadState(self.offset, Clock(self.largest_ack), tuple(producers))
 
     def _sweep(self) -> None:
-        """Let go of who is forgotten."""
+        """Release the forgotten producers."""
         kept = {id_: each for id_, each in self._producers.items() if not self._is_forgotten(each, self.offset)}
         self._producers = kept
         self._sweep_at = max(1024, 2 * len(kept))
@@ -289,12 +289,14 @@ class VectorSequencer:
 
 
 def _starts(producers: U64) -> I64:
-    """Where in sorted rows each producer's begin."""
+    """Return where each producer's rows begin in sorted rows."""
     return np.concatenate([[0], np.flatnonzero(producers[1:] != producers[:-1]) + 1])
 
 
 def _next_commit(flags: U64, starts: I64, stops: I64) -> I64:
-    """For each sorted row, which commits it: itself, or the next ACK of its producer; or one past the last row."""
+    """Return for each sorted row the row that commits it: itself, or the next ACK of its producer; or one past the last
+    row.
+    """
     count = len(flags)
     places = np.arange(count)
     next_ack = np.where(flags == ACK_TXN, places, count)

@@ -19,8 +19,8 @@ __all__ = ["Config", "Data", "Lake", "Log", "Metrics", "ObjectStore", "Tls", "Wa
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
-SHORT = (0.001, 600.0)  # the limits of a wait that somebody notices
-LONG = (0.001, 86400.0)  # the limits of one that nobody has to
+SHORT = (0.001, 600.0)  # the limits of a wait that a user notices
+LONG = (0.001, 86400.0)  # the limits of a wait in the background
 
 
 class Data(msgspec.Struct, frozen=True):

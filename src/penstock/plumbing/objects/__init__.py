@@ -1,4 +1,4 @@
-"""Object stores: a local folder, memory, S3, GCS and Azure behind one port."""
+"""Object stores: a local folder, memory, S3, GCS and Azure with one interface."""
 
 from penstock.plumbing.objects.opening import open_store
 from penstock.plumbing.objects.options import StoreOptions

@@ -19,7 +19,7 @@ _RULES = "see docs/reference/objectstore.md#keys"
 
 
 def check_key(key: str) -> str:
-    """The key itself, or `InvalidArgument` saying what is wrong with it.
+    """Return the key, or raise `InvalidArgument` with the problem.
 
     >>> check_key("shop/orders/0-1f-ab.gz")
     'shop/orders/0-1f-ab.gz'
@@ -40,7 +40,7 @@ def check_prefix(prefix: str) -> str:
 
 
 def is_key(name: str) -> bool:
-    """Whether a name found in a store is one we would have given: other programs may write there too."""
+    """Return whether a name found in a store could be one of our keys: other programs may write there too."""
     return _problem(name) is None
 
 

@@ -10,7 +10,7 @@ Entry = tuple[str, ObjectMeta | None]  # its key, or the name of a sub-folder wi
 
 
 def folder_pages(entries: Iterable[Entry], after: str, page_keys_max: int) -> Iterator[Page]:
-    """Pages of what comes behind `after`. The entries need not be sorted.
+    """Yield pages of the entries after `after`. The entries need not be sorted.
 
     >>> [page.folders for page in folder_pages([("b/", None), ("a/", None), ("c/", None)], "", 2)]
     [('a/', 'b/'), ('c/',)]

@@ -52,7 +52,7 @@ class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
         return f"StoreOptions({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
     def client_options(self, *, allow_http: bool) -> dict[str, Any]:
-        """As obstore's ClientConfig."""
+        """Return the options as obstore's ClientConfig."""
         return {
             "allow_http": allow_http,
             "connect_timeout": timedelta(milliseconds=self.connect_ms_max),
@@ -61,7 +61,7 @@ class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def retry_config(self, *, retries: bool) -> dict[str, Any]:
-        """As obstore's RetryConfig."""
+        """Return the options as obstore's RetryConfig."""
         return {
             "max_retries": self.retries_max if retries else 0,
             "retry_timeout": timedelta(milliseconds=self.retry_ms_max),

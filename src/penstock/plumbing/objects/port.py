@@ -1,7 +1,7 @@
 """The object store port: what Penstock asks of a place that keeps objects.
 
-Design: architecture.md, "Object store". Fragments, lake objects, ranges and metaranges go through this interface; a
-local folder, memory, S3, GCS and Azure stand behind it (`open_store`). On every one of them:
+Design: architecture.md, "Object store". Fragments, lake objects, ranges and metaranges go through this interface. It is
+implemented by a local folder, memory, S3, GCS and Azure (`open_store`). On every one of them:
 
 - An object appears whole or not at all, and is replaced whole: a reader never sees half of one.
 - `put(if_absent=True)` is atomic: of any number of callers, on any number of machines, exactly one wins.
@@ -84,7 +84,7 @@ class ObjectWriter(Protocol):
 
     @property
     def size(self) -> int:
-        """How many bytes were written so far."""
+        """The number of bytes written so far."""
         ...
 
     async def write(self, data: Buffer) -> None:
@@ -92,7 +92,7 @@ class ObjectWriter(Protocol):
         ...
 
     async def abort(self) -> None:
-        """Throw away what was written; the block may then end well without an object."""
+        """Throw away all written bytes; the block may then end normally without an object."""
         ...
 
 
@@ -100,7 +100,7 @@ class ObjectStore(Protocol):
     """A place that keeps objects under keys. Safe to share between tasks of one event loop."""
 
     async def put(self, key: str, data: Buffer, *, if_absent: bool = False, if_match: ETag | None = None) -> ETag:
-        """Store an object whole; return the ETag of what was stored.
+        """Store an object whole; return its new ETag.
 
         With `if_absent`, only where the key has no object; with `if_match`, only over that content: else
         `PreconditionFailed`. When it fails with an unknown outcome, read the key to learn which it was.
@@ -112,7 +112,7 @@ class ObjectStore(Protocol):
         ...
 
     async def get(self, key: str, start: int = 0, end: int | None = None) -> StoredObject:
-        """Read an object, or its bytes [start, end). An end behind the last byte is cut, a start behind it refused."""
+        """Read an object, or its bytes [start, end). An end beyond the last byte is cut, a start beyond it refused."""
         ...
 
     async def get_many(self, keys: Sequence[str]) -> tuple[StoredObject, ...]:
@@ -120,11 +120,11 @@ class ObjectStore(Protocol):
         ...
 
     async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> tuple[memoryview, ...]:
-        """Read several [start, end) of one object, which nobody replaces meanwhile."""
+        """Read several [start, end) of one version of an object."""
         ...
 
     async def head(self, key: str) -> ObjectMeta:
-        """What the store says about an object."""
+        """Return the object's metadata."""
         ...
 
     async def delete(self, *keys: str) -> None:
@@ -132,11 +132,13 @@ class ObjectStore(Protocol):
         ...
 
     async def copy(self, source: str, target: str) -> None:
-        """Store the object of `source` under `target` too, replacing what is there. Bytes do not pass through here."""
+        """Store the object of `source` under `target` too, replacing any object there. Bytes do not pass
+        through here.
+        """
         ...
 
     def writer(self, key: str) -> AbstractAsyncContextManager[ObjectWriter]:
-        """Write an object of any size in parts. It replaces what is there; there is no `if_absent` for parts."""
+        """Write an object of any size in parts. It replaces an existing object: writing in parts has no `if_absent`."""
         ...
 
     def reader(self, key: str, start: int = 0, end: int | None = None) -> AbstractAsyncContextManager[ObjectReader]:

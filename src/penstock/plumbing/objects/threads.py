@@ -4,7 +4,7 @@ obstore has an asynchronous interface too, but its worker threads then call into
 process if Python is just ending (PyO3/pyo3-async-runtimes#40; a short script ended so in one of four runs). Our threads
 are joined before Python ends, and obstore's never see it.
 
-A call which is cancelled goes on in its thread, and may still take effect.
+A cancelled call continues in its thread, and may still take effect.
 """
 
 import asyncio
@@ -32,7 +32,9 @@ class Threads:
         return asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     async def take(self, call: Callable[[], T], give_back: Callable[[T], None]) -> T:
-        """What a call opens. If the caller is cancelled meanwhile, it is given back once the thread has it."""
+        """Return what the call opens. If the caller is cancelled meanwhile, `give_back` gets it once the thread
+        has it.
+        """
         taken = self.run(call)
         try:
             return await asyncio.shield(taken)
@@ -64,13 +66,13 @@ class Steps:
         return result
 
     async def quiet(self) -> None:
-        """Wait until no call is in a thread: what it uses must not be closed under it."""
+        """Wait until no call is in a thread: an object must not be closed while a call uses it."""
         if self._last is not None:
             await asyncio.wait([self._last])
 
 
 async def all_of(calls: Iterable[Coroutine[Any, Any, T]]) -> tuple[T, ...]:
-    """What several calls give, which run at once. If one fails, the others are cancelled and awaited."""
+    """Run several calls at once and return their results. If one fails, the others are cancelled and awaited."""
     tasks = [asyncio.ensure_future(call) for call in calls]
     try:
         return tuple(await asyncio.gather(*tasks))

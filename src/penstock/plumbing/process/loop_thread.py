@@ -1,7 +1,7 @@
 """The event loop of all blocking clients of a process, in a background thread.
 
-Calls may come from any thread; Ctrl-C ends the call, and what it had asked for is cancelled. After a fork the child has
-a loop of its own, and every client makes its connections again: see `per_process.py`.
+Calls may come from any thread. Ctrl-C ends the call and cancels its work. After a fork the child has a loop of its own,
+and every client makes its connections again: see `per_process.py`.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class LoopThread:
         try:
             return _result_of(future)
         except BaseException:
-            future.cancel()  # Ctrl-C: nobody waits any more
+            future.cancel()  # Ctrl-C: the caller no longer waits
             raise
 
     def _check_alive(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -62,7 +62,8 @@ class LoopThread:
         self._selector.close()
 
     def iterate(self, items: AsyncIterator[T], *, ahead: int = 1) -> Iterator[T]:
-        """What comes over there, here. Leaving the loop early ends it there too.
+        """Yield here the items that an iterator on the loop yields. If the caller leaves its loop early, the iterator
+        ends too.
 
         `ahead`: how many may wait for us. Many small things cost a change of threads for all which wait, not for each.
         """
@@ -76,7 +77,7 @@ class LoopThread:
 
 
 class _Pump(Generic[T]):
-    """Reads ahead of whoever takes."""
+    """Reads ahead of its consumer."""
 
     def __init__(self, items: AsyncIterator[T], ahead: int) -> None:
         self._items = items
@@ -88,7 +89,9 @@ class _Pump(Generic[T]):
         self._task.add_done_callback(lambda _: self._has_some.set())
 
     async def take(self) -> list[T]:
-        """All which is there, as soon as something is; nothing, at the end. Raises behind it what ended it."""
+        """Take all ready items, and wait until there is at least one; empty at the end. If the iterator failed, the
+        call after the last items raises its error.
+        """
         await self._has_some.wait()
         taken, self._ready = self._ready, []
         self._has_room.set()

@@ -57,7 +57,7 @@ class Damage(msgspec.Struct, frozen=True):
     lsn: int  # the first record which cannot be read
     why: str
     batch_at: int  # where the batch begins in which this happened
-    is_misplaced: bool = False  # a right head of this segment, but not one which may stand here: no crash leaves that
+    is_misplaced: bool = False  # a valid segment head in a place where no crash leaves one
     intact: Batch | None = None  # that batch with the records before the damage, if any
 
 

@@ -101,8 +101,8 @@ class ClientConnection(Connection):
         self._tell_made(self)
         here = transport.get_extra_info("sockname")
         if here is not None and here == transport.get_extra_info("peername"):
-            # Nobody listens there, and the system gave us that very port to call from: we would talk to ourselves, and
-            # keep the port from who should listen.
+            # No process listens there, and the system gave us that very port to call from. We would talk to ourselves,
+            # and occupy the port of the real server.
             self.abort_for(ConnectionLost("nobody listens there: the connection came back to its caller"))
             return
         self.queue(encode_frame(Kind.HELLO, body=HELLO_CODEC.encode(Hello.of(self.limits, self._token))))
@@ -360,7 +360,7 @@ class ClientConnection(Connection):
         return min((at for at in deadlines if at > now), default=NEVER)
 
     def _on_pong(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
-        """It was heard: that is all it is for."""
+        """The arrival of the pong is its whole effect."""
 
     def _tick_seconds(self) -> float:
         return min(super()._tick_seconds(), self._ping_ms / 4000)

@@ -161,7 +161,7 @@ class NoHeadRecord(Lead):
 
 
 class ResetsAtIndexEnd(Lead):
-    """J13: reset-head goes on where the index ends."""
+    """Return a kernel's findings as columns: begins, ends, producers, clocks, flags."""
 
     def decide_reset(self, head: HeadRecord) -> Decision:
         end = Offset(max(self.replica.index_end or 0, head.start))

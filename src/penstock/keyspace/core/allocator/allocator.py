@@ -57,12 +57,12 @@ class Allocator:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all is as it should be, as far as that is possible."""
+        """Return whether the placement is as good as it can be."""
         return not self._dirty and self._is_balanced and not self._ranking.has_room_freed
 
     @property
     def is_idle(self) -> bool:
-        """Whether the next plan would be empty, though moves may be under way which others have to end."""
+        """Return whether the next plan would be empty. Moves may still be under way that other members have to end."""
         is_balancing = not self._is_balanced and len(self._rebalanced) < self._moves_max
         return not self._dirty and not is_balancing and not self._ranking.has_room_freed
 
@@ -73,7 +73,9 @@ class Allocator:
 
     @property
     def bereft_items(self) -> list[str]:
-        """Items which none of their preferred members serves: of a journal, those who hold its last bytes."""
+        """Items that none of their preferred members serves. For a journal, those are the members that hold its last
+        bytes.
+        """
         return sorted(self._bereft)
 
     @property
@@ -126,7 +128,7 @@ class Allocator:
             member.primaries += item.load * (place.slot == PRIMARY_SLOT)
 
     def _is_in_place(self, item: Item) -> bool:
-        """Whether there is nothing to look at."""
+        """Return whether nothing has to change for this item."""
         return (
             len(item.target) == len(item.assignments) == item.replication
             and item.demand is not None
@@ -187,7 +189,7 @@ class Allocator:
             self._read_demand(item)
 
     def _read_demand(self, item: Item) -> None:
-        """What the item needs may be something else now."""
+        """Read again what the item needs, which may have changed."""
         demand = None if item.entry is None else _asked(self._policy.demand, item.entry)
         if demand != item.demand:
             self._ranking.demand -= item.replication * item.load
@@ -261,7 +263,9 @@ class Allocator:
     # Planning
 
     def plan(self, me: MemberId, *, items_max: int = ITEMS_MAX) -> list[Batch]:
-        """What is to be done now. Empty: nothing, or nothing before something changes, or another member leads."""
+        """Return the batches to carry out now. Empty if there is nothing to do until something changes, or if another
+        member leads.
+        """
         leader = leader_of(m.entry for m in self._ranking.members.values() if m.entry is not None)
         if leader is None or leader.key != self.layout.member_key(me):
             return []
@@ -270,7 +274,7 @@ class Allocator:
             self._balance()
         stepper = Stepper(self.layout, self._policy)
         steps: dict[str, Step | None] = {}
-        again: dict[str, None] = {}  # displaced after their step was made: the next plan sees what came of it
+        again: dict[str, None] = {}  # displaced after their step was made: the next plan sees the result
         while self._dirty and len(steps) < items_max:
             item_id, _ = self._dirty.popitem(last=False)
             if item_id in steps:
@@ -283,12 +287,12 @@ class Allocator:
         return list(pack(filter(None, steps.values()), is_unchanged(leader.stored)))
 
     def retry(self, batch: Batch) -> None:
-        """A batch lost a compare, or nobody knows whether it did: look at its items again."""
+        """Look at a batch's items again, because the batch lost a compare or its outcome is unknown."""
         for item_id in batch.items:
             self._touch(item_id)
 
     def _place_again(self) -> None:
-        """What could not be placed well may find room now."""
+        """Look again at items that could not be placed well and may find room now."""
         if self._ranking.has_room_freed:
             self._ranking.has_room_freed = False
             for item in self._placement.room_was_freed():
@@ -365,7 +369,7 @@ class Allocator:
 
 
 def _asked(question: Callable[[Entry], T], entry: Entry) -> T | None:
-    """What the policy says; None if it cannot: one value nobody can read must not stop the rest."""
+    """Return the policy's answer, or None if it cannot read the value: one bad value must not stop the rest."""
     try:
         return question(entry)
     except PenstockError:

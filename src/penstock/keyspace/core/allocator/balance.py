@@ -1,7 +1,8 @@
 """Voluntary moves: from members with more than their fair share to members with less, and only if it is worth it.
 
-What always holds: each move lowers the sum over members of load²/capacity, so moves come to an end; none is made while
-all are within the tolerance of their fair share; none breaks the spread over zones, or moves what is still moving.
+Invariants: each move lowers the sum over members of load²/capacity, so moves come to an end; no move is made while
+every member is within the tolerance of its fair share; no move breaks the spread over zones, or touches an item that is
+still moving.
 """
 
 from collections.abc import Collection

@@ -1,6 +1,6 @@
 """Where items, members and assignments lie in the KeySpace. Design: gazette.md §1.4, whose layout this is.
 
-    {root}/items/{item}                              what is to be served; its value says by how many
+    {root}/items/{item}                              an item to serve; its value says by how many members
     {root}/members/{zone}#{suffix}                   a process which serves; under its lease
     {root}/assign/{item}#{zone}#{suffix}#{slot}      who serves what; under the member's lease; slot 0 is the primary
 
@@ -22,7 +22,7 @@ _SLOTS: Final = {str(slot): slot for slot in range(SLOT_MAX + 1)}  # one spellin
 
 
 class MemberId(msgspec.Struct, frozen=True, order=True, gc=False):
-    """A process, and the zone which may fail together with all that is in it.
+    """A process, and its zone: the processes that may fail together with it.
 
     >>> str(MemberId("eu-1", "brave-otter"))
     'eu-1#brave-otter'
@@ -74,7 +74,7 @@ class Layout:
         return f"{self.assignments}{item}#"
 
     def parse_assignment(self, key: str) -> Place | None:
-        """What an assignment's key says; None if it is none.
+        """Return the parts of an assignment's key; None if the key is not one.
 
         >>> Layout("/j").parse_assignment("/j/assign/shop/orders#eu#otter#0")
         Place(item='shop/orders', member='eu#otter', slot=0)

@@ -1,4 +1,4 @@
-"""Chooses the target of an item: keep what it has, spread over zones, stay within limits, even out the load.
+"""Chooses the target of an item: keep its present members, spread over zones, stay within limits, even out the load.
 
 Design: gazette.md §1.5. In this order of weight: a member's limit; the replication; two zones or more, if two or more
 have room; the members it has; the fair share. Where every suitable member is full, items are *displaced* along the
@@ -15,7 +15,7 @@ from penstock.keyspace.core.allocator.state import Item, Member
 
 __all__ = ["Placement"]
 
-_DISPLACED_SCAN: Final = 2_000  # how many items of a full member are looked at for one which could go elsewhere
+_DISPLACED_SCAN: Final = 2_000  # of a full member: how many items to search for one that could move elsewhere
 
 
 class Placement:
@@ -24,12 +24,12 @@ class Placement:
     def __init__(self, ranking: Ranking) -> None:
         self._ranking = ranking
         self._saturated: dict[bool, set[str]] = {}  # members from which no chain leads to room, until some is freed
-        self.displaced: list[Item] = []  # whose target changed for another item's sake
+        self.displaced: list[Item] = []  # items whose target changed for another item's sake
         self.short: dict[str, Item] = {}  # with fewer members than they need
         self.gathered: dict[str, Item] = {}  # all in one zone
 
     def room_was_freed(self) -> list[Item]:
-        """What could not be placed well may be placed now."""
+        """Return the items that could not be placed well and may be placed now."""
         self._saturated.clear()
         again = list(self.short.values())
         self.short.clear()
@@ -60,7 +60,7 @@ class Placement:
     def complete(self, item: Item, preferred: list[Member], *, needs_one: bool = False) -> None:
         """Fill the target up, and spread it over two zones, as far as that is possible.
 
-        `needs_one`: none of those who are preferred serves it, and one must: it comes in place of another.
+        `needs_one`: no preferred member serves the item, and one must: it comes in place of another.
         """
         self.forget(item)
         is_full = len(item.target) == item.replication > 0
@@ -80,7 +80,9 @@ class Placement:
             self._spread(item, recalled)
 
     def _next(self, item: Item, target: list[Member], preferred: list[Member]) -> Member | None:
-        """One more member: one it prefers, one with room, one that can be given room; another zone if need be."""
+        """Return one more member: a preferred one, one with room, or one that can be given room; in another zone if
+        need be.
+        """
         full = _zones_full(item, target) if self._ranking.zone_count > 1 else ()
         for member in preferred:
             if member.has_room and member not in target and member.zone not in full:
@@ -104,7 +106,7 @@ class Placement:
         self._ranking.retarget(item, [*best, coming])
 
     def _spread(self, item: Item, recalled: Member | None) -> None:
-        """Exchange one member for one in another zone, but not the one which was just called back."""
+        """Exchange one member for one in another zone, but not for the member that was just called back."""
         zone = item.target[0].zone
         if self._ranking.zone_count < 2:
             self.gathered[item.id] = item
@@ -172,7 +174,9 @@ def _may_keep(item: Item, member: Member) -> bool:
 
 
 def _may_enter(item: Item, member: Member) -> bool:
-    """Whether it has room once another has left. One that serves more than its limit may never be rid of it."""
+    """Return whether the member has room once another item has left. A member that serves more than its limit may never
+    get below it.
+    """
     if item.id in member.serves:
         return len(member.wanted) <= member.capacity
     return member.occupancy <= member.capacity
@@ -186,7 +190,7 @@ def _exits(
     *,
     keeps_spread: bool,
 ) -> list[tuple[Item, Member]]:
-    """Where items of a member could go, one for each place nobody has looked at."""
+    """Return where a member's items could move, one for each member that was not looked at yet."""
     open_to = {other.name: other for other in members if other.name not in seen}
     exits: list[tuple[Item, Member]] = []
     for item in islice(member.wanted.values(), _DISPLACED_SCAN):
@@ -213,7 +217,7 @@ def _may_exchange(item: Item, leaving: Member, coming: Member, *, keeps_spread: 
 
 
 def _reduced(members: list[Member], replication: int) -> list[Member]:
-    """As many as are needed: the fullest go first, the primary last, and two zones stay two."""
+    """Return as many members as are needed: the fullest leave first, the primary last, and two zones stay two."""
     members = list(members)
     while len(members) > replication:
         without = [[m for m in members if m is not leaving] for leaving in members]

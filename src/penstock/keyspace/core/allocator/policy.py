@@ -35,7 +35,7 @@ class Capacity(msgspec.Struct, frozen=True, gc=False):
     """What a member offers. Its fair share of all load is in proportion to its limit."""
 
     limit: int  # of items
-    is_exiting: bool = False  # takes nothing new, and is relieved of what it has
+    is_exiting: bool = False  # takes no new items, and hands over the items it has
 
     def __post_init__(self) -> None:
         if self.limit < 0:
@@ -49,28 +49,28 @@ class Policy(Protocol):
     """
 
     def demand(self, item: Entry) -> Demand | None:
-        """What an item needs."""
+        """Return the item's demand."""
         ...
 
     def capacity(self, member: Entry) -> Capacity | None:
-        """What a member offers."""
+        """Return the member's capacity."""
         ...
 
     def consistent(self, item: Entry, assignments: Sequence[Entry]) -> Sequence[bool]:
-        """Which of the item's assignments are consistent; all of them are given, sorted by key."""
+        """Return, for each assignment of the item, whether it is consistent. All of them are given, sorted by key."""
         ...
 
     def guards(self, item: Entry) -> Sequence[Compare]:
-        """What must still hold when an assignment is removed, besides the item's own keys: J14, the head record."""
+        """Return the compares for removing an assignment, besides the item's own keys: J14, the head record."""
         ...
 
     def preferred(self, item: Entry) -> Sequence[str]:
         """Members, as str(MemberId), who come before others, and one of whom the item must have if it can be had.
 
-        J5: those which hold its last bytes.
+        J5: the members that hold its last bytes.
         """
         ...
 
     def item_of(self, key: str) -> str | None:
-        """Which item must be looked at anew because another key changed: its head record, its measured load."""
+        """Return the item to look at again after a change of another key: its head record, or its measured load."""
         ...

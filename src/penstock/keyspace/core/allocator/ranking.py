@@ -1,6 +1,6 @@
 """Members with room, the least filled first, by zone: who should take the next replica.
 
-The fair fill is the same for all: all load over all capacity. Within a tolerance of it nobody is worth a move. A
+The fair fill is the same for all: all load over all capacity. Within a tolerance of it no member is worth a move. A
 member below it in a zone the item is not in yet is better than one that is emptier; one above it is the last choice.
 """
 
@@ -35,11 +35,11 @@ class Ranking:
 
     @property
     def zone_count(self) -> int:
-        """How many zones have a member which could take something."""
+        """The number of zones with a member that could take an item."""
         return len(self._zone_members)
 
     def is_above(self, member: Member) -> bool:
-        """Whether it has clearly more than its fair share."""
+        """Return whether the member has clearly more than its fair share."""
         return member.load > self.fair_fill * member.capacity * (1 + TOLERANCE)
 
     def is_below(self, member: Member) -> bool:
@@ -58,7 +58,7 @@ class Ranking:
         self.changed(member)
 
     def changed(self, member: Member) -> None:
-        """Its figures are other ones: give it its new place."""
+        """Give a member its new place after its figures changed."""
         member.version += 1
         if member.has_room:
             heap = self._zones.setdefault(member.zone, [])
@@ -82,7 +82,7 @@ class Ranking:
                 self.changed(member)
 
     def best(self, item: Item, excluded: Collection[Member], zones_full: Collection[str] = ()) -> Member | None:
-        """Who should have the item next: not one of the excluded, and in none of those zones."""
+        """Return the best next member for the item: none of the excluded, and in none of those zones."""
         counts = zone_counts(excluded)
         fair_fill = self.fair_fill * (1 + TOLERANCE)
         found: tuple[bool, int, float, str] | None = None
@@ -125,5 +125,5 @@ def zone_counts(members: Iterable[Member]) -> dict[str, int]:
 
 
 def is_spread(members: Collection[Member]) -> bool:
-    """Whether no single zone has all of them. One alone is as spread as it can be."""
+    """Return whether no single zone holds all of them. A single member counts as spread."""
     return len(members) < 2 or len({member.zone for member in members}) > 1

@@ -1,10 +1,10 @@
 """What the allocator knows: members, items and assignments as the mirror shows them, and the target of each item.
 
-The *target* of an item is the set of members it should have; its assignments are those it has. A member *serves* what
-is assigned to it, and is *wanted* by the items whose target it is in.
+The *target* of an item is the set of members it should have; its assignments are those it has. A member *serves* the
+items assigned to it, and is *wanted* by the items whose target includes it.
 
-What always holds: `Member.wanted` and `Item.target` are two views of one relation, and so are `Member.serves` and
-`Item.assignments`; `Member.load` is the sum over `wanted`; `occupancy` counts what is served or wanted or both.
+Invariants: `Member.wanted` and `Item.target` are two views of one relation, and so are `Member.serves` and
+`Item.assignments`; `Member.load` is the sum over `wanted`; `occupancy` counts the items served or wanted or both.
 """
 
 from dataclasses import dataclass, field
@@ -48,12 +48,12 @@ class Member:
 
     @property
     def fill(self) -> float:
-        """Its load in proportion to what it can take."""
+        """The member's load in proportion to its capacity."""
         return self.load / self.capacity if self.capacity else float("inf")
 
     @property
     def has_room(self) -> bool:
-        """Whether it may be given one more item."""
+        """True if the member may be given one more item."""
         return self.occupancy < self.capacity
 
     def want(self, item: "Item") -> None:
@@ -100,7 +100,7 @@ class Item:
         return [self.assignments[key] for key in sorted(self.assignments)]
 
     def members(self) -> list[Member]:
-        """Who serves it, the primary first."""
+        """The members that serve the item, the primary first."""
         found: dict[str, Member] = {}
         for assignment in sorted(self.assignments.values(), key=lambda a: (a.slot, a.member.name)):
             found[assignment.member.name] = assignment.member
@@ -117,7 +117,7 @@ class Item:
         self.target = list(target)
 
     def weigh(self, load: float) -> None:
-        """Its load is another one."""
+        """Set the item's load."""
         if load != self.load:
             target, self.target = self.target, []
             for member in target:

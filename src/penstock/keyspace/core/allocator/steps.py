@@ -2,7 +2,8 @@
 
 Design: gazette.md §1.5, journals.md J14. What always holds for a step:
 
-- It adds, or it removes, never both: what was just added is not consistent, and only consistent replicas let others go.
+- It adds, or it removes, never both: a new assignment is not consistent yet, and only consistent replicas let others
+  leave.
 - A removal leaves as many consistent replicas as the item needs. Its compares name everything it was judged by: the
   item, all its assignments, and the guards of the policy.
 - Afterwards exactly one assignment has slot 0, if there is any: a consistent one, if there is one.
@@ -32,7 +33,7 @@ class Step:
     """What to do for one item now, as a whole or not at all."""
 
     item: str
-    compares: dict[str, Compare] = field(default_factory=dict)  # by key, so that none is there twice
+    compares: dict[str, Compare] = field(default_factory=dict)  # by key, so that none occurs twice
     operations: list[Operation] = field(default_factory=list)
 
     def require(self, compares: Iterable[Compare]) -> None:
@@ -53,7 +54,7 @@ class Stepper:
     def __init__(self, layout: Layout, policy: Policy) -> None:
         self._layout = layout
         self._policy = policy
-        self.waiting: list[tuple[str, str]] = []  # (member, item): it has no room until somebody leaves
+        self.waiting: list[tuple[str, str]] = []  # (member, item): the member has no room until another item leaves
         self._added: dict[str, int] = {}  # member → items this plan gives it
         self._primaries: dict[str, float] = {}  # member → load this plan makes it primary of
 
@@ -67,7 +68,7 @@ class Stepper:
         return step if step.operations else None
 
     def _clear(self, item: Item, step: Step) -> None:
-        """The item was deleted: nobody serves it any more."""
+        """Remove all assignments of a deleted item."""
         for assignment in item.sorted_assignments():
             step.require([is_unchanged(assignment.entry.stored)])
             step.operations.append(Delete(assignment.entry.key))
@@ -97,7 +98,7 @@ class Stepper:
                 step.require(is_unchanged(assignment.entry.stored) for assignment in assignments)
 
     def _consistent(self, item: Item, assignments: Sequence[Assignment], alive: dict[str, Assignment]) -> set[str]:
-        """The members whose assignment is consistent. Asked only if somebody is to leave, or to lead."""
+        """The members whose assignment is consistent. The policy is asked only if a member is to leave, or to lead."""
         is_asked = any(a.member not in item.target for a in alive.values()) or all(a.slot for a in alive.values())
         if not alive or not is_asked:
             return set()
@@ -109,7 +110,9 @@ class Stepper:
         return {a.member.name for a, is_consistent in zip(assignments, flags, strict=True) if is_consistent}
 
     def _has_room(self, member: Member) -> bool:
-        """By what it serves, not by what it is wanted for: who leaves has not left yet."""
+        """Return whether the member has room, counting the items that it still serves: an item on its way out has not
+        left yet.
+        """
         return len(member.serves) + self._added.get(member.name, 0) < member.capacity
 
     def _seat(
@@ -121,7 +124,7 @@ class Stepper:
         consistent: set[str],
         taken: set[int],
     ) -> None:
-        """One primary, and a slot of its own for everyone who comes."""
+        """Choose one primary, and give every new member a slot of its own."""
         taken |= {assignment.slot for assignment in alive.values()}
         primaries = sorted((a for a in alive.values() if a.is_primary), key=_age)
         for assignment in primaries[1:]:  # an accident: two of them
@@ -162,7 +165,9 @@ class Stepper:
 
 
 def _by_life(assignments: Sequence[Assignment]) -> tuple[dict[str, Assignment], list[Assignment]]:
-    """One assignment of each living member, and what is to be swept away: of members which are gone, and doubles."""
+    """Return one assignment of each living member, and the assignments to sweep away: doubles, and those of members
+    that are gone.
+    """
     alive: dict[str, Assignment] = {}
     dead: list[Assignment] = []
     for assignment in sorted(assignments, key=lambda a: (a.slot, a.member.name)):
@@ -174,9 +179,9 @@ def _by_life(assignments: Sequence[Assignment]) -> tuple[dict[str, Assignment], 
 
 
 def _leaving(item: Item, alive: dict[str, Assignment], consistent: set[str]) -> list[str]:
-    """Who may go: not wanted, and as many consistent ones stay as the item needs."""
+    """Return the members that may leave: not wanted, while as many consistent ones stay as the item needs."""
     if not item.replication and len(consistent) < len(alive):
-        return []  # nobody stays, so each must have what the others have
+        return []  # no member stays, so each must have the same data as the others
     staying = dict(alive)
     leaving: list[str] = []
     unwanted = [a.member for a in alive.values() if a.member not in item.target]

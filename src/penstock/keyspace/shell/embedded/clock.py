@@ -1,6 +1,6 @@
 """The clock which leases run on: monotonic, shared by every process since the machine's start, and named.
 
-A lease's deadline means something only to who reads the same clock, so it is stored with the clock's id: the boot, and
+A lease's deadline has a meaning only for readers of the same clock, so it is stored with the clock's id: the boot, and
 the time namespace, since a container may have one of its own. The wall clock has no say: it jumps.
 """
 
@@ -38,7 +38,8 @@ def _clock_id() -> str:
     try:
         boot = _BOOT_ID.read_text().strip()
     except OSError:
-        return f"process {uuid.uuid4()}"  # no shared name for the clock: nobody else may read our deadlines by theirs
+        # no shared name for the clock: no other process may read our deadlines by its own
+        return f"process {uuid.uuid4()}"
     try:
         return f"boot {boot} {os.readlink(_TIME_NAMESPACE)}"
     except OSError:  # a kernel without time namespaces has one clock

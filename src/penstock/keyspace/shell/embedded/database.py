@@ -5,9 +5,9 @@ rules J1 to J5 are void on a KeySpace which forgets. Automatic checkpoints are o
 writer lock.
 
     version   every value every key has had since the last compaction; a NULL value is a removal
-    live      the keys which exist now, and which version of them is the present one
-    lease     who must be heard from, until when, by which clock
-    state     one row: format, identity, revision, what was compacted, the last lease id
+    live      the keys which exist now, and the present version of each
+    lease     the processes that must renew, until when, by which clock
+    state     one row: format, identity, revision, the compaction, the last lease id
 """
 
 import os
@@ -51,7 +51,7 @@ CREATE TABLE lease (id INTEGER PRIMARY KEY, ttl_ms INTEGER NOT NULL, clock TEXT 
 
 
 class Database:
-    """One connection to the store's file, which is made if it is not there. Open it with the writer lock held."""
+    """One connection to the store's file, which is created if it does not exist. Open it with the writer lock held."""
 
     def __init__(self, path: Path, *, store_id: str, bytes_max: int, is_reader: bool = False) -> None:
         self.path = path
@@ -66,7 +66,7 @@ class Database:
         self._file = (stat.st_dev, stat.st_ino)
 
     def check_file(self) -> None:
-        """Refuse to go on with a file which is no longer the one under that name: who writes to it writes to nobody."""
+        """Refuse a file that no longer has its name: its writes would reach no other process."""
         try:
             stat = os.stat(self.path)
         except FileNotFoundError:
@@ -140,7 +140,7 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def storage_errors(path: Path, *, written: Written = Written.NO) -> Iterator[None]:
-    """Turn what SQLite says into what it means for the caller. `written` holds when the disk itself failed."""
+    """Turn SQLite's errors into errors for the caller. `written` holds when the disk itself failed."""
     try:
         yield
     except sqlite3.Error as error:

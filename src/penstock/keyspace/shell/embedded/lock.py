@@ -3,9 +3,9 @@
 SQLite locks too, but (1) its waiting is a sleep with a growing pause, unfair and slow to notice; (2) its versions
 before 3.51.3 can corrupt the database when one connection checkpoints in the very moment another one writes (the
 "WAL-reset bug"). With this lock held around both, that moment cannot come. The kernel frees the lock of a killed
-process. That of a stopped one (SIGSTOP, a debugger, a frozen container) nobody may take: it holds SQLite's own locks
-too, and goes on where it was when it wakes. So it is held no longer than a commit takes, and who waits in vain is told
-which process to wake or to kill.
+process. No process may take the lock of a stopped one (SIGSTOP, a debugger, a frozen container): it holds SQLite's own
+locks too, and continues in the middle when it wakes. So the lock is held no longer than a commit takes, and the error
+of a process that waited in vain says which process to wake or to kill.
 """
 
 import fcntl
@@ -80,7 +80,7 @@ def _holder(file: int) -> int | None:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process is stopped, as by SIGSTOP; False if the system does not say."""
+    """Return whether a process is stopped, as by SIGSTOP; False if the system does not say."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

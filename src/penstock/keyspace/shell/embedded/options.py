@@ -11,11 +11,11 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The defaults suit one machine with some dozens of processes."""
 
     lock_ms_max: int = 5_000  # how long a write waits for other processes before it gives up
-    poll_ms: int = 250  # how often to look although nobody woke us; also how late a lease may end
+    poll_ms: int = 250  # how often to look even without a wake-up; also how late a lease may end
     requests_max: int = 1_024  # writes waiting in one process, and reads
     batch_changes_max: int = 1_000  # in one batch of a watch; a single revision may have more
     history_revisions_max: int = 10_000  # older revisions are compacted away,
-    history_ms_max: int = 3_600_000  # and those which are older than this,
+    history_ms_max: int = 3_600_000  # and revisions older than this,
     history_bytes_max: int = 256 << 20  # and all of them when the file grows beyond this
     bytes_max: int = 2 << 30  # of the whole file; a write beyond it is refused
 

@@ -1,7 +1,7 @@
-"""What is read from the store: keys now and at a revision, changes since a revision, leases. Blocking.
+"""Queries of the store: keys now and at a revision, changes since a revision, leases. Blocking.
 
 Each method of `Queries` sees one state of the store: several statements run in one read transaction, or inside the
-write transaction of whoever calls.
+caller's write transaction.
 """
 
 import sqlite3
@@ -55,7 +55,7 @@ class Queries:
             return None if row[1] is None else _entry(row)
 
     def range(self, prefix: str) -> Iterator[KeyValue]:
-        """All keys under a prefix as they are now, sorted."""
+        """Return all present keys under a prefix, sorted."""
         condition, values = _under(prefix, "live.key")
         return map(_entry, self.execute(f"{_NOW} {condition} ORDER BY live.key", values))
 
@@ -69,7 +69,7 @@ class Queries:
             return Snapshot(at, tuple(_entry(row) for row in rows if row[1] is not None))
 
     def changes(self, prefix: str, after: Revision, changes_max: int) -> WatchBatch:
-        """What happened under a prefix behind a revision: whole revisions, few enough to hold."""
+        """Return the changes under a prefix after a revision: whole revisions, few enough to hold."""
         with self._one_state():
             status = self.status()
             if after < status.compacted:

@@ -33,7 +33,7 @@ class Reader:
         await self._loop.run_in_executor(self._thread, blocking)
 
     async def do(self, query: Callable[[Queries], R]) -> R:
-        """Run a query, and return what it returned."""
+        """Run a query, and return its result."""
         if self._waiting >= self._reads_max:
             raise Overloaded(f"{self._reads_max} reads already wait for the KeySpace")
         self._waiting += 1
@@ -44,12 +44,12 @@ class Reader:
 
     @property
     def database(self) -> Database:
-        """For queries, on the reader's thread."""
+        """The database for queries, to use on the reader's thread."""
         assert self._database is not None, "open comes first"
         return self._database
 
     def close(self) -> None:
-        """From any thread but this one: waits for the query which runs."""
+        """Close from any thread but the reader's, after the running query."""
         if self._database is not None:
             self._thread.submit(self._database.close).result()
         self._thread.shutdown()

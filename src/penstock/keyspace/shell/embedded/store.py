@@ -66,7 +66,7 @@ class EmbeddedKeySpace:
         self._reader = Reader(options.requests_max)
         self._due = DueLeases(clock)
         self._history = History(options, clock)
-        self._revision = NO_REVISION  # the newest this process has heard of
+        self._revision = NO_REVISION  # the newest that this process knows of
         self._advanced: asyncio.Future[None] = self._loop.create_future()
         self._look = asyncio.Event()
         self._last_look: tuple[int, Look] | None = None
@@ -77,7 +77,7 @@ class EmbeddedKeySpace:
     async def open(
         cls, folder: Path, options: EmbeddedOptions | None = None, *, clock: LeaseClock | None = None
     ) -> Self:
-        """Open the KeySpace of a folder, which is made if it is not there."""
+        """Open the KeySpace of a folder, and create it if it does not exist."""
         options = options or EmbeddedOptions()
         lock, wakeups = await asyncio.to_thread(_prepare, folder, options)
         keyspace = cls(folder / "store.sqlite", lock, wakeups, options, clock or BootClock())
@@ -96,7 +96,7 @@ class EmbeddedKeySpace:
 
         await self._writer.open(lambda: database(is_reader=False), self._clock)
         await self._reader.open(lambda: database(is_reader=True))
-        await self._tend()  # a lease which ended while nobody looked ends before the first read
+        await self._tend()  # a lease that ended unobserved ends before the first read
         self._loop.add_reader(self._wakeups.file, self._woken)
         self._tending = asyncio.create_task(self._keep_tending(), name="keyspace-tending")
 
@@ -224,7 +224,7 @@ class EmbeddedKeySpace:
             self._look.clear()
             try:
                 await self._tend()
-            except Unavailable as error:  # somebody else holds the lock: later, then
+            except Unavailable as error:  # another process holds the lock: try again later
                 log.info("keyspace is busy", reason=str(error))
             except PenstockError as error:
                 self._fail(error)
@@ -232,7 +232,7 @@ class EmbeddedKeySpace:
                 self._fail(InternalError(f"{type(error).__name__}: {error}"))
 
     def _look_around(self, queries: Queries) -> Look:
-        """On the reader's thread. While nobody changes anything this costs one cheap question, four times a second."""
+        """On the reader's thread. As long as no data changes, this costs one cheap query, four times a second."""
         database = self._reader.database
         database.check_file()
         data_version = database.data_version()

@@ -1,6 +1,6 @@
 """What every process looks after now and then: leases which are due, and history which is old enough to go.
 
-Both decide by a `LeaseClock` alone, and only from what was seen with it.
+Both decide by a `LeaseClock` alone, and only from their own observations by it.
 """
 
 from collections import deque
@@ -16,14 +16,16 @@ __all__ = ["DueLeases", "History"]
 
 
 class DueLeases:
-    """Which leases have ended. The rule is told in writes.py."""
+    """Which leases have ended. The rule is described in writes.py."""
 
     def __init__(self, clock: LeaseClock) -> None:
         self._clock = clock
         self._foreign: dict[LeaseId, tuple[LeaseRow, int]] = {}  # of another clock, and since when we see it so
 
     def find(self, rows: Iterable[LeaseRow]) -> list[LeaseRow]:
-        """Those of all stored leases which are due. Call it often: what another clock says is learnt by looking."""
+        """Return the stored leases that are due. Call it often: leases of another clock are timed by our
+        observations.
+        """
         rows = list(rows)
         self._foreign = {row.id: (row, self._seen_since(row)) for row in rows if row.clock != self._clock.id}
         return [row for row in rows if self.remaining_ns(row) <= 0]

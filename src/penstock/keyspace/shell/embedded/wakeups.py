@@ -18,7 +18,7 @@ _SUFFIX: Final = ".fifo"
 
 
 class Wakeups:
-    """One listener, who also wakes the others. `file` becomes readable when somebody committed."""
+    """One listener, who also wakes the others. `file` becomes readable when another process has committed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -26,7 +26,7 @@ class Wakeups:
         folder.mkdir(exist_ok=True)
         hidden = folder / f".{self._name}"
         os.mkfifo(hidden, 0o600)
-        # Open for both, so that it never ends; and before it is shown, so that nobody takes it for a dead one.
+        # Open it for both, so that it never ends; and before it is shown, so that no process takes it for a dead one.
         self.file = os.open(hidden, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         hidden.rename(folder / self._name)
 
@@ -55,7 +55,7 @@ class Wakeups:
         try:
             file = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # nobody has it open: its process is dead
+            if error.errno == errno.ENXIO:  # no process has it open: its process is dead
                 with contextlib.suppress(OSError):
                     path.unlink()
             return

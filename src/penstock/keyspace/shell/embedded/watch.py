@@ -1,7 +1,7 @@
 """A watch of the embedded KeySpace: a position in the store's own history.
 
-Nothing is queued for it. It reads on from its position when the revision has moved, so a slow watch costs nobody
-memory, and one that is slower than the compaction is told so.
+Nothing is queued for it. It continues reading from its position when the revision has moved. So a slow watch costs no
+memory, and one that is slower than the compaction gets an error.
 """
 
 from typing import TYPE_CHECKING, Self

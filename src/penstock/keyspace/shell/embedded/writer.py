@@ -1,9 +1,9 @@
 """The writer: one thread which takes what waits to be written, and commits it with one fsync.
 
 Each job happens as a whole or is refused before it changes anything, and has a revision of its own; only the wait for
-the disk is shared. A job is acknowledged when the commit that holds it is on the disk. What fails is told as it is:
-nothing was written, or, when the disk itself failed during a commit, nobody knows; after that the store is not written
-to any more by this process.
+the disk is shared. A job is acknowledged when the commit that holds it is on the disk. A failure is reported exactly:
+either nothing was written, or, when the disk itself failed during a commit, the outcome is unknown. After that, this
+process does not write to the store any more.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class Writer:
         self._lock = lock
         self._wakeups = wakeups
         self._jobs_max = jobs_max
-        self._committed = committed  # told the new revision, on the loop, before those who wait for the job
+        self._committed = committed  # called with the new revision, on the loop, before the waiting tasks resume
         self._waiting: deque[tuple[Job, asyncio.Future[Any]]] = deque()
         self._is_busy = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="keyspace-writer")
@@ -52,7 +52,7 @@ class Writer:
         await self._loop.run_in_executor(self._thread, self._locked, blocking)
 
     async def do(self, job: Callable[[Writes], R]) -> R:
-        """Commit a job, and return what it returned."""
+        """Commit a job, and return its result."""
         if self._poison is not None:
             kind = type(self._poison)
             raise kind(f"not written to after an earlier failure: {self._poison}", written=Written.NO)
@@ -64,7 +64,7 @@ class Writer:
         return await ended
 
     async def close(self, last: Callable[[], None]) -> None:
-        """End after what has begun; what still waits never happens. `last` runs with the lock held."""
+        """End after the jobs that have begun; jobs that still wait never happen. `last` runs with the lock held."""
         while self._waiting:
             ended = self._waiting.pop()[1]
             if not ended.done():
@@ -73,9 +73,7 @@ class Writer:
         def blocking() -> None:
             try:
                 self._locked(last_of_all)
-            except (
-                Overloaded
-            ):  # somebody else has the store open, then: SQLite checkpoints only when the last one closes
+            except Overloaded:  # another process has the store open: SQLite checkpoints only when the last one closes
                 last_of_all()
 
         def last_of_all() -> None:
@@ -96,7 +94,7 @@ class Writer:
         batch: list[tuple[Job, asyncio.Future[Any]]] = []
         while self._waiting and len(batch) < _BATCH_JOBS_MAX:
             job, ended = self._waiting.popleft()
-            if not ended.done():  # nobody waits for a cancelled one any more: it never happens
+            if not ended.done():  # its caller no longer waits for a cancelled job: it never happens
                 batch.append((job, ended))
         if batch:
             self._is_busy = True
@@ -126,7 +124,7 @@ class Writer:
         revision = 0
         try:
             results, revision = self._locked(lambda: self._commit([job for job, _ in batch]))
-            self._wakeups.wake_others()  # without the lock: whoever is frozen here hinders nobody
+            self._wakeups.wake_others()  # without the lock: a process that freezes here blocks no other
         except BaseException as error:
             self._note(error)
             results = [error] * len(batch)
@@ -169,7 +167,7 @@ class Writer:
             self._poison = error
 
     def _attempt(self, job: Job) -> Any:
-        """One job. It is refused before it has changed anything, so that it harms no other job of the batch."""
+        """Do one job. It is refused before it has changed anything, so that it harms no other job of the batch."""
         connection = self.database.connection
         before = connection.total_changes
         try:
@@ -179,7 +177,7 @@ class Writer:
             return refused
 
     def _checkpoint(self) -> None:
-        """Failing here takes nothing back: what was committed is in the WAL."""
+        """A failure here takes nothing back: all commits are in the WAL."""
         if self._writes.changed_bytes < _CHECKPOINT_BYTES:
             return
         self._writes.changed_bytes = 0

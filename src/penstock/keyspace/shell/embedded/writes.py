@@ -2,10 +2,10 @@
 
 Every change goes through `_apply`, which takes the next revision: so revisions have no gaps, and each has a change.
 
-Leases. A deadline counts by the clock it was set with. Whoever reads that same clock may end the lease once the
-deadline is past. Under another clock (an earlier boot, a foreign time namespace) the deadline means nothing: then a
-lease ends when the one who looks has seen it unrenewed for its whole time by their own clock. Either way no lease ends
-early.
+Leases. A deadline counts by the clock it was set with. Any reader of that same clock may end the lease once the
+deadline is past. Under another clock (an earlier boot, a foreign time namespace) the deadline means nothing. Such a
+lease ends when an observer has seen it unrenewed for its whole time by the observer's own clock. Either way no lease
+ends early.
 """
 
 import sqlite3
@@ -36,7 +36,7 @@ class Writes(Queries):
     def __init__(self, connection: sqlite3.Connection, clock: LeaseClock) -> None:
         super().__init__(connection)
         self._clock = clock
-        self.changed_bytes = 0  # since somebody set it to 0; what a checkpoint would have to move
+        self.changed_bytes = 0  # since it was last set to 0; the amount that a checkpoint would have to move
 
     def transact(self, transaction: Transaction) -> Outcome:
         """Run a transaction which passed `check_transaction`."""

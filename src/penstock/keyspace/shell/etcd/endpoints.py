@@ -52,7 +52,7 @@ class Endpoints:
         raise ConnectFailed(f"no etcd at {', '.join(self._addresses)}", next_step="etcdctl endpoint status")
 
     def failed(self, number: int) -> None:
-        """Go on with the next endpoint, unless somebody did so already."""
+        """Switch to the next endpoint, unless another call did so already."""
         if number == self._current:
             self._current = (number + 1) % len(self._addresses)
 

@@ -1,4 +1,4 @@
-"""What a failed call to etcd means: gRPC's status, and the sentence etcd puts beside it."""
+"""Maps a failed call to etcd to an error, by gRPC's status and etcd's sentence."""
 
 from typing import Final
 
@@ -24,7 +24,7 @@ from penstock.kernel.errors import (
 
 __all__ = ["is_transient", "meaning"]
 
-# A part of etcd's sentence, and what it means. All of these say that nothing was written.
+# A part of etcd's sentence, and its error. All of these say that nothing was written.
 _SENTENCES: Final[tuple[tuple[str, type[PenstockError]], ...]] = (
     ("required revision has been compacted", Compacted),
     ("required revision is a future revision", PreconditionFailed),
@@ -55,13 +55,13 @@ _TRANSIENT: Final = (
 
 
 def is_transient(error: grpc.RpcError) -> bool:
-    """Whether another endpoint, or the same one later, may do better."""
+    """Return whether another endpoint, or the same one later, may succeed."""
     meant = meaning(error, changes=False)
     return isinstance(meant, Unavailable)
 
 
 def meaning(error: grpc.RpcError, *, changes: bool) -> PenstockError:
-    """The error of ours; `changes`: whether the call would have changed anything."""
+    """Return the error to raise; `changes`: whether the call would have changed anything."""
     code, sentence = _status(error)
     for part, kind in _SENTENCES:
         if part in sentence:

@@ -53,7 +53,7 @@ _ALL: Final = b"\0"  # as a range's key: from the first one on; as its end: up t
 
 
 class Header(msgspec.Struct, frozen=True, gc=False):
-    """Who answered, and how far the KeySpace was."""
+    """The server that answered, and its KeySpace's revision."""
 
     cluster_id: int
     revision: Revision
@@ -87,7 +87,7 @@ class WatchAnswer(msgspec.Struct, frozen=True):
     is_cancelled: bool
     compacted: Revision
     cancel_reason: str
-    has_more: bool  # the last revision may go on in the next message
+    has_more: bool  # the last revision may continue in the next message
     changes: list[Change]
 
 
@@ -141,7 +141,7 @@ def _bounds(prefix: str) -> tuple[bytes, bytes]:
 def _compare(compare: Compare) -> bytes:
     target, field = _TARGETS[compare.target]
     head = encode([(1, _RELATIONS[compare.relation]), (2, target), (3, compare.key.encode())])
-    # The operand is one of several: it must be there even if it is zero or empty.
+    # The operand is one of several: it must be present even if it is zero or empty.
     operand = encode([(field, compare.operand)]) or bytes((field << 3 | (2 if compare.operand == b"" else 0), 0))
     return head + operand
 
@@ -212,7 +212,7 @@ def read_watch(data: bytes) -> WatchAnswer:
 
 
 def _result(response: Message) -> tuple[KeyValue, ...]:
-    """What a Get found, a Put replaced, a Delete removed."""
+    """Return the key-values that a Get found, a Put replaced or a Delete removed."""
     if response.has(1):
         found = response.message(1).messages(2)
     elif response.has(2):
@@ -240,5 +240,5 @@ def _change(event: Message) -> Change:
 
 
 def _text(key: bytes) -> str:
-    """Somebody else's key may be no UTF-8: it must stay a key of its own, and stop nobody."""
+    """Decode a key. A foreign key may be no UTF-8: it must stay a distinct key, and raise nothing."""
     return key.decode(errors="surrogateescape")

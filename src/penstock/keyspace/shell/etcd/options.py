@@ -18,7 +18,8 @@ class EtcdOptions(msgspec.Struct, frozen=True, kw_only=True):
     backoff_ms: int = 50  # before the first retry; doubles up to the next figure
     backoff_ms_max: int = 2_000
     page_keys_max: int = 256  # of a range: each value may have 1 MiB
-    authority: Path | None = None  # who must have signed the servers' certificates; without it there is no TLS
+    # the authority that must have signed the servers' certificates; without it there is no TLS
+    authority: Path | None = None
     certificate: Path | None = None  # our own certificate, if the servers ask for one,
     key: Path | None = None  # and its key
 

@@ -1,8 +1,7 @@
 """As much of protobuf's encoding as etcd's messages need: varints, bytes and nested messages.
 
 A message is written from (field number, value) pairs, where zero and empty values are left out, as proto3 does; and
-read into the values of each field, in order. Fields nobody asks for are passed over, so that newer servers can add
-some. https://protobuf.dev/programming-guides/encoding/
+read into the values of each field, in order. Unknown fields are skipped, so that newer servers can add some.
 """
 
 from collections.abc import Iterable
@@ -46,7 +45,7 @@ def _put_varint(out: bytearray, value: int) -> None:
 
 
 class Message:
-    """A message which was read. What is not there is zero, or empty.
+    """A message which was read. An absent field is zero, or empty.
 
     >>> message = Message(bytes.fromhex("0a036b6579 189601 28ffffffffffffffffff01"))
     >>> message.data(1), message.number(3), message.number(4), message.number(5)
@@ -67,9 +66,9 @@ class Message:
                 case 2:  # bytes
                     size, position = _varint(data, position)
                     value, position = data[position : position + size], position + size
-                case 1:  # eight bytes; none of ours
+                case 1:  # eight bytes; we use none
                     value, position = None, position + 8
-                case 5:  # four bytes; none of ours
+                case 5:  # four bytes; we use none
                     value, position = None, position + 4
                 case kind:
                     raise MalformedFrame(f"no protobuf: field {tag >> 3} is of kind {kind}")
@@ -93,7 +92,7 @@ class Message:
         return value
 
     def all_data(self, field: int) -> list[bytes]:
-        """Bytes, as often as they stand there."""
+        """Return every byte value of a field, in order."""
         found: list[bytes] = []
         for value in self._fields.get(field, []):
             if not isinstance(value, bytes):

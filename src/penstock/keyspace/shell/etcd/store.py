@@ -1,8 +1,8 @@
 """etcd v3 as the KeySpace: the port over four of etcd's services, with our own small messages (decision 201).
 
 What always holds besides the port's law: answers come from one cluster, and its revision never falls; if either is not
-so, etcd was restored or replaced, and every further call says `KeySpaceForgot`. What only reads is tried again, on
-the other endpoints too; what changes something never is: whoever asked knows better what a lost answer means to them.
+so, etcd was restored or replaced, and every further call says `KeySpaceForgot`. A call that only reads is tried again,
+on the other endpoints too. A call that changes something never is: its caller knows better what a lost answer means.
 """
 
 import asyncio
@@ -99,7 +99,7 @@ class EtcdKeySpace:
         return EtcdWatch(self, prefix, start)
 
     async def _read_pages(self, prefix: str, at: Revision | None) -> Snapshot:
-        """All pages at the revision of the first."""
+        """Read all pages at the revision of the first."""
         entries: list[KeyValue] = []
         revision, last_key, has_more = at, b"", True
         while has_more:
@@ -209,7 +209,7 @@ class EtcdKeySpace:
         return bytes(await self._call(lambda channel: channel.unary_unary(method)(request), changes=changes))
 
     async def _call(self, call: Callable[[grpc.aio.Channel], Awaitable[Any]], *, changes: bool) -> Any:
-        """One call to one endpoint, within its time."""
+        """Make one call to one endpoint, within its time limit."""
         channel, number = await self._endpoints.connected()
         try:
             async with asyncio.timeout(self.options.request_ms_max / 1000):

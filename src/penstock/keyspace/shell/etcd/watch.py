@@ -1,10 +1,10 @@
-"""A watch on etcd: one stream, opened anew where it was whenever it breaks.
+"""A watch on etcd: one stream, reopened at its position whenever it breaks.
 
 Three things etcd does not do by itself. It drops the removals of the very revision a compaction names when a watch
 starts there (etcd issues 18089 and 19179), so we always ask from one revision earlier, which it then refuses as
 compacted. It cuts large answers into fragments anywhere, so the last revision is held back until it is whole. And it
-says nothing when it was set back to an older state, so each new stream is checked not to be behind what this watch has
-shown.
+says nothing when it was set back to an older state, so each new stream is checked not to be older than the changes this
+watch has shown.
 
 Nothing runs in the background: a batch is read from the stream when it is asked for, and gRPC's flow control holds the
 server back meanwhile.
@@ -69,7 +69,7 @@ class EtcdWatch:
         self.close()
 
     def close(self) -> None:
-        """End it, and whoever waits for it: a cancelled call alone would not always wake them."""
+        """End the watch, and the task that waits for it: a cancelled call alone would not always wake it."""
         self._break_off()
         if self._is_open and self._waiting is not None:
             self._waiting.cancel()
@@ -84,7 +84,7 @@ class EtcdWatch:
         raise AlreadyClosed("the watch is closed")
 
     async def _next_answer(self) -> WatchAnswer | None:
-        """The next message of the stream; None if it broke, and must be opened anew."""
+        """Return the next message of the stream; None if it broke, and must be reopened."""
         try:
             if self._call is None:
                 await self._open()
@@ -122,7 +122,7 @@ class EtcdWatch:
         self._backoff_s = min(max(2 * self._backoff_s, options.backoff_ms / 1000), options.backoff_ms_max / 1000)
 
     def _take(self, answer: WatchAnswer) -> WatchBatch | None:
-        """What this message lets us show."""
+        """Return the changes that may be shown after this message."""
         self._keyspace.check_cluster(answer.header)
         if answer.is_created and answer.header.revision < self._seen:
             raise KeySpaceForgot(f"etcd is at revision {answer.header.revision}, and was at {self._seen}")
@@ -148,7 +148,7 @@ class EtcdWatch:
         last = changes[-1].revision
         whole = [change for change in changes if change.revision < last] if answer.has_more else changes
         self._held = [change for change in changes if change.revision == last] if answer.has_more else []
-        # Asked for from one revision earlier: what was shown comes again.
+        # Asked for from one revision earlier: changes that were shown come again.
         new = sorted(
             (change for change in whole if change.revision > self._shown),
             key=lambda change: (change.revision, change.key),

@@ -1,8 +1,8 @@
 """What a failure of obstore means.
 
 obstore reports most failures as one class with a long text which may hold signed URLs, and so credentials. Here a text
-becomes one `Failure`, and a short summary without query strings. What is not recognised counts as `TRANSIENT`, which
-claims the least: the request may have taken effect.
+becomes one `Failure`, and a short summary without query strings. An unknown failure counts as `TRANSIENT`, which claims
+the least: the request may have taken effect.
 """
 
 import re
@@ -50,7 +50,7 @@ class Failure(Enum):
 
 
 def failure_of(error: Exception) -> Failure:
-    """Which failure an exception raised by obstore is."""
+    """Classify an exception that obstore raised."""
     text = str(error)
     match = _STATUS.search(text)
     status = int(match[1]) if match else 0
@@ -59,7 +59,7 @@ def failure_of(error: Exception) -> Failure:
     if isinstance(error, FileNotFoundError):
         return Failure.ABSENT
     if isinstance(error, exceptions.AlreadyExistsError | exceptions.PreconditionError | exceptions.NotModifiedError):
-        # S3 answers 409 when two conditional requests meet: it says nothing about whether the object is there.
+        # S3 answers 409 when two conditional requests meet: this says nothing about whether the object exists.
         return Failure.CONFLICT if status == 409 and "ConditionalRequestConflict" in text else Failure.PRECONDITION
     if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
         return Failure.DENIED
@@ -109,7 +109,7 @@ def asking(doing: str, key: str, *, changes: bool = False) -> Iterator[None]:
 
 
 def summary_of(error: Exception) -> str:
-    """One short line about an error, without anything secret: query strings carry signatures and tokens."""
+    """Return one short line about an error, without secrets: query strings carry signatures and tokens."""
     text = str(error)
     style = _S3_STYLE.search(text)
     line = f"{style[1]}: {style[2]}" if style else text.partition("\n")[0]

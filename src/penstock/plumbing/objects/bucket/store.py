@@ -101,7 +101,7 @@ class BucketStore:
         await all_of(self.put(key, view) for key, view in put_views_of(objects).items())
 
     def _pauses_s(self) -> Iterator[float]:
-        """How long to wait before each further attempt, as long as there may be one."""
+        """Yield the pause before each further attempt, as long as another attempt is allowed."""
         options, deadline = self._options, time.monotonic() + self._options.retry_ms_max / 1000
         for attempt in range(options.retries_max):
             longest = min(options.backoff_ms << attempt, options.backoff_ms_max)
@@ -188,7 +188,7 @@ class BucketStore:
         try:
             yield upload
         except BaseException:
-            with suppress(ObjectStoreFailed):  # what is raised already matters more than parts left in the bucket
+            with suppress(ObjectStoreFailed):  # the error under way matters more than parts left in the bucket
                 await upload.abort()
             raise
         await upload.finish()
@@ -256,7 +256,7 @@ class BucketStore:
 
 
 def _put_error(error: Exception, key: str, *, doubtful: bool) -> PenstockError:
-    """What to say of a put which failed in the end, after attempts which may have taken effect or not."""
+    """Return the error of a put that failed in the end, after attempts that may have taken effect."""
     if not doubtful:
         return error_of(error, "put", key, changes=True)
     return ObjectStoreFailed(

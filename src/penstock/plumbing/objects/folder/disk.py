@@ -7,7 +7,7 @@ An object is the file of the same name below the root, so that Spark and every o
                   threads which wait for the same folder do that together (`turns.py`)
     put_many      the same for many: all are written before the first is synced, and named before a folder is
     delete        holding the lock, unlink and fsync the folder; then remove folders which are empty
-    read          open, then wait until the folder's lock is free: what was opened is then durable
+    read          open, then wait until the folder's lock is free: the opened version is then durable
 
 So a crash at any point leaves the old object or the new one, and readers see neither half an object nor one that a
 power cut can take back. What a killed process left in staging is removed by the next one (`staging.py`).
@@ -47,7 +47,7 @@ class FolderDisk:
         self._staging = Staging(f"{root}/{RESERVED}/staging", self.locks, self._calls)
         self._turns = Turns(self.locks.changing, self._sync_folder)
         self._is_prepared = False
-        self._failed = False  # a folder's fsync failed: what it covered may be lost, and another fsync would not tell
+        self._failed = False  # a folder's fsync failed: its names may be lost, and another fsync would not report it
 
     def open(self, key: str) -> tuple[int, ObjectMeta]:
         """The object's file, and its metadata. The file stays that version, whatever happens to the key."""
@@ -60,7 +60,7 @@ class FolderDisk:
         return file, meta
 
     def open_early(self, key: str) -> tuple[int, ObjectMeta]:
-        """The same of an object which may not be durable yet: whoever opens several waits once, with `settle`."""
+        """Open an object that may not be durable yet. To open several objects, call `settle` once at the end."""
         with disk_errors("get", key):
             try:
                 file = os.open(self._path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -189,7 +189,7 @@ class FolderDisk:
         return _etag(found) if stat.S_ISREG(found.st_mode) else None
 
     def _sync_folder(self, folder: str) -> None:
-        """Until this has returned, nobody knows whether the names in a folder would survive a power cut."""
+        """Make the names in a folder durable. Until this returns, they may not survive a power cut."""
         try:
             self._calls.fsync_folder(folder)
         except OSError:
@@ -220,7 +220,7 @@ class FolderDisk:
                 except NotADirectoryError:
                     raise in_the_way(key) from None
                 except FileNotFoundError:
-                    return  # somebody removed the parent as empty: begin again
+                    return  # another process removed the parent as empty: begin again
                 self._sync_folder(parent)
 
     def _prepare(self) -> None:
@@ -267,7 +267,9 @@ class FolderDisk:
         return False
 
     def _prune(self, folder: str) -> None:
-        """Remove folders which are empty. The lock keeps them while somebody puts a name into them."""
+        """Remove folders which are empty. The lock keeps a folder while another thread or process puts a name
+        into it.
+        """
         while folder != self.root:
             with self.locks.changing(folder):
                 try:

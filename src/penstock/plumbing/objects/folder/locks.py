@@ -1,9 +1,9 @@
 """Locks between processes on one machine: who may change the names in a folder.
 
 A lock is an flock on one of a few files, chosen by the folder's name. Invariant: while a folder's lock is free, every
-name in that folder is durable, and so is the folder itself. For whoever changes names holds the lock until they are;
-and if it is killed before, the kernel frees its lock, but the lock's file still says which folders it was changing, and
-the next one syncs them first.
+name in that folder is durable, and so is the folder itself. The process that changes names holds the lock until they
+are durable. If it is killed before that, the kernel frees its lock, but the lock's file still lists the folders it was
+changing, and the next holder syncs them first.
 """
 
 import errno
@@ -54,11 +54,11 @@ class FolderLocks:
             yield
 
     def settle(self, folder: str) -> None:
-        """Wait until the names which were there when this was called are durable."""
+        """Wait until all names that exist at the time of the call are durable."""
         try:
             file = self._acquire(_stripe(folder), fcntl.LOCK_SH)
         except FileNotFoundError:
-            return  # nobody has ever written here through this store
+            return  # this store has never written here
         was_left = os.fstat(file).st_size > 0
         os.close(file)
         if was_left:

@@ -1,7 +1,7 @@
 """Unfinished objects of the local folder, and how they are cleaned up after a crash.
 
-Each store that writes has a staging folder of its own, and holds a lock beside it for as long as it is open. Whoever
-opens a store next removes the staging folders whose lock is free: their process is gone, however it ended.
+Each store that writes has its own staging folder, and holds a lock next to it for as long as it is open. The next
+process that opens the store removes the staging folders whose lock is free: their process is gone, however it ended.
 """
 
 import fcntl

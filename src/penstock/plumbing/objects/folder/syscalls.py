@@ -6,7 +6,9 @@ __all__ = ["Syscalls"]
 
 
 class Syscalls:
-    """The real ones. Each raises OSError; what is done between two of them is what a crash may leave behind."""
+    """The real ones. Each raises OSError. A crash may happen between any two of them, and then only the first
+    has an effect.
+    """
 
     def create(self, path: str) -> int:
         """A new file, open for writing."""
@@ -23,7 +25,9 @@ class Syscalls:
         os.utime(file, ns=(ns, ns))
 
     def start_writing(self, file: int) -> None:
-        """Have the kernel write what it holds of a file, and do not wait: the fsync of another is then for this too."""
+        """Have the kernel start to write a file's data, and do not wait: the fsync of another file then covers this one
+        too.
+        """
         if hasattr(os, "posix_fadvise"):  # not on macOS, where the syncs take longer and are right all the same
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -31,7 +35,7 @@ class Syscalls:
         os.fsync(file)
 
     def fsync_folder(self, path: str) -> None:
-        """Make the names in a folder durable: which files are there, not what is in them."""
+        """Make the names in a folder durable: the list of its files, not their contents."""
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(folder)

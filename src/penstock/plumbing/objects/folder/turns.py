@@ -1,8 +1,8 @@
-"""Threads of one process which give names in the same folder: whoever has its turn does it for all who wait.
+"""Threads of one process that give names in the same folder: the thread that has its turn serves all that wait.
 
 The folder's lock (`locks.py`) is between processes, and is held while names are synced. Threads which took it one after
 the other would each pay for a sync, and find out by polling that it is free; here one of them takes it once, gives all
-the names that were asked for meanwhile, and syncs the folder once. As before, nobody is answered before its name is
+the names that were asked for meanwhile, and syncs the folder once. A caller still gets its answer only once its name is
 durable, and while the lock is free, every name is.
 """
 
@@ -42,13 +42,13 @@ class Turns:
         self._changing = changing
         self._sync = sync
         self._mutex = threading.Lock()
-        self._waiting: dict[str, list[_Name]] = {}  # by folder; without those which are being given
+        self._waiting: dict[str, list[_Name]] = {}  # by folder; without the names that a thread is giving now
         self._turns = [threading.Lock() for _ in range(_STRIPES)]
 
     def give(self, folder: str, gives: Iterable[Callable[[], bool]]) -> list[Answer]:
         """Call each of `gives`, of which there is at least one, under the folder's lock, and sync: what became of each.
 
-        With a name and an error nobody knows whether the name would survive a power cut.
+        An answer with both a name and an error means that the name may not survive a power cut.
         """
         names = [_Name(give) for give in gives]
         with self._mutex:
@@ -61,7 +61,7 @@ class Turns:
         return [(name.is_given, name.error) for name in names]
 
     def waiting(self, folder: str) -> int:
-        """How many names wait for somebody who is giving others."""
+        """Return how many names wait for the thread that is giving others."""
         with self._mutex:
             return len(self._waiting.get(folder, ()))
 

@@ -29,7 +29,7 @@ def walk(disk: FolderDisk, prefix: str, after: str) -> Iterator[ObjectMeta]:
 
 
 def folder_entries(disk: FolderDisk, prefix: str) -> Iterator[Entry]:
-    """What lies directly in a folder."""
+    """Yield the entries directly in a folder."""
     for name, is_folder in _names(disk, prefix):
         if not is_folder:
             meta = _meta(disk, name)

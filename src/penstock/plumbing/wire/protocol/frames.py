@@ -4,7 +4,7 @@ A frame is a header of 24 bytes and a payload. The payload is a body (a record, 
 after it, bulk: raw bytes without an encoding. All numbers are little-endian.
 
     offset  size  field
-         0     4  length       bytes of payload behind the header
+         0     4  length       bytes of payload after the header
          4     2  kind         see `Kind`
          6     2  method       number of the method in REQUEST and OPEN, else 0
          8     8  id           of the request or stream, 0 where the frame concerns the connection
