@@ -15,7 +15,6 @@ MODULES_MAX = 14
 LARGE = {
     "penstock/journals/broker": 16,
     "penstock/journals/core": 18,
-    "penstock/lake/core/committed": 16,
     "penstock/plumbing/wal": 16,
     "penstock/plumbing/wire": 20,
     "penstock/quorum/core": 16,

@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.kernel.errors import InvalidArgument, MergeConflict, NoChanges
 from penstock.lake.core.committed.changes import puts
 from penstock.lake.core.committed.importing import imported_entries
-from penstock.lake.core.committed.merge import Strategy
+from penstock.lake.core.committed.merging.merge import Strategy
 from penstock.lake.core.committed.metarange import EMPTY_TREE, Location, TreeAddress
 from penstock.lake.core.refs.commit import Commit
 from penstock.lake.member.shelves import Shelf

@@ -14,7 +14,8 @@ from penstock.lake.core.committed.diff import compare, empty_diff, plan_diff
 from penstock.lake.core.committed.entry import empty_entries, entries_from, entry_of
 from penstock.lake.core.committed.listing import Listing, ListPage
 from penstock.lake.core.committed.lookup import entries_at, plan_lookup
-from penstock.lake.core.committed.merge import Merged, Strategy, merge_changes
+from penstock.lake.core.committed.merging.merge import Merged, Strategy, merge_changes
+from penstock.lake.core.committed.merging.splice import splice
 from penstock.lake.core.committed.metarange import EMPTY, MetaRange, location_of, range_key
 from penstock.lake.core.committed.range import frame_of, table_of
 from penstock.lake.core.staging.entry import Entry
@@ -87,9 +88,11 @@ class Shelf:
     def merge(
         self, base: MetaRange, dest: MetaRange, source: MetaRange, strategy: Strategy = Strategy.REFUSE
     ) -> tuple[MetaRange, Merged]:
-        diff = self.diff(base, source)
-        merged = merge_changes(diff, self.lookup(dest, diff["path"]), strategy)
-        return self.build(dest, merged.changes, [source]), merged
+        spliced = splice(base, dest, source, self._chunking)
+        spliced.tree.check()
+        diff = self.diff(spliced.base, spliced.source)
+        merged = merge_changes(diff, self.lookup(spliced.dest, diff["path"]), strategy)
+        return self.build(spliced.tree, merged.changes, [source, dest]), merged
 
     def list(self, tree: MetaRange, prefix: str = "", **options: str | int) -> ListPage:
         listing = Listing(tree, prefix, **options)  # type: ignore[arg-type]

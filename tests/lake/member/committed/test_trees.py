@@ -15,9 +15,10 @@ from penstock.kernel.errors import ObjectStoreFailed
 from penstock.lake.core.committed.changes import lay_over, puts
 from penstock.lake.core.committed.diff import DiffKind
 from penstock.lake.core.committed.entry import entries_from
-from penstock.lake.core.committed.merge import Strategy
-from penstock.lake.core.committed.metarange import EMPTY_TREE, Location, TreeAddress, location_of, range_key
+from penstock.lake.core.committed.merging.merge import Strategy
+from penstock.lake.core.committed.metarange import EMPTY_TREE, Location, Range, TreeAddress, location_of, range_key
 from penstock.lake.member.committed import MergeOutcome, Trees
+from penstock.lake.member.committed.files import Fetched
 from penstock.plumbing.objects import ObjectStore, open_store
 
 
@@ -101,6 +102,28 @@ async def test_merge_revert_and_cherry_pick(trees: Trees) -> None:
     assert (await trees.merge(base, dest, source, at("pick"))).tree == TreeAddress(merged.id, at("pick"))
     assert await trees.merge(base, base, source, at("forward")) == MergeOutcome(source)
     assert await trees.merge(base, dest, base, at("nothing")) == MergeOutcome(dest)
+
+
+async def test_a_merge_reads_nothing_that_only_one_side_changed(trees: Trees, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = await build(trees, numbered(1000))
+    dest = await trees.build(base, changes_of({"table/p0010": entry(7), "table/p0500": entry(7)}), at("dest"))
+    source = await trees.build(base, changes_of({"table/p0900": entry(8)}), at("source"))
+    reads: list[int] = []
+    fetch = trees.files.fetch
+
+    async def counted(ranges: Sequence[Range]) -> Fetched:
+        reads.append(len(ranges))
+        return await fetch(ranges)
+
+    monkeypatch.setattr(trees.files, "fetch", counted)
+    merged = (await trees.merge(base, dest, source, at("merged"))).tree
+    picked = (await trees.merge(base, source, dest, at("picked"))).tree
+    assert merged is not None
+    assert picked is not None
+    reverted = (await trees.merge(source, merged, base, at("reverted"))).tree
+
+    assert (merged.id, reverted) == (picked.id, TreeAddress(dest.id, at("reverted")))
+    assert sum(reads) == 0
 
 
 async def test_conflicts_are_reported_or_resolved(trees: Trees) -> None:

@@ -24,10 +24,11 @@ from penstock.lake.core.committed.graft import Seam, finish_graft, pieces_of_sea
 from penstock.lake.core.committed.importing import import_changes, imported_entries
 from penstock.lake.core.committed.listing import Listing, ListPage
 from penstock.lake.core.committed.lookup import Lookup, entries_at, find_entry, plan_lookup
-from penstock.lake.core.committed.merge import Strategy, merge_changes
+from penstock.lake.core.committed.merging.merge import Strategy, merge_changes
+from penstock.lake.core.committed.merging.reparent import patch_changes, paths_to_patch
+from penstock.lake.core.committed.merging.splice import splice
 from penstock.lake.core.committed.metarange import Location, MetaRange, Range, TreeAddress, range_key
 from penstock.lake.core.committed.range import EncodedRange
-from penstock.lake.core.committed.reparent import patch_changes, paths_to_patch
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.member.committed.files import TreeFiles
 from penstock.lake.member.committed.in_order import in_order
@@ -67,9 +68,9 @@ class Trees:
 
     async def get_many(self, tree: TreeAddress, paths: pl.Series) -> pl.DataFrame:
         """The entries of those paths which the tree has, sorted."""
-        contents = await self.files.open(tree)
-        paths = paths if paths.is_sorted() else paths.sort()
+        return await self._look_up(await self.files.open(tree), paths if paths.is_sorted() else paths.sort())
 
+    async def _look_up(self, contents: MetaRange, paths: pl.Series) -> pl.DataFrame:
         async def part(found: Lookup) -> pl.DataFrame:
             found_in = await self.files.fetch([contents[found.row]])
             asked = paths.slice(found.start, found.end - found.start)
@@ -96,7 +97,15 @@ class Trees:
         Ranges that end before `start` are not read. The first frame may hold paths before it.
         """
         one, other = await self.files.open(left), await self.files.open(right)
+        async with aclosing(self._differences(one, other, prefix, start)) as parts:
+            async for frame in parts:
+                shown = frame if readdressed else visible(frame)
+                if shown.height:
+                    yield shown
 
+    async def _differences(
+        self, one: MetaRange, other: MetaRange, prefix: str = "", start: str = ""
+    ) -> AsyncGenerator[pl.DataFrame, None]:
         async def part(overlap: Overlap) -> pl.DataFrame:
             old = await self.files.fetch([one[row] for row in overlap.left])
             new = await self.files.fetch([other[row] for row in overlap.right])
@@ -105,9 +114,7 @@ class Trees:
         overlaps = plan_diff(one, other, prefix, start=start)
         async with aclosing(in_order(overlaps, part, self._options.threads_max * 2)) as parts:
             async for frame in parts:
-                shown = frame if readdressed else visible(frame)
-                if shown.height:
-                    yield shown
+                yield frame
 
     async def build(
         self,
@@ -120,17 +127,28 @@ class Trees:
     ) -> TreeAddress:
         """The parent overlaid by sorted changes, written and durable."""
         trees = {address: await self.files.open(address) for address in (*sources, parent)}
+        return await self._build_on(trees[parent], changes, location, trees, progress)
+
+    async def _build_on(
+        self,
+        parent: MetaRange,
+        changes: pl.DataFrame,
+        location: Location,
+        trees: Mapping[TreeAddress, MetaRange],
+        progress: Progress = lambda done, total: None,
+    ) -> TreeAddress:
+        """Overlay ranges of some trees, which may be referred to, and save the result."""
         known = {name: where for tree in trees.values() for name, where in tree.locations.items()}
         chunking = self._options.chunking
-        jobs = await self.files.in_thread(lambda: plan_build(trees[parent], changes, chunking))
-        write = partial(self._do_job, trees[parent], changes, known, location)
+        jobs = await self.files.in_thread(lambda: plan_build(parent, changes, chunking))
+        write = partial(self._do_job, parent, changes, known, location)
         pieces: list[list[Range]] = []
         in_flight_max = self._options.threads_max * self._options.jobs_per_thread_max
         async with aclosing(in_order(jobs, write, in_flight_max)) as done:
             async for ranges in done:
                 pieces.append(ranges)
                 progress(len(pieces), len(jobs))
-        built = finish_build(trees[parent], jobs, pieces)
+        built = finish_build(parent, jobs, pieces)
         same = next((address for address in trees if address.id == built.id), None)
         return same or await self.files.save(built, location)
 
@@ -187,12 +205,15 @@ class Trees:
             return MergeOutcome(source)
         if source.id in (base.id, dest.id):
             return MergeOutcome(dest)
-        diff = await self._whole_diff(base, source)
-        entries = await self.get_many(dest, diff["path"])
+        trees = {each: await self.files.open(each) for each in (source, dest)}
+        old, chunking = await self.files.open(base), self._options.chunking
+        spliced = await self.files.in_thread(lambda: splice(old, trees[dest], trees[source], chunking))
+        diff = await self._all_of(self._differences(spliced.base, spliced.source))
+        entries = await self._look_up(spliced.dest, diff["path"])
         merged = await self.files.in_thread(lambda: merge_changes(diff, entries, strategy))
         if not merged.is_clean:
             return MergeOutcome(None, tuple(merged.conflicts))
-        return MergeOutcome(await self.build(dest, merged.changes, location, sources=[source]))
+        return MergeOutcome(await self._build_on(spliced.tree, merged.changes, location, trees))
 
     async def reparent(
         self,
@@ -208,7 +229,7 @@ class Trees:
 
         `gone` and `rest` are the paths of the announced areas which are no longer, and are still, in the branch.
         """
-        diff = await self._whole_diff(parent, head)
+        diff = await self._all_of(self.diff(parent, head, readdressed=True))
         paths = paths_to_patch(diff, gone, rest)
         patch = patch_changes(paths, await self.get_many(head, paths))
         return await self.build(finished, patch, location, sources=[head])
@@ -224,8 +245,8 @@ class Trees:
         changes = await self.files.in_thread(lambda: import_changes(imported, rows.entries().filter(below)["path"]))
         return await self.build(parent, changes, location)
 
-    async def _whole_diff(self, left: TreeAddress, right: TreeAddress) -> pl.DataFrame:
-        async with aclosing(self.diff(left, right, readdressed=True)) as parts:
+    async def _all_of(self, diff: AsyncGenerator[pl.DataFrame, None]) -> pl.DataFrame:
+        async with aclosing(diff) as parts:
             return pl.concat([empty_diff(), *[frame async for frame in parts]])
 
 

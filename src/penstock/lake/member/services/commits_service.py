@@ -11,7 +11,7 @@ from penstock.kernel.errors import InvalidArgument, NotFound
 from penstock.kernel.ids import SECOND
 from penstock.lake.core.committed.diff import DiffKind
 from penstock.lake.core.committed.entry import STORED_COLUMNS
-from penstock.lake.core.committed.merge import Strategy as MergeStrategy
+from penstock.lake.core.committed.merging.merge import Strategy as MergeStrategy
 from penstock.lake.core.committed.metarange import EMPTY_TREE, TreeAddress
 from penstock.lake.core.refs import commit as records
 from penstock.lake.core.staging.entry import Entry

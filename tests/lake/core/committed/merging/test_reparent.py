@@ -16,9 +16,9 @@ from penstock.lake.core.committed.boundary import CHUNKING
 from penstock.lake.core.committed.changes import CHANGE_SCHEMA, empty_changes, lay_over, overlay
 from penstock.lake.core.committed.diff import visible
 from penstock.lake.core.committed.entry import ENTRY_SCHEMA
-from penstock.lake.core.committed.merge import Strategy
+from penstock.lake.core.committed.merging.merge import Strategy
+from penstock.lake.core.committed.merging.reparent import patch_changes, paths_to_patch
 from penstock.lake.core.committed.metarange import EMPTY, MetaRange
-from penstock.lake.core.committed.reparent import patch_changes, paths_to_patch
 
 CASES = 100_000
 PATHS = 2  # of each case

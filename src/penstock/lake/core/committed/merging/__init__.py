@@ -1,0 +1,1 @@
+"""Merge trees: splice them by reference, decide single paths, re-parent commits that lost a race."""
