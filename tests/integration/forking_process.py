@@ -48,7 +48,12 @@ def in_child(name: str, reading: Any) -> None:
         except AlreadyClosed as error:
             refused.append(error.message)
     gc.collect()  # no value of the parent may be finalized here
-    print(json.dumps({"name": name, "refused": refused}), flush=True)
+    say({"name": name, "refused": refused})
+
+
+def say(line: dict[str, Any]) -> None:
+    """Print a line by one write: children write to the same pipe, and print may write the newline by itself."""
+    os.write(sys.stdout.fileno(), json.dumps(line).encode() + b"\n")
 
 
 def forked(work_in_child: Callable[[], None]) -> int:
@@ -81,7 +86,7 @@ def main() -> None:
     exits = [child.exitcode for child in children]
     PUBLISH.__exit__(None, None, None)
     events = [message.value["from"] for message in STOCK.journal("shop/events").read()]
-    print(json.dumps({"name": "parent", "exits": exits + statuses, "seen": seen, "events": events}), flush=True)
+    say({"name": "parent", "exits": exits + statuses, "seen": seen, "events": events})
     LOG.close()
     STOCK.close()
 

@@ -6,11 +6,11 @@ files, the driver writes the list, and one small request names it. A list nobody
 
 import hashlib
 import re
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
-from penstock.kernel.bounds import Address, Metadata, Name, Numbered, Paragraph, Size
+from penstock.kernel.bounds import INT64_MAX, Address, Metadata, Name, Numbered, Paragraph, Size
 from penstock.kernel.codec import Codec
 from penstock.kernel.errors import InvalidArgument, ObjectStoreFailed
 
@@ -104,7 +104,7 @@ class SinkBody(msgspec.Struct, frozen=True):
 
     sink: Name
     query: Name
-    batch: Numbered
+    batch: Annotated[int, msgspec.Meta(ge=-1, le=INT64_MAX)]  # -1: none yet, so the query begins with batch 0
     guard: Name = ""
     commit: Name = ""
 

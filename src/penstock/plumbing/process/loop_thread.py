@@ -9,6 +9,7 @@ import selectors
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
 from penstock.kernel.errors import AlreadyClosed
@@ -18,6 +19,8 @@ __all__ = ["LoopThread"]
 
 T = TypeVar("T")
 LOOK_S: Final = 0.1  # that Ctrl-C may take, where a library has told the system to restart what a signal interrupts
+
+SETTLE_S: Final = 0.5  # that a cancelled call may take to end
 
 
 class LoopThread:
@@ -45,12 +48,19 @@ class LoopThread:
             return _result_of(future)
         except BaseException:
             future.cancel()  # Ctrl-C: the caller no longer waits
+            self._settle()
             raise
 
     def _check_alive(self, work: Coroutine[Any, Any, Any]) -> None:
         if _shared.peek() is not self:
             work.close()
             raise AlreadyClosed("this was begun before a fork, and ended with it; begin it again in this process")
+
+    def _settle(self) -> None:
+        """Wait until the cancelled call has ended. A process that exits before prints a warning about it."""
+        turns: Future[None] = asyncio.run_coroutine_threadsafe(_turns(), self._loop)
+        with suppress(TimeoutError):
+            turns.result(SETTLE_S)
 
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run a coroutine over there, and do not wait: also from over there, where nothing can."""
@@ -117,6 +127,12 @@ class _Pump(Generic[T]):
 
 async def _pump(items: AsyncIterator[T], ahead: int) -> _Pump[T]:
     return _Pump(items, ahead)
+
+
+async def _turns() -> None:
+    """Wait three turns of the loop: a cancelled task ends in the second one."""
+    for _ in range(3):
+        await asyncio.sleep(0)
 
 
 def _result_of(future: "Future[T]") -> T:

@@ -36,6 +36,7 @@ PROBES_ELSEWHERE = {
     "journal.superseded": "tests/journals/core/test_replica.py",
     "journal.proposal_mismatch": "no replica may; tests/journals/core/test_replicate.py sends one",
     "journal.another_life": "tests/journals/core/schedules.py, s18",
+    "journal.no_room": "disks of the simulator have no end; tests/journals/core/test_shortage.py",
     "journal.set_aside": "a table of 64 epochs; tests/journals/core/test_spool.py",
 }
 
