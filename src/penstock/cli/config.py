@@ -1,4 +1,4 @@
-"""`penstock config`: what is in force and where it comes from, what keys there are, and what is wrong."""
+"""`penstock config`: the effective values and their sources, all keys, and problems."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,7 +55,7 @@ def keys(
     *,
     session: InSession,
 ) -> None:
-    """List every key: what it means, what it may be, and its default."""
+    """List keys with meaning, allowed values and default."""
     declared = [one for one in known_keys().values() if section in (None, one.section)]
     if not declared:
         from penstock.kernel.errors import InvalidArgument
@@ -67,7 +67,7 @@ def keys(
 
 @app.command(help_epilogue=examples("penstock config check", "penstock config check --config /etc/penstock.toml"))
 def check(*, session: InSession) -> None:
-    """Check the configuration: all that is wrong is listed at once, with its place. Exit status 2 if anything is."""
+    """Check the configuration and list every problem, with its place. Exits with 2 if there is one."""
     effective = session.effective
     changed = sum(origin.source is not Source.DEFAULT for origin in effective.origins.values())
     data = {"ok": True, "file": effective.file, "changed": changed, "keys": len(effective.origins)}
@@ -136,5 +136,5 @@ def _described(one: Declaration) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """As a program wants it: times in seconds, sizes in bytes, the rest as text; a secret stays one."""
+    """Return a value for programs: times in seconds, sizes in bytes, the rest as text; a secret stays masked."""
     return str(value) if isinstance(value, Secret | Path) or not isinstance(value, str | int | float | None) else value

@@ -23,7 +23,7 @@ _YES_NO = {True: "yes", False: "no"}
 
 
 def as_data(kind: type[PenstockError]) -> dict[str, Any]:
-    """All there is to know of a kind of error."""
+    """Return the full description of a kind of error."""
     explained = guide(kind.code)
     return {
         "code": kind.code,

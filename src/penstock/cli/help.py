@@ -1,4 +1,4 @@
-"""How a help page looks: no boxes; a title, then names and what they mean in two columns, as wide as the terminal."""
+"""The layout of a help page: no boxes; a title, then names and descriptions in two columns, as wide as the terminal."""
 
 import textwrap
 from typing import TYPE_CHECKING, Any, Final

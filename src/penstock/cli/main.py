@@ -1,8 +1,8 @@
 """`penstock`: the nouns there are, the flags all of them share, and what an exit status means.
 
-Exit status: 0 done, 1 refused or failed, 2 misuse (a wrong command line or configuration), 130 interrupted.
-Data goes to stdout, talk to stderr. A new noun is one file beside this one and one line in NOUNS; it is imported when
-it is used, so that `--help` stays quick.
+Exit status: 0 done, 1 refused or failed, 2 misuse (a wrong command line or configuration), 130 interrupted. Data goes
+to stdout, talk to stderr. A new noun is one file in this folder and one line in NOUNS; it is imported when it is used,
+so that `--help` stays quick.
 """
 
 import inspect
@@ -140,7 +140,7 @@ def run(arguments: Sequence[str]) -> int:
         refusal = launcher.without_extra(error)
         return launcher.fail(refusal, _status_of(refusal))
     except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain once more when it flushes at exit.
+        # The reader of our output has seen enough. Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except Exception as error:
@@ -149,7 +149,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 class _Launcher:
-    """Parses the global flags, wherever they stand, then runs the command they belong to."""
+    """Parses the global flags, anywhere on the line, then runs their command."""
 
     def __init__(self, app: App) -> None:
         self.app = app

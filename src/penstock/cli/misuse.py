@@ -1,4 +1,4 @@
-"""A command line that was not understood, in our words: what does not fit, and what was probably meant."""
+"""A misuse of the command line, in our words: the part that does not fit, and a guess of the intended one."""
 
 import difflib
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ __all__ = ["explain_misuse"]
 
 
 def explain_misuse(error: CycloptsError, app: App, nouns: Iterable[str]) -> InvalidArgument:
-    """The error as one of ours, with the help page to look at as its next step."""
+    """Return the error as an `InvalidArgument`, with the help page to look at as its next step."""
     error.verbose = False
     chain = list(error.command_chain or ())
     return InvalidArgument(_message(error, app, chain, list(nouns)), next_step=" ".join(["penstock", *chain, "--help"]))

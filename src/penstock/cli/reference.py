@@ -75,7 +75,7 @@ def write(folder: Path = FOLDER) -> None:
 
 
 def help_page(arguments: list[str]) -> str:
-    """What `penstock ARGUMENTS --help` prints on 80 columns."""
+    """Return the output of `penstock ARGUMENTS --help` on 80 columns."""
     console = Console(file=io.StringIO(), width=COLUMNS, color_system=None, legacy_windows=False)
     command_tree().help_print(arguments, console=console)
     assert isinstance(console.file, io.StringIO)
@@ -166,7 +166,7 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[s
 
 
 def outdated(folder: Path = FOLDER) -> Mapping[str, str]:
-    """The pages whose files say something else, and what they should say."""
+    """Return the pages whose files differ, with their right text."""
     texts = pages()
     return {
         name: text

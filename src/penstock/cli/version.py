@@ -1,4 +1,4 @@
-"""`penstock version`: which version this is, and on what it runs."""
+"""`penstock version`: the versions of Penstock, Python and the main packages."""
 
 import platform
 

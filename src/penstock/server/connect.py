@@ -111,7 +111,7 @@ class Stock:
         self._lake = self._journals = None
 
     def journal(self, name: str) -> "Journal":
-        """One journal."""
+        """Return one journal."""
         from penstock.journals.client.named_journal import Journal
 
         return Journal(self.journals, name)
@@ -131,7 +131,7 @@ class Stock:
 
     @property
     def journals(self) -> "BlockingJournals":
-        """All journals."""
+        """The client for all journals."""
         if self._journals is None:
             self._journals = self._places.blocking_journals()
         return self._journals
@@ -159,7 +159,7 @@ class AsyncStock:
         self._lake = self._journals = None
 
     def journal(self, name: str) -> "AsyncJournal":
-        """One journal."""
+        """Return one journal."""
         from penstock.journals.client.named_journal import AsyncJournal
 
         return AsyncJournal(self.journals, name)
@@ -175,7 +175,7 @@ class AsyncStock:
 
     @property
     def journals(self) -> "Journals":
-        """All journals."""
+        """The client for all journals."""
         if self._journals is None:
             self._journals = self._places.journals()
         return self._journals
@@ -198,7 +198,7 @@ class OpenStock(Stock):
 def open(folder: str | os.PathLike[str] = "penstock-data") -> OpenStock:
     """A server with every role on a data folder, for as long as the block: for scripts, notebooks and tests.
 
-    What was acknowledged is in the folder: `open` it again, or run `penstock up` there. `PreconditionFailed` if a
+    All acknowledged data is in the folder: `open` it again, or run `penstock up` there. `PreconditionFailed` if a
     process runs there already: `connect` to that one.
     """
     from penstock.kernel.extras import require

@@ -43,7 +43,7 @@ class DataServer:
                     "PENSTOCK_WIRE_LISTEN": "127.0.0.1:0",
                     "PENSTOCK_LAKE_LISTEN": "127.0.0.1:0",
                 },
-                start_new_session=True,  # Ctrl-C is for who opened it, and who then stops it
+                start_new_session=True,  # Ctrl-C is for the process that opened it, and that then stops it
             )
         try:
             self.running = self._wait()
@@ -60,7 +60,7 @@ class DataServer:
         return running
 
     def stop(self) -> None:
-        """End it, as Ctrl-C does: everything is stored first. What was acknowledged is safe in any case.
+        """End it, as Ctrl-C does: everything is stored first. Acknowledged data is safe in any case.
 
         A process that its opener forked leaves it running.
         """
@@ -78,9 +78,9 @@ class DataServer:
 
 
 def _wait_for_an_orphan(folder: Path) -> None:
-    """Whoever opened the folder was killed: its server stores what it holds, and ends.
+    """Wait for a server whose opener was killed: it stores its remaining data, and ends.
 
-    One which has not said yet whose it is starts, or is about to end: that is soon known.
+    A server that has not named its opener yet is starting, or about to end: this is soon known.
     """
     deadline = time.monotonic() + STOP_S
     while is_held(folder) and time.monotonic() < deadline:

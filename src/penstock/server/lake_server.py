@@ -60,7 +60,7 @@ async def serve_lake(
         session.say(f"the lake serves REST and S3 on {server.url}, with its objects in {url}")
         if made_in is not None:
             session.say(f"access key {credentials.access_key_id}; its secret is in {made_in}")
-        # A member which cannot go on ends its process: started again it begins with the newest checkpoint.
+        # A member that cannot continue ends its process: after a restart it begins with the newest checkpoint.
         reason = await lake.engine.host.ended()
         raise Unavailable(f"the member has stopped: {reason}", next_step="start it again")
 
@@ -97,7 +97,7 @@ async def _queue_of(
 
 
 def lake_credentials(session: Session) -> tuple[Credentials, Path | None]:
-    """As configured; else those of the data folder, which are made when there are none, and the file they are in."""
+    """Return the configured keys, or those of the data folder, which are made if they do not exist, and their file."""
     config = session.effective.config.lake
     if config.access_key_id and config.secret_access_key:
         return Credentials(config.access_key_id.reveal(), config.secret_access_key.reveal()), None

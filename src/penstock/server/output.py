@@ -22,7 +22,9 @@ PIPE_COLUMNS: Final = 10_000
 
 
 def make_console(stream: TextIO) -> Console:
-    """A console on a terminal as wide as that, on a pipe as wide as it needs; NO_COLOR and COLUMNS are heard."""
+    """Make a console: on a terminal as wide as that, on a pipe as wide as it needs; NO_COLOR and COLUMNS are
+    respected.
+    """
     width = None if stream.isatty() or os.environ.get("COLUMNS") else PIPE_COLUMNS
     return Console(file=stream, width=width, highlight=False, emoji=False)
 
@@ -47,7 +49,9 @@ def counted(number: int, what: str) -> str:
 
 
 def write_text(console: Console, *renderables: RenderableType) -> None:
-    """Each on a line of its own; on a pipe lines are not broken, and have no blanks behind a table's last column."""
+    """Write each on a line of its own. On a pipe lines are not broken, and have no blanks after a table's last
+    column.
+    """
     if console.is_terminal:
         console.print(*renderables, sep="\n", markup=False)
         return
@@ -58,7 +62,7 @@ def write_text(console: Console, *renderables: RenderableType) -> None:
 
 
 def write_json(data: Any, stream: TextIO) -> None:
-    """One JSON value and a line feed: laid out for eyes on a terminal, on one line for programs."""
+    """Write one JSON value and a line feed: laid out for eyes on a terminal, on one line for programs."""
     encoded = msgspec.json.encode(data, enc_hook=str)
     if stream.isatty():
         encoded = msgspec.json.format(encoded, indent=2)
@@ -67,7 +71,7 @@ def write_json(data: Any, stream: TextIO) -> None:
 
 
 def to_error(error: BaseException) -> PenstockError:
-    """Any failure as one of ours. What we did not foresee is a defect, and says where it happened."""
+    """Return any failure as a `PenstockError`. What we did not foresee is a defect, and says where it happened."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]  # a task group wraps even a single failure
     if isinstance(error, PenstockError):

@@ -52,7 +52,7 @@ class Session:
     def start_logs(self, *, quiet: bool = False) -> None:
         """Send the log to stderr. A verb which runs more than itself calls this first.
 
-        A quiet one shows warnings and errors only, unless somebody chose a level.
+        A quiet one shows warnings and errors only, unless the user chose a level.
         """
         from penstock.plumbing.config import Log, Secret, Source, known_keys
         from penstock.plumbing.process.logs import start_logs
@@ -82,7 +82,7 @@ class Session:
             sys.stdout.write(text)
 
     def say(self, message: str) -> None:
-        """Tell whoever watches: on stderr, never in the way of data."""
+        """Write a message for people to stderr, so that it never mixes with data."""
         self.stderr.print(message, highlight=False, markup=False)
 
     @cached_property

@@ -6,8 +6,8 @@
     <folder>/fragments    what journals have stored
     <folder>/objects      the lake's objects, unless `objectstore.url` says otherwise
 
-Roles are opened in order and closed in reverse. If one of them cannot go on, all end: started again, the process goes
-on where it was.
+Roles are opened in order and closed in reverse. If a role cannot continue, all end: a restarted process continues from
+its stored state.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ __all__ = ["Roles", "running_roles"]
 
 SHARD: Final = "main"
 BROKER: Final = MemberId("local", "b1")
-# Nobody could take over: the longest lease keeps a machine which slept over night from giving up its journals.
+# No other process could take over: the longest lease keeps a machine that slept over night from giving up its journals.
 LEASE_MS: Final = LEASE_MS_MAX
 
 
@@ -62,7 +62,7 @@ class Roles:
         self._lake = lake
 
     async def ended(self) -> None:
-        """Wait until one of them cannot go on; raises why."""
+        """Wait until one of the roles cannot continue; raise why."""
         broker = asyncio.ensure_future(self._broker.failed())
         member = asyncio.ensure_future(self._lake.engine.host.ended())
         try:
@@ -79,7 +79,7 @@ class Roles:
             await asyncio.gather(broker, member, return_exceptions=True)
 
     async def drain(self) -> None:
-        """Have the broker store what it still holds."""
+        """Have the broker store its remaining bytes."""
         with contextlib.suppress(asyncio.CancelledError):
             await self._broker.drain()
 
@@ -114,7 +114,9 @@ async def _broker(folder: Path, keyspace: KeySpace, wiring: Wiring) -> AsyncIter
 
 
 async def _end_former_life(keyspace: KeySpace, root: str) -> None:
-    """The folder is ours, so whoever had the broker's lease is dead: no need to wait for its end."""
+    """Revoke the lease of an earlier process. The folder is ours, so that process is dead: no need to wait for
+    its end.
+    """
     found = await keyspace.get(Layout(root).member_key(BROKER))
     if found is not None and found.lease:
         await keyspace.revoke_lease(found.lease)

@@ -22,7 +22,7 @@ def parse_address(text: str, flag: str) -> Address:
 
 
 def wiring_of(session: Session, listen: str | None = None) -> Wiring:
-    """How this process listens (by flag or `wire.listen`), its token, TLS and limits."""
+    """Return this process's address (by flag or `wire.listen`), its token, TLS and limits."""
     config = session.effective.config
     address = parse_address(listen, "--listen") if listen is not None else config.wire.listen
     token = config.wire.token.reveal() if config.wire.token is not None else None
@@ -31,7 +31,7 @@ def wiring_of(session: Session, listen: str | None = None) -> Wiring:
 
 
 def _limits(config: Config) -> Limits:
-    """As configured; but what is left at its default is as links between nodes want it."""
+    """Return the configured limits, with the defaults of links between nodes."""
     asked, plain = fields_from(config.wire, Limits), Limits()
     chosen = {
         name: value if value != getattr(plain, name) else getattr(PEER_LIMITS, name) for name, value in asked.items()

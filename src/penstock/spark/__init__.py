@@ -6,7 +6,7 @@ penstock.spark.register(spark)      # the formats `journal` and `lake`; PySpark 
 penstock.spark.read_journal(spark, "shop/orders", brokers="127.0.0.1:7201")
 penstock.spark.read_table(spark, "lake://shop@main/orders")
 
-What is asked for is loaded when it is asked for: Spark's workers import this package for every small part of it.
+Names are loaded at their first use: Spark's workers import this package for every small part of it.
 """
 
 from importlib import import_module

@@ -2,8 +2,8 @@
 
 Spark asks a new worker for every plan of a source and every group of tasks, and each would load Arrow, pandas and this
 package again: seconds of a processor for milliseconds of work. `spark.python.daemon.module` names this module, and
-PySpark's own is what runs in it. What always holds: nothing here starts a thread or opens anything, because what is
-forked would inherit it broken.
+PySpark's own is what runs in it. Invariant: nothing here starts a thread or opens anything, because forked workers
+would inherit it broken.
 """
 
 import gc
@@ -40,7 +40,7 @@ LOADED: Final = (
 
 
 def _load_kernels() -> None:
-    """Read a line, so that what is compiled is there: from disk in a second, or compiled in some more."""
+    """Read a line, so that the kernels are loaded: from disk in a second, or compiled in a few more."""
     reader = RowsReader("a line", JsonRows(pa.schema([("n", pa.int64())])))
     reader.feed(Offset(0), b'{"n":1}\n')
     reader.next()

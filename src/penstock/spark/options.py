@@ -1,7 +1,7 @@
 """Options of the format `journal`: one table of them, which the code reads and the reference page shows.
 
-Spark hands options over as text, their names in lower case. Whatever is not in the table is refused, since a misspelt
-option which nobody reads would be a silent surprise.
+Spark hands options over as text, their names in lower case. An option that is not in the table is refused, since a
+misspelt one would otherwise be ignored in silence.
 """
 
 import json
@@ -44,7 +44,7 @@ SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "path"})
 
 
 class Option(msgspec.Struct, frozen=True):
-    """One option: its name, whose it is (read, stream, write), what it means, and what it is if it is not given."""
+    """One option: its name, its users (read, stream, write), its meaning, and its default."""
 
     name: str
     of: tuple[str, ...]
@@ -121,7 +121,7 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def source_options(given: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
-    """The options of a reader; InvalidArgument names the one which is wrong."""
+    """Return the options of a reader; InvalidArgument names the wrong one."""
     options = _known(given, "stream" if is_stream else "read")
     return SourceOptions(
         connection=_connection(options),
@@ -143,7 +143,7 @@ def source_options(given: Mapping[str, str], *, is_stream: bool) -> SourceOption
 
 
 def has_stream_option(given: Mapping[str, str]) -> bool:
-    """Is there an option which only streams have? Who is asked for a schema is not told what for."""
+    """Is there an option which only streams have? Spark asks for a schema without saying whether it is for a stream."""
     names = {name.lower() for name in given}
     return any("stream" in each.of and "read" not in each.of and each.name.lower() in names for each in OPTIONS)
 

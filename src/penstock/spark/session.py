@@ -30,7 +30,7 @@ LOCAL: Final = {
 EVERYWHERE: Final = {"spark.sql.session.timeZone": "UTC"}
 STARTED: Final = {  # what a Spark takes when it starts, and not from a session behind Spark Connect
     "spark.log.level": "ERROR",
-    "spark.python.daemon.module": "penstock.spark.daemon",  # workers find what they need loaded
+    "spark.python.daemon.module": "penstock.spark.daemon",  # so that workers find their modules loaded
     "spark.python.authenticate.socketTimeout": "300s",  # 15 s are too few for workers which start on a busy machine
 }
 END_S: Final = 30
@@ -40,7 +40,7 @@ END_S: Final = 30
 def spark_session(
     name: str, *, master: str = "", remote: str = "", settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """A session with the formats of Penstock. One which this process has already is used, and left as it was."""
+    """A session with the formats of Penstock. An active session of this process is used, and left as it was."""
     there = SparkSession.getActiveSession() if not master and not remote else None
     if there is not None:
         register(there)

@@ -7,8 +7,8 @@
         standbys: 1
         recovery_log: recovery/transfers-0
 
-Each may carry `revision`, as `penstock shards list --output json` shows it: the change is then made only to that very
-version; 0 means that the shard must not be there yet. `delete: true` removes a shard.
+Each may carry `revision`, as `penstock shards list --output json` shows it: the change is then made only to exactly
+that version; 0 means that the shard must not exist yet. `delete: true` removes a shard.
 """
 
 from pathlib import Path

@@ -77,7 +77,7 @@ async def list_shards(
 def _row(group: str, info: "ShardInfo") -> list[str]:
     definition, primary = info.definition, info.primary
     wanted = 0 if definition.is_disabled else 1 + definition.standbys
-    status = "disabled" if definition.is_disabled else "nobody runs it"
+    status = "disabled" if definition.is_disabled else "no process runs it"
     reason = ""
     if primary is not None:
         status, reason = primary.status.code.value, primary.status.reason
@@ -130,7 +130,7 @@ async def stat(
     cluster: AtFolder = CLUSTER_FOLDER,
     session: InSession,
 ) -> None:
-    """Say how far a shard has come; with --through, as soon as what was written before has taken its full effect."""
+    """Show how far a shard has read; --through waits for an offset."""
     wanted = dict(_offset(text) for text in through)
     async with shards_of(session, group, keyspace, cluster) as shards:
         found = await shards.stat(shard, wanted, timeout=timeout)
@@ -156,7 +156,7 @@ async def restart(
     cluster: AtFolder = CLUSTER_FOLDER,
     session: InSession,
 ) -> None:
-    """Begin a new life of a shard at once: one which failed otherwise waits longer each time."""
+    """Restart a shard now instead of after its back-off."""
     async with shards_of(session, group, keyspace, cluster) as shards:
         await shards.restart(shard)
     result: dict[str, Any] = {"shard": shard}
@@ -175,7 +175,7 @@ async def recover(
     cluster: AtFolder = CLUSTER_FOLDER,
     session: InSession,
 ) -> None:
-    """Play a shard's recovery log back into a folder: a copy of its files. Who runs the shard is not disturbed."""
+    """Play a shard's recovery log back into a folder: a copy of its files. Does not disturb the running shard."""
     from penstock.consumers.stores.recoverylog.log_reader import LogReader
     from penstock.consumers.stores.recoverylog.player import Player
 

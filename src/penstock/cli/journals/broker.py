@@ -64,7 +64,7 @@ async def run(
     ] = BrokerConfig().lease_ms,
     session: InSession,
 ) -> None:
-    """Run until SIGTERM or Ctrl-C; then others take over its journals first, and it stores what it still holds."""
+    """Run one broker until SIGTERM or Ctrl-C. Others then take over its journals, and it stores its remaining bytes."""
     from penstock.journals.broker.process import BROKER_LIMITS, running_broker  # what only a server needs
     from penstock.keyspace.shell import open_keyspace
     from penstock.plumbing.process.run import let_senders_finish

@@ -6,8 +6,8 @@
         labels: {region: eu}
         fragment: {length: 67108864, compression_codec: zstandard, stores: ["file:///data/objects/"]}
 
-Each may carry `revision`, as `penstock journals list --output json` shows it: the change is then made only to that
-very version; 0 means that the journal must not be there yet. `delete: true` removes a journal.
+Each may carry `revision`, as `penstock journals list --output json` shows it: the change is then made only to exactly
+that version; 0 means that the journal must not exist yet. `delete: true` removes a journal.
 """
 
 import tomllib
@@ -27,7 +27,7 @@ FILE_BYTES_MAX: Final = 16 << 20
 
 
 def changes_in(path: Path, data: bytes) -> list[Change]:
-    """What a file asks for."""
+    """Return the changes that a file asks for."""
     found = decoded(path, data)
     entries = found.get("journals", [found]) if isinstance(found, dict) else found
     if not isinstance(entries, list) or not entries or not all(isinstance(each, dict) for each in entries):
@@ -36,7 +36,7 @@ def changes_in(path: Path, data: bytes) -> list[Change]:
 
 
 def decoded(path: Path, data: bytes) -> Any:
-    """What a file says, by its suffix."""
+    """Decode a file by its suffix."""
     if len(data) > FILE_BYTES_MAX:
         raise InvalidArgument(f"{path}: a file of specs has at most {FILE_BYTES_MAX} bytes")
     try:

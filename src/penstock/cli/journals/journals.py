@@ -142,7 +142,7 @@ async def edit(
     cluster: AtFolder = CLUSTER_FOLDER,
     session: InSession,
 ) -> None:
-    """Open specs in $EDITOR, and apply what was saved: to the very versions which were shown, or not at all."""
+    """Edit specs in $EDITOR and apply them, unless someone else has changed one since."""
     chosen = selector if "=" in selector else f"name={selector}"
     async with journals_of(session, broker, cluster) as journals:
         found = await journals.list(chosen)
@@ -160,7 +160,7 @@ async def edit(
 
 
 def _edited(text: bytes) -> bytes:
-    """What the user's editor makes of it."""
+    """Return the text after the user has edited it."""
     editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
     with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
         file.write(text)
@@ -205,7 +205,7 @@ async def append(
     cluster: AtFolder = CLUSTER_FOLDER,
     session: InSession,
 ) -> None:
-    """Append what is on stdin, of whatever length, as one: all of it is seen, or nothing. Prints where it is."""
+    """Append stdin as one atomic write of any size. Prints the offsets."""
     union = dict(_pair(text) for text in set_register)
     async with journals_of(session, broker, cluster) as journals:
         first, rest = await head_of(sys.stdin.buffer, PIECE_BYTES)
@@ -418,9 +418,9 @@ async def prune(
 async def reset_head(
     name: Name, /, *, broker: AtBrokers = (), cluster: AtFolder = CLUSTER_FOLDER, session: InSession
 ) -> None:
-    """Go on with a journal whose last bytes are lost for good: above every offset there ever was.
+    """Reopen a journal after all replicas lost its last bytes, above every earlier offset.
 
-    Refused while a broker which has them is there. Registers are lost: the next append must write them unchecked.
+    Refused while a running broker still has the bytes. Registers are lost: the next append must write them unchecked.
     """
     async with journals_of(session, broker, cluster) as journals:
         end = await journals.reset_head(name)
@@ -431,7 +431,7 @@ async def reset_head(
 async def explain(
     name: Name, /, *, broker: AtBrokers = (), cluster: AtFolder = CLUSTER_FOLDER, session: InSession
 ) -> None:
-    """Say in words where the journal stands at each of its brokers, and what an append waits for."""
+    """Explain a journal's state at each broker, and why an append waits."""
     async with journals_of(session, broker, cluster) as journals:
         found = await journals.explain(name)
     if not found:

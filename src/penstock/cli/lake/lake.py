@@ -107,7 +107,7 @@ def diff(
     lake: AtLake = None,
     session: InSession,
 ) -> None:
-    """Show what is staged on a branch, or what the second ref has since both parted."""
+    """Show uncommitted changes, or the changes between two refs."""
     one = parse_lake_url(left)
     path, prefix = f"{one.branch_api}/diff", one.path
     if right is not None:
@@ -136,7 +136,7 @@ def commit(
     lake: AtLake = None,
     session: InSession,
 ) -> None:
-    """Commit what is staged on a branch. Others may go on putting meanwhile."""
+    """Commit a branch's uncommitted changes. Writers can continue during the commit."""
     target = parse_lake_url(url)
     with lake_of(session, lake) as client:
         body = {"message": message, "allow_empty": allow_empty}
@@ -178,7 +178,7 @@ def merge(
     lake: AtLake = None,
     session: InSession,
 ) -> None:
-    """Merge a ref into a branch: what it did since both parted. Conflicts are refused, and named."""
+    """Merge a ref into a branch. Fails and lists the paths on conflict."""
     target = parse_lake_url(source)
     if "://" in into:
         raise InvalidArgument(f"{into}: expected the name of a branch of {target.repository}, like main")

@@ -85,7 +85,7 @@ def list_branches(url: RepositoryUrl, /, *, lake: AtLake = None, session: InSess
 
 @branch.command(name="delete", help_epilogue=examples("penstock lake branch delete lake://shop@work"))
 def delete_branch(url: NewName, /, *, lake: AtLake = None, session: InSession) -> None:
-    """Delete a branch, and what is staged on it."""
+    """Delete a branch and its uncommitted changes."""
     target = parse_lake_url(url)
     with lake_of(session, lake) as client:
         client.call("DELETE", target.branch_api)
@@ -94,7 +94,7 @@ def delete_branch(url: NewName, /, *, lake: AtLake = None, session: InSession) -
 
 @branch.command(help_epilogue=examples("penstock lake branch reset lake://shop@work"))
 def reset(url: LakeTarget, /, *, lake: AtLake = None, session: InSession) -> None:
-    """Drop what is staged on a branch: all of it, or one path."""
+    """Discard uncommitted changes of a branch: all, or one path."""
     target = parse_lake_url(url)
     body = {"type": "object", "path": target.path} if target.path else {"type": "reset"}
     with lake_of(session, lake) as client:

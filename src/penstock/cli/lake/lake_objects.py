@@ -70,10 +70,10 @@ def put(
 
 
 def rm(url: LakeTarget, /, *, lake: AtLake = None, session: InSession) -> None:
-    """Delete an object from a branch. What was committed before still has it."""
+    """Delete an object from a branch. Earlier commits keep it."""
     target = _with_path(url)
     with lake_of(session, lake) as client:
-        client.call("GET", f"{target.ref_api}/objects/stat", path=target.path)  # who misspells it is told
+        client.call("GET", f"{target.ref_api}/objects/stat", path=target.path)  # a misspelt path gets an error
         client.call("DELETE", f"{target.branch_api}/objects", path=target.path)
     session.say(f"deleted {target.path}; staged on {target.ref}")
 
@@ -89,7 +89,7 @@ def import_objects(
     lake: AtLake = None,
     session: InSession,
 ) -> None:
-    """Make objects of the store part of a branch, without copying them. A folder replaces what is below the path."""
+    """Make objects of the store part of a branch, without copying them. A folder replaces everything below the path."""
     target = parse_lake_url(url)
     kind, path = "common_prefix" if source.endswith("/") else "object", target.path
     if kind == "object" and (not path or path.endswith("/")):

@@ -53,7 +53,7 @@ def set_rules(
     lake: AtLake = None,
     session: InSession,
 ) -> None:
-    """Give up commits which no branch has shown for so many days.
+    """Set for how many days each branch keeps old commits.
 
     The garbage collector gives them up in its next run, for ever: they stay in the log, but their objects go, unless a
     commit that is kept has them too. Heads and tags are kept whatever their age.
@@ -67,7 +67,7 @@ def set_rules(
 
 @retention.command(name="clear", help_epilogue=examples("penstock lake retention clear lake://shop"))
 def clear(url: RepositoryUrl, /, *, lake: AtLake = None, session: InSession) -> None:
-    """Keep all history from now on. What was given up does not come back."""
+    """Keep all history from now on. Dropped commits do not come back."""
     target = parse_lake_url(url, needs_ref=False)
     with lake_of(session, lake) as client:
         client.call("DELETE", f"{target.api}/settings/gc_rules")

@@ -1,6 +1,6 @@
-"""Waiting for what a lake does in the background: who waits longer than a moment is told how far it is.
+"""Waiting for a background task of the lake: after a moment, its progress is shown.
 
-The work is the server's: it goes on if its command is interrupted, and whoever interrupted it is told so.
+The server does the work: it continues if the command is interrupted, and the command then says so.
 """
 
 import time

@@ -85,7 +85,9 @@ def run(
     lake: AtLake = None,
     session: InSession,
 ) -> None:
-    """Run every flow until Ctrl-C. Killed at any point, it goes on where it was: nothing is lost, and nothing twice."""
+    """Run every flow until Ctrl-C. Safe to kill at any point: a restart continues from the checkpoint, and neither
+    loses nor repeats a row.
+    """
     pipeline = _loaded(session, file, checkpoints, broker, cluster, lake)
     from penstock.spark.pipelines.pipeline_run import PipelineRun
     from penstock.spark.session import spark_session
@@ -144,7 +146,7 @@ def status(
     lake: AtLake = None,
     session: InSession,
 ) -> None:
-    """How far each flow is: by its checkpoint, by its sink's register, and behind its journals. Needs no Spark."""
+    """Show each flow's progress and lag: by its checkpoint, its sink's register, and its journals. Needs no Spark."""
     pipeline = _loaded(session, file, checkpoints, broker, cluster, lake)
     from penstock.spark.pipelines.pipeline_status import status_of
 
@@ -178,7 +180,9 @@ def backfill(
     lake: AtLake = None,
     session: InSession,
 ) -> None:
-    """Read history as one batch job, in parallel; `run` then goes on from exactly there. Only before the first run."""
+    """Load history as one batch job, in parallel; `run` continues from the exact offset where it ended. Only before the
+    first run.
+    """
     pipeline = _loaded(session, file, checkpoints, broker, cluster, lake)
     from penstock.spark.pipelines.pipeline_backfill import backfill as fill
     from penstock.spark.session import spark_session
@@ -214,7 +218,7 @@ async def adopt(
     lake: AtLake = None,
     session: InSession,
 ) -> None:
-    """Give a sink to another query: after a checkpoint was reset on purpose. What was written stays there."""
+    """Give a sink to another query: after a checkpoint was reset on purpose. Committed rows stay."""
     if not url:
         await _adopt_in_journals(
             session, sink, transactions, addresses_of(session, broker, cluster, "broker", "--broker")
@@ -238,7 +242,9 @@ async def adopt(
 
 
 async def _adopt_in_journals(session: Session, sink: str, transactions: str, brokers: list[str]) -> None:
-    """Its last batch is finished first: whoever recorded it may never come back."""
+    """Adopt a sink of journals. Its last batch is finished first, because the process that recorded it may never come
+    back.
+    """
     from penstock.spark.journals.transactions import Transactions as Journal
 
     async with _journals(session, brokers) as journals:
@@ -330,7 +336,7 @@ class _Teller:
 
 
 def line_of(progress: "FlowProgress") -> str:
-    """One line about a flow."""
+    """Return one line about a flow."""
     lag = "" if progress.lag_bytes is None else f", {progress.lag_bytes:,} B behind"
     return f"{progress.flow:>16}  batch {progress.batch:,}: {progress.rows:,} rows, {progress.rows_per_s:,.0f}/s{lag}"
 

@@ -86,7 +86,7 @@ async def up(
 
 @app.command(help_epilogue=examples("penstock cluster status", "penstock cluster status --output json"))
 async def status(*, folder: Folder = CLUSTER_FOLDER, session: InSession) -> None:
-    """One screen: processes, the shard's epoch, leader and ensemble, and what is being changed."""
+    """Show processes, leaders, epochs and pending changes."""
     session.start_logs(quiet=True)
     cluster = LocalCluster.load(folder)
     rows = [
@@ -140,7 +140,7 @@ def start(process: Name, /, *, folder: Folder = CLUSTER_FOLDER, session: InSessi
 
 @app.command(help_epilogue=examples("penstock cluster down"))
 def down(*, folder: Folder = CLUSTER_FOLDER, session: InSession) -> None:
-    """Stop a detached cluster. Its data stays: `cluster up` goes on with it."""
+    """Stop a detached cluster. Its data stays: `cluster up` continues with it."""
     LocalCluster.load(folder).stop_all()
     session.say(f"stopped; the data stays in {folder}")
 
@@ -154,7 +154,7 @@ async def _signal(session: Session, folder: Path, process: str, number: signal.S
 
 
 async def _resolve(cluster: LocalCluster, process: str) -> str:
-    """`leader` and `follower` are whoever that is right now."""
+    """Return a process's name: `leader` and `follower` mean the present ones."""
     if process == "operator":
         return cluster.names("operator")[0]
     if process not in ("leader", "follower"):
@@ -172,7 +172,7 @@ async def _resolve(cluster: LocalCluster, process: str) -> str:
 
 
 async def wait_until_ready(cluster: LocalCluster, nodes: int, within_s: float = READY_S) -> Metadata:
-    """Until the shard is there, and has a leader. A process which ends on the way is shown with its last words."""
+    """Wait until the shard exists and has a leader. If a process ends meanwhile, raise with its last words."""
     deadline = asyncio.get_running_loop().time() + within_s
     async with Operators(cluster.addresses("operator")) as operators:
         while asyncio.get_running_loop().time() < deadline:

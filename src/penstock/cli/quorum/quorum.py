@@ -164,7 +164,7 @@ async def append(
     cluster: AtFolder = CLUSTER_FOLDER,
     session: InSession,
 ) -> None:
-    """Append what is on stdin as one transaction; print its id."""
+    """Append stdin as one transaction and print its entry id."""
     from penstock.quorum.client.quorum import OPS_BYTES_MAX
 
     level: Any = int(ack) if ack.isdigit() else ack
@@ -203,7 +203,7 @@ async def snapshot(
     cluster: AtFolder = CLUSTER_FOLDER,
     session: InSession,
 ) -> None:
-    """Have a node write its state down now, and trim its log behind that."""
+    """Write a node's snapshot now and trim its log."""
     async with operators_of(session, operator, cluster) as operators:
         known = await operators.status()
     addresses = {str(name): address for name, address in known.nodes.items()}

@@ -1,6 +1,6 @@
 """Shards and consumers as the KeySpace has them. Design: gazette.md 1.4, 1.8.
 
-    {root}/items/{shard}                    a `ShardDefinition`: what is to be consumed, and how
+    {root}/items/{shard}                    a `ShardDefinition`: its journals, and how to consume them
     {root}/members/{zone}#{suffix}          a `ConsumerSpec`: a process which runs the group's application
     {root}/assign/{shard}#{zone}#{suffix}#{slot}    a `ShardStatus`; slot 0 is the primary, others stand by
 
@@ -36,7 +36,7 @@ def groups_in(keys: Iterable[str]) -> list[str]:
 
 
 def root_of(group: str) -> str:
-    """Where the KeySpace has a group."""
+    """Return the KeySpace prefix of a group."""
     check_token("group", group, PATH_SYMBOLS, 1, 128)
     return f"{ROOT}/{group}"
 
@@ -52,7 +52,7 @@ class ShardDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     waits_for_ack: bool = True
     ring_length: int = 8_192
     recovery_log: str = ""  # a journal, for stores which record into one
-    is_disabled: bool = False  # nobody runs it
+    is_disabled: bool = False  # no process runs it
 
     def validate(self) -> None:
         """Refuse what cannot work."""
@@ -72,7 +72,7 @@ class ShardDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         _check_range(self.id, "ring_length", self.ring_length, 1, 1 << 24)
 
     def spec(self, application: Application[Any]) -> ShardSpec:
-        """What the shard's machine needs to know."""
+        """Return the part of the definition that the shard's machine needs."""
         return ShardSpec(
             self.id,
             {journal: application.framing_of(journal) for journal in self.sources},
@@ -112,7 +112,7 @@ _consumer = Codec[ConsumerSpec](ConsumerSpec)
 
 
 def decoders(root: str) -> dict[str, Decoder]:
-    """How a mirror of a group reads its items."""
+    """Return the decoders for a mirror of a group."""
     return {f"{root}/items/": _decode_item}
 
 

@@ -64,7 +64,7 @@ class ShardInfo(msgspec.Struct, frozen=True):
 
 
 class ShardChange(msgspec.Struct, frozen=True):
-    """Put or delete a definition: of that very version, unless it is -1; 0: it must not be there yet."""
+    """Put or delete a definition: of exactly that revision, unless it is -1; 0: it must not exist yet."""
 
     upsert: ShardDefinition | None = None
     delete: str = ""
@@ -81,7 +81,7 @@ class Shards:
         self._wiring = wiring or Wiring()
 
     async def list(self, prefix: str = "") -> "list[ShardInfo]":
-        """All whose names begin so, as they are at one revision."""
+        """Return all shards whose names begin with `prefix`, at one revision."""
         root = self._layout.root
         mirror = Mirror(f"{root}/", decoders(root))
         mirror.load(await self.keyspace.range(f"{root}/"))
@@ -109,7 +109,7 @@ class Shards:
         raise NotFound(f"there is no shard {shard!r} in group {self.group!r}", next_step="penstock shards list")
 
     async def apply(self, changes: Sequence[ShardChange]) -> Revision:
-        """All changes, or none of them."""
+        """Apply all changes, or none of them."""
         if not 0 < len(changes) <= CHANGES_MAX:
             raise InvalidArgument(f"{len(changes)} changes: expected 1 to {CHANGES_MAX} at a time")
         compares: list[Compare] = []
@@ -159,9 +159,10 @@ class Shards:
     async def stat(
         self, shard: str, read_through: Mapping[str, Offset] | None = None, *, timeout: float = 10.0
     ) -> StatResult:
-        """How far its primary is; with offsets, as soon as everything before them has taken its full effect.
+        """Return how far the shard's primary has read; with offsets, as soon as everything before them has taken its
+        full effect.
 
-        A shard which nobody runs just now is waited for, too.
+        A shard that no process runs just now is waited for, too.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout

@@ -39,7 +39,7 @@ class ShardStatus(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, value: bytes) -> "ShardStatus":
-        """What an assignment's value says. A new assignment has none yet, and nonsense is no status either."""
+        """Decode an assignment's value. A new assignment has none yet, and a malformed value is no status either."""
         try:
             return _codec.decode(value) if value else cls()
         except MalformedFrame:

@@ -1,7 +1,7 @@
 """The checkpoint: what commits with a shard's store, and so decides what has happened. Design: exactly-once.md.
 
 It says how far each source journal was read, with its producers' states, and which ACK intents belong to the messages
-published meanwhile. Once it is committed, its intents are as good as written: whoever restores it writes them again.
+published meanwhile. Once it is committed, its intents are as good as written: every restore writes them again.
 """
 
 import msgspec
@@ -23,7 +23,7 @@ _codec = Codec[_Record](_Record)
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """All a shard needs to go on, beside its store."""
+    """Everything that a shard needs to continue, besides its store."""
 
     sources: dict[str, ReadState] = {}
     ack_intents: AckIntents = {}

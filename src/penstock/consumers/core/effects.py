@@ -89,7 +89,7 @@ class Seal(Effect, frozen=True):
 
 
 class Commit(Effect, frozen=True):
-    """Commit what was sealed. Completed by `Committed`, or `Failed` by a fence."""
+    """Commit the sealed transaction. Completed by `Committed`, or `Failed` by a fence."""
 
     txn: int
 
@@ -103,7 +103,7 @@ class Append(Effect, frozen=True):
 
 
 class Progress(Effect, frozen=True):
-    """Everything before these offsets has taken its full effect. For who waits to read what was written."""
+    """Everything before these offsets has taken its full effect. Readers that wait for their own writes need it."""
 
     read_through: dict[str, Offset]
 
@@ -125,7 +125,7 @@ class Restored(Event, frozen=True):
 
 
 class Chunk(Event, frozen=True):
-    """What was read. It begins behind `Read.begin` where the bytes between are gone."""
+    """Bytes of the journal, in answer to `Read`. It begins behind `Read.begin` where the bytes between are gone."""
 
     journal: str
     offset: Offset
@@ -133,7 +133,7 @@ class Chunk(Event, frozen=True):
 
 
 class Consumed(Event, frozen=True):
-    """The application has consumed what it was given."""
+    """The application has consumed its messages."""
 
     publications: tuple[Publication, ...] = ()
 
@@ -158,6 +158,6 @@ class Appended(Event, frozen=True):
 
 
 class Failed(Event, frozen=True):
-    """Something cannot go on: the application raised, the store was fenced, a journal is gone."""
+    """The shard cannot continue: the application raised, the store was fenced, or a journal is gone."""
 
     reason: str

@@ -1,7 +1,7 @@
 """A shard: reads committed messages, lets the application consume them in transactions, and commits those exactly once.
 
-Design: exactly-once.md, gazette.md 2.9. The machine decides when a transaction begins and ends, what is appended when,
-and what stands in its checkpoint; the shell (see `effects.py`) reads, appends, runs the application and the store.
+Design: exactly-once.md, gazette.md 2.9. The machine decides when a transaction begins and ends, when to append, and the
+content of its checkpoint; the shell (see `effects.py`) reads, appends, runs the application and the store.
 
 - Start: the store is fenced and its checkpoint restored; its ACK intents are appended, again perhaps.
 - A transaction begins with its first committed message. It ends when no message is at hand, not before `min_txn_ns`,
@@ -74,7 +74,7 @@ class ShardSpec(msgspec.Struct, frozen=True):
 
 
 class Shard:
-    """One assignment of a shard to this process. Its producer is drawn for it, and used by nobody else."""
+    """One assignment of a shard to this process. Its producer is drawn for it, and used by no other assignment."""
 
     def __init__(self, spec: ShardSpec, producer: ProducerId, *, unix_ns_at_zero: int) -> None:
         self.spec = spec
@@ -201,7 +201,7 @@ class Shard:
         return effects
 
     def _append(self, txn: Txn, journal: str, frames: bytes) -> list[Effect]:
-        """Append, or hold it back behind the ACK which the prior transaction will append there."""
+        """Append, or hold the frames back until the prior transaction has appended its ACK there."""
         self._appends += 1
         txn.appends[self._appends] = journal
         prior = self.prior
@@ -213,7 +213,7 @@ class Shard:
         return [Append(self._appends, journal, frames)]
 
     def _append_acks(self, txn: Txn) -> list[Effect]:
-        """The transaction has committed: its ACKs, and behind them what was held back."""
+        """The transaction has committed: append its ACKs, and after them the frames held back."""
         effects: list[Effect] = []
         for journal, frame in txn.checkpoint.ack_intents.items():
             self._appends += 1
@@ -226,7 +226,7 @@ class Shard:
     # the transactions
 
     def _go_on(self, now: Instant) -> list[Effect]:
-        """Whatever can go on now, does."""
+        """Continue everything that can continue now."""
         if self._publisher is None:
             return []
         effects = self._go_on_with_prior()
@@ -269,7 +269,7 @@ class Shard:
         return effects
 
     def _in_turn(self) -> list[Source]:
-        """The sources, each first at its turn; but one which is in the middle of a transaction before all others."""
+        """Return the sources, each first at its turn; but a source in the middle of a transaction before all others."""
         sources = list(self.sources.values())
         middle = [source for source in sources if source.is_mid_span]
         if middle:

@@ -1,4 +1,4 @@
-"""A source journal of a shard: reads on demand, one read at a time, so that what is in memory is bounded."""
+"""A source journal of a shard: reads on demand, one read at a time, so that its memory is bounded."""
 
 from penstock.consumers.core.effects import Chunk, Read
 from penstock.kernel.ids import Offset
@@ -10,7 +10,7 @@ __all__ = ["Source"]
 
 
 class Source:
-    """One source: gives committed messages, and says what it must read to find more."""
+    """One source: returns committed messages, and requests the bytes that it needs to find more."""
 
     def __init__(self, reader: CommittedReader, offset: Offset) -> None:
         self.journal = reader.journal
@@ -23,7 +23,7 @@ class Source:
         self._wanted: Replay | None = None
 
     def chunk(self, chunk: Chunk) -> None:
-        """What was asked for has come."""
+        """Take the requested bytes."""
         asked, self._asked = self._asked, None
         assert asked is not None, f"{chunk} was not asked for"
         assert chunk.offset >= asked.begin, f"{chunk} begins before what was asked for"
@@ -49,12 +49,12 @@ class Source:
         return ()
 
     def noticed(self) -> list[Skipped | Anomalous]:
-        """What was wrong with what was read since this was last asked."""
+        """Return the problems found since the last call."""
         noticed, self._noticed = self._noticed, []
         return noticed
 
     def ask(self) -> Read | None:
-        """What must be read next, unless it was asked for already."""
+        """Return the next read, unless it was requested already."""
         if self._asked is not None:
             return None
         wanted = self._wanted

@@ -1,4 +1,4 @@
-"""Stat: how far a shard has come, for those who want to read what they wrote.
+"""Stat: how far a shard has come, for clients that want to read the effect of their own messages.
 
 A writer who appended up to an offset asks for progress through it; the answer comes when everything before that offset
 has taken its full effect: committed in the store, and acknowledged downstream. It also says up to where (`publish_at`)
@@ -28,7 +28,7 @@ class StatResult(msgspec.Struct, frozen=True):
 
 
 class Stats:
-    """Who waits, and for what."""
+    """The waiting clients, and their conditions."""
 
     def __init__(self, sources: frozenset[str], waiting_max: int = 10_000) -> None:
         self._sources = sources
@@ -38,7 +38,7 @@ class Stats:
         self.publish_at: dict[str, Offset] = {}
 
     def ask(self, request: RequestId, stat: Stat) -> list[Effect]:
-        """Answer at once, or when the time has come. Of too many, the oldest hears how far things are."""
+        """Answer at once, or when the time has come. When too many wait, the oldest gets the state so far."""
         if self._is_reached(stat):
             return [Reply(request, self._result())]
         self._waiting[request] = stat
@@ -61,7 +61,7 @@ class Stats:
         self.publish_at[journal] = max(end, self.publish_at.get(journal, end))
 
     def stop(self) -> list[Effect]:
-        """The shard stops: nobody waits in vain."""
+        """End all waiting requests, because the shard stops."""
         result = msgspec.structs.replace(self._result(), is_running=False)
         waiting, self._waiting = self._waiting, {}
         return [Reply(request, result) for request in waiting]

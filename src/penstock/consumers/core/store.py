@@ -20,14 +20,16 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Store(Protocol[T_co]):
-    """Where an application keeps its state. `T_co` is what it works with: a connection, a dict, ..."""
+    """Where an application keeps its state. `T_co` is the application's view of it: a connection, a dict, ..."""
 
     async def restore(self) -> Checkpoint:
         """Fence out older processes, then read the checkpoint: an empty one, if the store is new."""
         ...
 
     async def transaction(self) -> T_co:
-        """What the application reads and changes in the open transaction. Opens one if none is."""
+        """Return the open transaction, in which the application reads and changes its state. Opens one if none
+        is open.
+        """
         ...
 
     async def seal(self, checkpoint: Checkpoint) -> None:
@@ -39,5 +41,5 @@ class Store(Protocol[T_co]):
         ...
 
     async def close(self) -> None:
-        """Give up what is not committed, and let go of files and connections. Never raises."""
+        """Drop uncommitted changes, and release files and connections. Never raises."""
         ...

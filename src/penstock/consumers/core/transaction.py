@@ -2,7 +2,8 @@
 
     RUNNING ──close──▶ FINALIZING ──▶ FLUSHING ──all its messages are appended──▶ COMMITTING ──▶ ACKING ──▶ done
 
-From FLUSHING on it is the *prior* transaction: the next one runs beside it, but commits only after this one is done.
+From FLUSHING on it is the *prior* transaction: the next one runs at the same time, but commits only after this one is
+done.
 """
 
 from enum import Enum
@@ -16,7 +17,7 @@ __all__ = ["Phase", "Txn"]
 
 
 class Phase(Enum):
-    """Where a transaction stands; see the module's picture."""
+    """The phase of a transaction; see the module's picture."""
 
     RUNNING = "running"
     FINALIZING = "finalizing"
@@ -38,5 +39,7 @@ class Txn(msgspec.Struct, eq=False):
 
     @property
     def is_before_acks(self) -> bool:
-        """Are its ACKs still to come? Then nothing newer may be appended behind what they will acknowledge."""
+        """Are its ACKs still to come? Then nothing newer may be appended after the messages that they will
+        acknowledge.
+        """
         return self.phase in (Phase.FLUSHING, Phase.COMMITTING)

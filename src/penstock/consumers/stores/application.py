@@ -7,13 +7,13 @@
 
     def count(message, store, publish): ...          # the same, as a function
 
-    async def count(messages, store):                # one call per transaction: what stands behind the loop finishes it
+    async def count(messages, store):                # one call per transaction: code after the loop finishes it
         total = 0
         async for message in messages:
             total += message.value["quantity"]
         yield "shop/totals", {"total": total}
 
-What it changes in its store and what it publishes take effect together, once; so whatever it does beyond these two may
+Its changes to the store and its published messages take effect together, once; all other effects of the function may
 happen again. A function which is not `async` runs in a thread of its shard, so that it may block (a SQL driver does);
 an `async` one runs on the event loop, and must not.
 """
@@ -62,7 +62,7 @@ class Publish:
         self._values: dict[str, list[Any]] = {}
 
     def __call__(self, to: str | Mapping, value: Any, *, key: str | bytes = b"", framing: Framing = JSON) -> None:
-        """Publish to a journal, or to the one which a mapping has for the key."""
+        """Publish to a journal, or to the journal that a mapping gives for the key."""
         journal = to if isinstance(to, str) else to(key.encode() if isinstance(key, str) else key)
         known = self._framings.get(journal)
         if known is None:
@@ -74,7 +74,7 @@ class Publish:
         self._values[journal].append(as_it_is_now(framing, value))
 
     def take(self) -> tuple[Publication, ...]:
-        """What was published since this was last asked."""
+        """Return the messages published since the last call."""
         taken = tuple(
             Publication(journal, self._framings[journal], tuple(values)) for journal, values in self._values.items()
         )
@@ -88,11 +88,11 @@ class Application(Generic[T]):
     framing: Framing = JSON  # of its source journals; `framing_of` may know better
 
     def framing_of(self, journal: str) -> Framing:
-        """How the messages of a source journal are framed."""
+        """Return the framing of a source journal's messages."""
         return self.framing
 
     def open_store(self, context: ShardContext) -> Store[T]:
-        """The store of a shard. Called for each life of the shard anew.
+        """The store of a shard. Each life of the shard calls it.
 
         By default a dict, in a JSON file with a recovery log.
         """
@@ -112,7 +112,7 @@ class Application(Generic[T]):
         raise NotImplementedError(f"{type(self).__name__} does not consume: define consume")
 
     def finalize(self, store: T, publish: Publish) -> Awaitable[None] | None:
-        """The transaction ends: what was gathered since `begin` goes into the store, or is published."""
+        """The transaction ends: put the state gathered since `begin` into the store, or publish it."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""A store in one JSON file: an application's whole state as a value, with the checkpoint, written anew by each commit.
+"""A store in one JSON file: an application's whole state as a value, with the checkpoint, rewritten by each commit.
 
 For small states. The file is recorded into a recovery log, so a process which takes over has it at once; each commit
 appends the state to the log, and nothing older is needed any more. Fencing is the log's (`log_writer.py`).
@@ -41,7 +41,7 @@ class JsonFileStore(Generic[T]):
         self._sealed: Barrier | None = None
 
     async def standby(self) -> None:
-        """Be ready to restore soon: return when the log is played back, and go on following it."""
+        """Be ready to restore soon: return when the log is played back, and continue to follow it."""
         await self.log.standby()
 
     async def restore(self) -> Checkpoint:
@@ -63,7 +63,7 @@ class JsonFileStore(Generic[T]):
         return Checkpoint.decode(found.checkpoint)
 
     async def transaction(self) -> T:
-        """The state. What is changed in it belongs to the transaction which is sealed next."""
+        """The state. Changes to it belong to the transaction that is sealed next."""
         return self._state
 
     async def seal(self, checkpoint: Checkpoint) -> None:
@@ -79,7 +79,7 @@ class JsonFileStore(Generic[T]):
         self._sealed = self._folder.recording.barrier()
 
     async def commit(self) -> None:
-        """Append what was written to the log."""
+        """Append the written file to the log."""
         assert self._sealed is not None, "nothing is sealed"
         await self.log.commit(self._sealed)
         self._sealed = None

@@ -24,7 +24,7 @@ __all__ = ["hints_prefix", "json_file_store", "open_recovery_log", "sqlite_store
 
 
 def hints_prefix(shard: str, root: str = "/penstock") -> str:
-    """Where the KeySpace has a shard's hints."""
+    """Return the KeySpace prefix of a shard's hints."""
     return f"{root}/hints/{shard}"
 
 

@@ -6,10 +6,10 @@
 Design: exactly-once.md, "Store Fencing". `restore` raises the fence; a commit updates the row only where the fence is
 still its own, within the application's transaction. So a zombie's commit fails, and with it all it changed.
 
-What it works on is SQLAlchemy: PostgreSQL through psycopg 3 (`postgresql+psycopg://…`), and SQLite. One transaction is
-open at a time: the next one waits for the commit, and sees what it changed. Every call to the driver is made in a
-thread. On PostgreSQL a process which was frozen in a transaction holds locks, perhaps for ever: `restore` ends the
-connections of the shard's former lives. It first refuses a shard whose state in this database another group owns.
+It works with SQLAlchemy: PostgreSQL through psycopg 3 (`postgresql+psycopg://…`), and SQLite. One transaction is open
+at a time: the next one waits for the commit, and sees its changes. Every call to the driver is made in a thread. On
+PostgreSQL a process which was frozen in a transaction holds locks, perhaps for ever: `restore` ends the connections of
+the shard's former lives. It first refuses a shard whose state in this database another group owns.
 
 An application that ends the transaction itself parts its changes from their checkpoint. The store refuses its commits,
 and seals nothing after its roll-back.
@@ -74,10 +74,10 @@ T = TypeVar("T")
 
 
 def sql_store(url: str, *, setup: Callable[[Connection], None] | None = None) -> StoreFactory:
-    """What opens the store of each shard in one database, for `application_of`.
+    """Return a factory, for `application_of`, that opens the store of each shard in one database.
 
-    `setup` runs before a shard's store is restored, in a transaction of its own: make tables there, if they are not
-    there yet (`CREATE TABLE IF NOT EXISTS …`).
+    `setup` runs before a shard's store is restored, in a transaction of its own: create missing tables there (`CREATE
+    TABLE IF NOT EXISTS …`).
     """
 
     def open_store(context: ShardContext) -> Store[Connection]:
@@ -109,7 +109,7 @@ class SqlStore:
         self._committed.set()
 
     async def restore(self) -> Checkpoint:
-        """Raise the fence, and read the checkpoint: in one transaction, which whoever commits at the time precedes."""
+        """Raise the fence, and read the checkpoint, in one transaction: it sees all that was committed before it."""
         self._fence, checkpoint = await self._call(self._restore)
         return checkpoint
 
@@ -130,7 +130,9 @@ class SqlStore:
         self._committed.clear()
 
     async def commit(self) -> None:
-        """Commit what was sealed. If the database does not answer, nobody knows: the next restore finds out."""
+        """Commit the sealed transaction. If the database does not answer, the outcome is unknown: the next restore
+        finds out.
+        """
         connection, self._sealed = self._sealed, None
         assert connection is not None, "nothing was sealed"
         await self._call(lambda: _commit(connection), is_commit=True)
@@ -155,7 +157,7 @@ class SqlStore:
         return self._made
 
     async def _call(self, call: Callable[[], T], *, is_commit: bool = False) -> T:
-        """Waited for even if we are cancelled: nobody may close a connection which is at work."""
+        """Wait for the call even if we are cancelled: a connection at work must not be closed."""
         future = asyncio.ensure_future(asyncio.to_thread(call))
         try:
             return await asyncio.shield(future)
@@ -216,7 +218,9 @@ class SqlStore:
         return int(row.fence), Checkpoint.decode(bytes(row.checkpoint))
 
     def _end_former_lives(self) -> None:
-        """Whoever has lost the shard does not keep its locks. A role may end its own sessions; if not, we wait."""
+        """End the sessions of processes that lost the shard, so that they hold no locks. A role may end its own
+        sessions; if it may not, we wait.
+        """
         if self._engine.dialect.name != "postgresql":
             return
         try:
@@ -227,7 +231,9 @@ class SqlStore:
                 raise
 
     def _begin(self) -> None:
-        """Noted here, not by who waits: that one may be cancelled, and `close` must know of it all the same."""
+        """The connection is recorded here, not by the waiting task: the task may be cancelled, and `close` must know of
+        the connection all the same.
+        """
         self._misuse = ""
         self._open = self._engine.connect()
         self._open.begin()
@@ -261,7 +267,7 @@ class SqlStore:
 
 
 def session_name(shard: str) -> str:
-    """How the sessions of a shard are called on the server, where a name has 63 bytes."""
+    """Return the name of a shard's sessions on the server, where a name has at most 63 bytes."""
     return f"penstock-shard-{blake2b(shard.encode(), digest_size=16).hexdigest()}"
 
 
@@ -269,7 +275,8 @@ def _engine(url: str, shard: str) -> Engine:
     """Connections of this shard alone, so that its successor can tell them from others."""
     if url.startswith("postgresql"):
         name = session_name(shard)
-        # What says goodbye too late must not hold its locks for long: the server looks whether we are still there.
+        # A session whose process ends too late must not hold its locks for long: the server checks whether we still
+        # exist.
         settings = {"application_name": name, "connect_timeout": 10, "keepalives_idle": 5, "keepalives_interval": 2}
         return create_engine(url, connect_args=settings, pool_size=2, max_overflow=1, pool_pre_ping=True)
     engine = create_engine(url, connect_args={"timeout": BUSY_S} if url.startswith("sqlite") else {})
@@ -279,7 +286,7 @@ def _engine(url: str, shard: str) -> Engine:
 
 
 def _begin_immediately(engine: Engine) -> None:
-    """SQLite's driver begins a transaction at the first write, too late for what was read before: we begin it."""
+    """SQLite's driver begins a transaction at the first write, too late for earlier reads: we begin it."""
 
     def connected(connection: Any, _: Any) -> None:
         connection.isolation_level = None
@@ -300,7 +307,7 @@ def _commit(connection: Connection) -> None:
 
 
 def _close(connections: list[Connection], engine: Engine) -> None:
-    """Never raises: what is not committed is rolled back, by us or by the server."""
+    """Never raises: uncommitted changes are rolled back, by us or by the server."""
     for connection in connections:
         try:
             connection.invalidate()

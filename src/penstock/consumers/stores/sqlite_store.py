@@ -56,7 +56,7 @@ class SqliteStore:
         self._sealed: Barrier | None = None
 
     async def standby(self) -> None:
-        """Be ready to restore soon: return when the log is played back, and go on following it."""
+        """Be ready to restore soon: return when the log is played back, and continue to follow it."""
         await self.log.standby()
 
     async def restore(self) -> Checkpoint:
@@ -102,7 +102,7 @@ class SqliteStore:
         self._is_open = True
 
     async def seal(self, checkpoint: Checkpoint) -> None:
-        """Commit to the local file, and take what was recorded of it."""
+        """Commit to the local file, and take the frames recorded of it."""
         assert self._sealed is None, "the transaction before is not committed"
         assert self._recording is not None, "not restored"
         connection = await self.transaction()
@@ -113,7 +113,7 @@ class SqliteStore:
         self._sealed = self._recording.barrier()
 
     async def commit(self) -> None:
-        """Append what was sealed to the log."""
+        """Append the sealed frames to the log."""
         assert self._sealed is not None, "nothing is sealed"
         await self.log.commit(self._sealed)
         self._sealed = None

@@ -1,6 +1,6 @@
 """The appends of a shard: a lane per journal, in order, each again until it is acknowledged.
 
-One append of a lane is in flight; what comes meanwhile goes with the next. Every append is a transaction of the
+One append of a lane is in flight; frames that arrive meanwhile go with the next. Every append is a transaction of the
 journal, numbered by a writer of this life of the shard alone. So one whose answer was lost cannot come up later, behind
 newer ones: an ACK which did would roll those back. The registers of the shard's former lives are taken away again.
 """
@@ -51,14 +51,14 @@ class AppendLanes:
         self._lanes: dict[str, _Lane] = {}
 
     def put(self, number: int, journal: str, data: bytes) -> None:
-        """Append, behind all which was put for this journal before."""
+        """Append, after all that was put for this journal before."""
         lane = self._lanes.get(journal)
         if lane is None:
             lane = self._lanes[journal] = _Lane(self, journal)
         lane.put(number, data)
 
     async def close(self) -> None:
-        """Stop. What is in flight may still be appended."""
+        """Stop. Appends in flight may still take effect."""
         tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
         for task in tasks:
             task.cancel()
@@ -105,7 +105,7 @@ class _Lane:
         return batch
 
     async def _append(self, data: bytes) -> Offset:
-        """Until it is there; where it begins."""
+        """Append until it has taken effect; return where it begins."""
         self._seq += 1
         txn = Txn(self._lanes.writer, self._seq)
         stale, self._stale = self._stale, []

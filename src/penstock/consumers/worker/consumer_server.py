@@ -1,4 +1,4 @@
-"""The shards of one consumer process: those which the KeySpace assigns to it, as primary or standby.
+"""The shards of one consumer process: those that the KeySpace assigns to it, as primary or standby.
 
 It follows the mirror: an assignment starts a `ShardHost`, its end closes it, the first slot promotes it. What a host
 says of itself is written into its assignment, the newest status only.
@@ -30,7 +30,7 @@ log = get_logger()
 
 
 class ConsumerServer:
-    """Runs what is assigned to a member. `start` it when the member is announced."""
+    """Runs the shards assigned to a member. `start` it when the member is announced."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ConsumerServer:
         self._stop_observing: Callable[[], None] = lambda: None
 
     def start(self, membership: Membership) -> None:
-        """Begin with what is assigned already."""
+        """Begin with the shards that are assigned already."""
         self._membership = membership
         self._stop_observing = self._mirror.observe(self._observe)
         for entry in self._mirror.range(self._layout.assignments):
@@ -95,7 +95,7 @@ class ConsumerServer:
             self._look_at(place.item)
 
     def _look_at(self, item: str) -> None:
-        """Bring what runs together with what is assigned."""
+        """Make the running shard agree with its assignment."""
         wanted = self._wanted(item)
         shard = self._shards.get(item)
         if shard is None and wanted is not None:
@@ -141,7 +141,7 @@ class ConsumerServer:
         self._tasks.start(shard.run(), f"shard {shard.item}")
 
     async def write(self, key: str, status: ShardStatus) -> None:
-        """Write a status into its assignment, if that is still there."""
+        """Write a status into its assignment, if that still exists."""
         assert self._membership is not None
         try:
             await self._keyspace.transact([is_present(key)], [Put(key, status.encode(), self._membership.lease)])
@@ -159,7 +159,7 @@ class _Wanted:
 
 
 class _Shard:
-    """One item: what is wanted of it, and what runs. Its task ends when nothing is wanted any more."""
+    """One item: its assignment, and the shard that runs. Its task ends when the assignment is gone."""
 
     def __init__(self, server: ConsumerServer, item: str) -> None:
         self.item = item

@@ -1,4 +1,5 @@
-"""Runs an application for one shard: hands it messages in the store's open transaction, gathers what it publishes.
+"""Runs an application for one shard: hands it messages in the store's open transaction, and gathers the messages that
+it publishes.
 
 Calls come one after the other. A batch of messages costs one hop into the shard's thread, however many they are.
 """
@@ -64,7 +65,7 @@ class Consuming:
         return publish.take()
 
     async def close(self) -> None:
-        """Give up what is under way; wait for a call which is in its thread."""
+        """Give up the transaction under way; wait for a call that is in its thread."""
         if self._run is not None:
             await self._run.close()
         await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
@@ -86,7 +87,9 @@ class Consuming:
             await self._in_thread(lambda: method(*arguments))
 
     async def _in_thread(self, call: Callable[[], R]) -> R:
-        """In the shard's thread. It is waited for even if we are cancelled: nobody else may use the store meanwhile."""
+        """In the shard's thread. It is waited for even if we are cancelled: the store must not be used by two callers
+        at once.
+        """
         future = asyncio.get_running_loop().run_in_executor(self._thread, call)
         try:
             return await asyncio.shield(future)

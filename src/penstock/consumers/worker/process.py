@@ -1,6 +1,7 @@
 """A consumer process: a member of its group, which runs the shards the allocator assigns to it.
 
-One which is told to end drains first: others take its shards over, and it finishes what it has begun.
+A process that is asked to end drains first: others take its shards over, and it finishes the transactions that it has
+begun.
 """
 
 from collections.abc import AsyncIterator
@@ -40,7 +41,7 @@ class ConsumerConfig(msgspec.Struct, frozen=True):
 
 
 class RunningConsumer(RunningMember):
-    """A consumer, and what it runs on."""
+    """A consumer, and its connections."""
 
     def __init__(self, config: ConsumerConfig) -> None:
         super().__init__()
@@ -48,7 +49,9 @@ class RunningConsumer(RunningMember):
         self.server: ConsumerServer
 
     async def drain(self) -> list[str]:
-        """Have others take over every shard; return what nobody could take. Without others, nothing is waited for."""
+        """Have others take over every shard; return the shards that no other process could take. Without others,
+        nothing is waited for.
+        """
         if not self.server.has_others:
             return self.allocator.assigned_items
         spec = ConsumerSpec(endpoint=self.address, limit=self.config.limit, is_exiting=True)

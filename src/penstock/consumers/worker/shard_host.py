@@ -1,7 +1,7 @@
 """A shard of this process: stands by or consumes; lives again after each failure, later each time, and says why.
 
-A life (`shard_run.py`) ends by a failure of the application, the store or a journal. The next one begins with a store
-opened anew, whose fence ends whatever is left of others. One which was fenced itself waits longer: whoever fenced it
+A life (`shard_run.py`) ends by a failure of the application, the store or a journal. The next one begins with a newly
+opened store, whose fence ends the transactions of other processes. A life that was fenced waits longer: another process
 serves now, and the KeySpace is about to say so.
 """
 
@@ -164,7 +164,7 @@ class ShardHost:
                 pass
 
     async def _live_once(self) -> Exception | None:
-        """None: it was told to end."""
+        """Live one life; None: it was asked to end."""
         producer = producer_id(self._random.getrandbits(48))
         try:
             store = self._application.open_store(self._context)
@@ -207,6 +207,6 @@ class ShardHost:
 
 
 def _where(error: BaseException) -> str:
-    """Where an application raised: its innermost lines."""
+    """Return where an application raised: its innermost lines."""
     frames = traceback.extract_tb(error.__traceback__)[-3:]
     return " < ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames))

@@ -4,10 +4,10 @@ Design: exactly-once.md. The machine decides everything; here are reads, appends
 timer. What this shell keeps (see `consumers/core/effects.py`):
 
 - Appends of one journal are in order, each until it is acknowledged (`append_lanes.py`).
-- Application and store are called one after the other, in the order of the effects, but for `commit`, which runs beside
-  the next transaction once its own was sealed.
-- A life ends for good: by a failure, with the reason, or because it was told to. Nothing of it is left running, and
-  whatever it had not committed never happened.
+- Application and store are called one after the other, in the order of the effects, except for `commit`, which runs at
+  the same time as the next transaction once its own was sealed.
+- A life ends for good: by a failure, with the reason, or because it was asked to end. Nothing of it is left running,
+  and its uncommitted work never happened.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ log = get_logger()
 
 
 class ShardRun:
-    """One life. `await run()` returns when it was told to end, and raises what ended it otherwise."""
+    """One life. `await run()` returns when it was asked to end, and otherwise raises the reason of its end."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class ShardRun:
     # Life
 
     async def run(self) -> None:
-        """Live until told to end, or until something cannot go on: then raise why."""
+        """Live until asked to end, or until the shard cannot continue: then raise why."""
         try:
             self._tasks.start(self._work_in_order(), "shard's application and store")
             self._perform(self.shard.start())
@@ -100,7 +100,7 @@ class ShardRun:
             await self._close()
 
     async def drain(self, wait_s: float) -> None:
-        """Read no more, finish what is begun if that takes no longer, and end."""
+        """Read no more, finish the transactions under way if that takes no longer than `wait_s`, and end."""
         self._is_draining = True
         self._note_idle()
         try:
@@ -137,7 +137,7 @@ class ShardRun:
         else:
             self._ended.set_exception(error)
             self._ended.exception()  # retrieved, even if no task waits any more
-        if not self.shard.is_stopped:  # whoever waits for a stat hears of it
+        if not self.shard.is_stopped:  # clients that wait for a stat get their answer
             self._perform(self.shard.step(Failed(reason_of(error)), self._now))
 
     def _fail(self, error: BaseException) -> None:
@@ -232,7 +232,8 @@ class ShardRun:
 
     def _append_failed(self, number: int, error: PenstockError) -> None:
         if isinstance(error, NotFound) and number in self._restored_acks:
-            # Nobody can read what they would commit; and a shard must not fail for ever for a journal it once used.
+            # No reader can read the messages that they would commit; and a shard must not fail for ever for a journal
+            # it once used.
             log.warning("journal of an ACK intent is gone", shard=self.shard.spec.shard, reason=str(error))
             self._appended(number, Offset(0))
         else:

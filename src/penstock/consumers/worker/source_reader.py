@@ -1,6 +1,6 @@
-"""A source journal as its shard reads it: on and on, a bounded piece ahead; and some of it again, where it is told.
+"""A source journal as its shard reads it: continuously, a bounded piece ahead; and some of it again, on request.
 
-What was read and not yet asked for is bounded by `AHEAD_BYTES`, and a chunk or so.
+The bytes read ahead are bounded by `AHEAD_BYTES`, and a chunk or so.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ class SourceReader:
     def __init__(self, journals: Journals, journal: str) -> None:
         self._journals = journals
         self._journal = journal
-        self._ahead: deque[tuple[Offset, bytes]] = deque()  # each begins where the one before ends, or behind a gap
+        self._ahead: deque[tuple[Offset, bytes]] = deque()  # each begins where the one before ends, or after a gap
         self._ahead_bytes = 0
-        self._next_at = Offset(-1)  # where the next read goes on, unless it is another one
+        self._next_at = Offset(-1)  # where the next read continues, unless it is another one
         self._changed = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
 
     async def read(self, wanted: Read) -> Chunk:
-        """What is at hand from there on; waits until there is something."""
+        """Return the bytes at hand from there on; wait until there are some."""
         if wanted.end is not None:
             return await self._read_again(wanted)
         if self._pump is None or wanted.begin != self._next_at:
@@ -59,7 +59,7 @@ class SourceReader:
                 await asyncio.gather(pump, return_exceptions=True)
 
     def _take(self) -> Chunk:
-        """All which follows without a gap."""
+        """Take all bytes that follow without a gap."""
         offset, first = self._ahead.popleft()
         pieces, end = [first], offset + len(first)
         while self._ahead and self._ahead[0][0] == end:

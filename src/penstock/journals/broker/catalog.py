@@ -130,7 +130,7 @@ class Catalog:
     # changing
 
     async def apply(self, request: Apply) -> Revision:
-        """All changes, or none of them."""
+        """Apply all changes, or none of them."""
         if not 0 < len(request.changes) <= CHANGES_MAX:
             raise InvalidArgument(f"{len(request.changes)} changes: expected 1 to {CHANGES_MAX} at a time")
         compares: list[Compare] = []

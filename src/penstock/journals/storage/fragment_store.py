@@ -81,7 +81,7 @@ class FragmentStores:
         return _stored(fragment, url, found)
 
     async def delete(self, fragments: Iterable[Fragment]) -> None:
-        """Remove objects. What is gone already is no error."""
+        """Remove objects. A fragment that is gone already is no error."""
         by_store: dict[str, list[str]] = {}
         for fragment in fragments:
             by_store.setdefault(fragment.backing_store, []).append(fragment.content_path)

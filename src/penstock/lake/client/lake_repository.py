@@ -203,7 +203,7 @@ class Branch(Ref):
     async def commit(
         self, message: str, *, metadata: Mapping[str, str] | None = None, allow_empty: bool = False
     ) -> Commit:
-        """Make what is staged part of the history. Others may go on putting meanwhile."""
+        """Make what is staged part of the history. Writers can continue during the commit."""
         body = {"message": message, "metadata": dict(metadata or {}), "allow_empty": allow_empty}
         return commit_from(await self._api.call("POST", f"{self._url.branch_api}/commits", body))
 

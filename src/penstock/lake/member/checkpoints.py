@@ -60,7 +60,7 @@ class Checkpoints:
         return self._folder + _name(machine), lambda: _encode(_Checkpoint(cursor, state()))
 
     async def save(self, key: str, encode: Callable[[], bytes]) -> None:
-        """Write it, unless another member has; and drop old ones. `InternalError` if another state is there."""
+        """Write it, unless another member has; and drop old ones. An operation of the log, with its content."""
         keys = await self._keys()
         position = key[: key.rindex("-") + 1]
         rivals = [each for each in keys if each.startswith(position)]

@@ -1,10 +1,10 @@
 """A local cluster: real operators, nodes and brokers on one machine, each with its own folder, port and log file.
 
-    <folder>/cluster.json    what runs where; written before anything starts, so that a restart finds the same ports
+    <folder>/cluster.json    its processes; written before anything starts, so that a restart finds the same ports
     <folder>/<name>/         a process's data
-    <folder>/<name>.log      what it says
+    <folder>/<name>.log      its log
 
-Processes are started by whoever holds the `LocalCluster`, and end with it unless it is told to leave them.
+Processes are started by the owner of the `LocalCluster`, and end with it unless it is asked to leave them running.
 """
 
 import os
@@ -97,7 +97,7 @@ class LocalCluster:
         folder.mkdir(parents=True, exist_ok=True)
         plan = ClusterPlan(processes, shard, machine, snapshot_entries, failure_ms, lease_ms, keyspace)
         cluster = cls(folder, plan)
-        weakref.finalize(cluster, ports.close)  # until then nobody else takes them, also while a process is down
+        weakref.finalize(cluster, ports.close)  # until then no other process takes them, also while a process is down
         cluster._save()
         return cluster
 
@@ -109,7 +109,7 @@ class LocalCluster:
             raise NotFound(f"there is no cluster in {folder}", next_step="penstock cluster up --nodes 3") from None
         return cls(folder, msgspec.json.decode(data, type=ClusterPlan))
 
-    # Who and where
+    # Processes and addresses
 
     def process(self, name: str) -> ProcessPlan:
         for each in self.plan.processes:
@@ -126,12 +126,12 @@ class LocalCluster:
 
     @property
     def keyspace(self) -> str:
-        """Where its processes find the KeySpace: a folder, or a URL."""
+        """The KeySpace of its processes: a folder, or a URL."""
         return self.plan.keyspace or str(self.folder / "keyspace")
 
     @property
     def store_url(self) -> str:
-        """Where journals of this cluster keep their fragments, unless their specs name other stores."""
+        """The fragment store of this cluster's journals, unless their specs name other stores."""
         return f"{(self.folder / 'objects').absolute().as_uri()}/"
 
     def is_running(self, name: str) -> bool:
@@ -154,7 +154,7 @@ class LocalCluster:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for whoever runs the cluster, which then ends it in order
+                start_new_session=True,  # Ctrl-C is for the process that runs the cluster, which then ends it in order
                 env={**os.environ, "PENSTOCK_LOG_FORMAT": "json"},
             )
         self.plan.pids[name] = self._running[name].pid
@@ -165,7 +165,7 @@ class LocalCluster:
             self.start(each.name)
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal: SIGKILL ends it at once, SIGSTOP freezes it, SIGCONT lets it go on."""
+        """Send a signal: SIGKILL ends it at once, SIGSTOP freezes it, SIGCONT resumes it."""
         if not self.is_running(name):
             raise NotFound(f"{name} does not run", next_step="penstock cluster status")
         with self._between_commits() if number == signal.SIGSTOP else nullcontext():
@@ -177,7 +177,9 @@ class LocalCluster:
 
     @contextmanager
     def _between_commits(self) -> Iterator[None]:
-        """Nobody commits to the embedded KeySpace: who is frozen in a commit holds its lock, and freezes all others."""
+        """Wait for a moment without a commit to the embedded KeySpace: a process that is frozen in a commit holds its
+        lock, and blocks all others.
+        """
         lock_file = Path(self.keyspace) / LOCK_FILE
         if not lock_file.exists():
             yield
@@ -190,7 +192,7 @@ class LocalCluster:
             lock.close()
 
     def stop_all(self) -> None:
-        """SIGTERM to all, operators first; SIGKILL to whoever does not end in time."""
+        """Send SIGTERM to all, operators first, and SIGKILL to processes that do not end in time."""
         for each in self.plan.processes:
             if self.is_running(each.name):
                 os.kill(self.plan.pids[each.name], signal.SIGCONT)
@@ -205,7 +207,7 @@ class LocalCluster:
         self._save()
 
     def exit_status(self, name: str) -> int | None:
-        """How a process of ours ended; None while it runs, or if somebody else started it."""
+        """Return the exit status of a process that we started; None while it runs, or if another process started it."""
         running = self._running.get(name)
         return running.poll() if running is not None else None
 

@@ -74,11 +74,13 @@ def plan_parts(reader: JournalReader, *, are_files_shared: bool) -> list[Part]:
             parts, begin = _frames_parts(reader, info, begin, end)
             frames += parts
         ranges += [_worker_part(reader, part) for part in reader.split(info, begin, end)]
-    return [*ranges, *frames]  # those which take longer to start come first
+    return [*ranges, *frames]  # parts that take longer to start come first
 
 
 def _is_for_java(reader: JournalReader, info: JournalInfo) -> bool:
-    """Java knows frames of some kinds, nothing about their messages, and no way to go on behind one which is bad."""
+    """Return whether Java can read a journal: it knows frames of some kinds, nothing about their messages, and no way
+    to continue after a bad one.
+    """
     schema, options = reader.planner.schema, reader.planner.options
     if options.skips_bad or set(schema.names) & set(METADATA.names):
         return False
@@ -96,7 +98,7 @@ def _request(reader: JournalReader, part: Range | LineSpans) -> str:
 
 
 def _frames_parts(reader: JournalReader, info: JournalInfo, begin: int, end: int) -> tuple[list[Part], int]:
-    """What Java reads of a journal from its begin on, and where that ends."""
+    """Return the parts of a journal that Java reads, from its begin on, and where they end."""
     planner, journal = reader.planner, info.spec.name
     stored = cover([each for each in planner.fragments(journal) if each.backing_store])
     run = run_around(stored, begin)
@@ -157,7 +159,9 @@ def _frames(ranges: RangeReader, places: FramePlaces | LinePlaces) -> I64 | None
 
 
 def _cuts(run: list[Fragment], begin: int, end: int, split_bytes: int) -> list[int]:
-    """Where parts begin, and the end: at the begin of a Fragment if one is near, since its sum is then looked at."""
+    """Return where parts begin, and the end: at the begin of a Fragment if one is near, since its checksum is then
+    compared.
+    """
     count = max(1, round((end - begin) / split_bytes))
     wanted = [begin + (end - begin) * number // count for number in range(1, count)]
     begins = [int(each.begin) for each in run]
@@ -183,7 +187,9 @@ def _spans(begins: I64, ends: I64, empty: tuple[int, ...]) -> list[int]:
 
 
 def _part(journal: str, run: list[Fragment], spans: list[int], first: int, last: int) -> FramesPart:
-    """Fragments within [first, last) are read as a whole and their sums compared; of others only what is needed."""
+    """Fragments within [first, last) are read as a whole and their sums compared; of the others only the needed
+    bytes.
+    """
     part = FramesPart(journal, [], [], [], [], [], spans)
     for fragment in run:
         before = bisect_right(spans, fragment.begin)

@@ -33,14 +33,14 @@ def main(requests: IO[bytes], columns: IO[bytes]) -> None:
     names = [name for name in _receive(requests).decode().split("\n") if name]
     begin = int(_receive(requests))
     full = arrow_schema(StructType.fromJson(json.loads(schema)))
-    wanted = pa.schema([full.field(name) for name in names or full.names[:1]])  # who counts rows needs some column
+    wanted = pa.schema([full.field(name) for name in names or full.names[:1]])  # a row count needs some column
     failure = ""
     with pa.ipc.new_stream(columns, wanted) as stream:
         try:
             _send(stream, options, part, begin, full, wanted)
         except PenstockError as error:
             failure = f"{type(error).__name__}: {error}"
-        except Exception:  # whatever it is, the task must hear of it
+        except Exception:  # whatever the error, the task must get it
             failure = traceback.format_exc()
     content = failure.encode()
     columns.write(_LENGTH.pack(len(content)) + content)
@@ -63,6 +63,6 @@ def _send(stream: Any, options: SourceOptions, part: Range | LineSpans, begin: i
 def _receive(requests: IO[bytes]) -> bytes:
     head = requests.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
-        sys.exit(-1)  # nobody has a request any more; it is how PySpark's own workers tell the daemon
+        sys.exit(-1)  # no more requests; PySpark's own workers end like this, too
     (length,) = _LENGTH.unpack(head)
     return requests.read(length)

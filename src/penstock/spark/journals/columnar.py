@@ -32,8 +32,8 @@ log = get_logger()
 def read_journal(
     spark: SparkSession, path: str = "", *, schema: StructType | str | None = None, **options: object
 ) -> DataFrame:
-    """What journals hold, up to where they end now. `path` is a journal's name, or a prefix which ends in `/`; `schema`
-    is found in the first messages if it is not given; options are those of the format `journal`, like
+    """Return the content of journals, up to their present ends. `path` is a journal's name, or a prefix which ends in
+    `/`; `schema` is found in the first messages if it is not given; options are those of the format `journal`, like
     `brokers="127.0.0.1:7201"`, `isolation="uncommitted"` or `startingOffsets='{"shop/orders": 4096}'`.
 
         orders = read_journal(spark, "shop/orders", schema="id long, product string, price double")
@@ -93,7 +93,7 @@ def _is_local(spark: SparkSession) -> bool:
 
 
 def _workers(spark: SparkSession) -> dict[str, Any]:
-    """How workers are started: as Spark starts those of its own Python sources."""
+    """Return how to start workers: as Spark starts those of its own Python sources."""
     context = spark.sparkContext
     settings = context.getConf()
     return {

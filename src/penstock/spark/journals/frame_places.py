@@ -115,7 +115,7 @@ def _joined(parts: list[I64]) -> Any:
 
 
 class MappedContent(Content):
-    """Fragments which lie in files, one behind the other, as memory."""
+    """Fragments that lie in files, one after the other, as memory."""
 
     def __init__(self, access: Access, journal: str, run: Sequence[Fragment]) -> None:
         super().__init__(access, journal, fails_on_loss=True)
@@ -159,7 +159,7 @@ def run_around(fragments: Sequence[Fragment], offset: int) -> list[Fragment]:
 
 
 def _without_overlap(run: Sequence[Fragment]) -> list[Fragment]:
-    """Those of a run which end where the next one begins; from the first overlap on, nothing."""
+    """Return the fragments of a run up to the first overlap, each ending where the next one begins."""
     for place, (one, next_) in enumerate(pairwise(run)):
         if one.end != next_.begin:
             return list(run[: place + 1])

@@ -1,8 +1,9 @@
 """The source written in Java (`jvm/*.java`), as a jar which a session knows. Decision 603 says why there is one.
 
-It is compiled when it is used first on a machine, by Janino, which is among Spark's own jars: no JDK is needed. The jar
-is named by what it is made of (sources, Spark's version) and kept in the user's cache. What always holds: a jar under
-its name is whole, because it is linked there when it is; who comes second, at the same time or later, uses the first.
+It is compiled when it is used first on a machine, by Janino, which is among Spark's own jars: no JDK is needed. The
+jar's name is a hash of its ingredients (sources, Spark's version), and it is kept in the user's cache. What always
+holds: a jar under its name is whole, because it is linked there when it is; who comes second, at the same time or
+later, uses the first.
 """
 
 import hashlib
@@ -57,7 +58,7 @@ def known_here(spark: SparkSession) -> Iterator[None]:
 
 
 def make_jar(gateway: Any, version: str) -> Path:
-    """The jar, for this version of Spark: as it was kept, or compiled in the JVM behind a gateway."""
+    """Return the jar for this version of Spark: the kept one, or one compiled in the JVM of a gateway."""
     sources = {path.name: path.read_text() for path in sorted(SOURCES.glob("*.java"))}
     named = hashlib.sha256(repr((version, JAVA_VERSION, sources)).encode()).hexdigest()[:24]
     path = _folder() / f"journal-source-{named}.jar"
@@ -101,7 +102,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _put(path: Path, content: bytes) -> None:
-    """The file appears under its name when all of it is there. One which is damaged is replaced."""
+    """Write a file that appears under its name only when it is complete. A damaged one is replaced."""
     handle, name = tempfile.mkstemp(dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -1,9 +1,9 @@
 """Writing into journals with Spark, exactly once: streams and batches. Design: spark.md, "Journal sink".
 
-Tasks append under a producer of their own, drawn for each attempt: what they write is pending. The driver's commit
+Tasks append under a producer of their own, drawn for each attempt: their messages are pending. The driver's commit
 records the acknowledgements of the attempts which count in the transactions journal, in one append which only one
-driver can do for a batch; then it publishes them. Attempts which lost, zombies and speculation leave nothing visible,
-because nobody acknowledges them.
+driver can do for a batch; then it publishes them. Attempts that lost, zombies and speculation leave nothing visible,
+because their messages are never acknowledged.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ class Attempt:
         self.rows = 0
 
     def write(self, batches: Iterator[Any]) -> dict[str, bytes]:
-        """Append all, and wait until it is there; return the acknowledgements, which nobody has seen yet."""
+        """Append all, and wait for the append commits; return the acknowledgements, which are still unpublished."""
         for batch in batches:
             self.add(batch)
         return self.finish()
@@ -131,7 +131,7 @@ class Committer:
         return Transactions(access.journals, options.transactions, options.connection.timeout_s, replication)
 
     def record(self, wanted: Record) -> Record:
-        """The commit point. Returns what counts: this, or what was recorded before."""
+        """The commit point. Returns the record that counts: this one, or an earlier one of the same batch."""
         transactions = self._transactions(wanted.intents)
         access = shared_access(self._options.connection)
         if wanted.sink:
@@ -149,7 +149,7 @@ class Committer:
         if journal in _finished:
             return
         _finished.add(journal)
-        # Our own batch is there and seen: what hinders another sink's is for the next one to try again.
+        # Our own batch is committed and visible: another sink's problem is for the next batch to try again.
         with contextlib.suppress(PenstockError, TimeoutError):
             shared_access(self._options.connection).run(self._transactions(record.intents).finish())
 
@@ -175,7 +175,9 @@ class JournalStreamWriter(DataSourceStreamArrowWriter):
         return Written(query, int(batch), context.getLocalProperty(RUN) or "", attempt.rows, intents)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Runs on the driver. When it returns, the batch is there and seen; if it fails, the next run decides."""
+        """Runs on the driver. When it returns, the batch is committed and visible; if it fails, the next run
+        decides.
+        """
         committer = self.committer()
         recorded = committer.record(self.to_record(messages, batchId))
         committer.publish(recorded)
@@ -195,7 +197,7 @@ class JournalStreamWriter(DataSourceStreamArrowWriter):
         return Record(sink, query, batch, joined(found), found[0].run, guard, sum(each.rows for each in found))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing to do: what is pending stays so. It may even be that the commit has taken effect."""
+        """Do nothing: pending messages stay pending. It may even be that the commit has taken effect."""
 
 
 class JournalWriter(DataSourceArrowWriter):
@@ -224,7 +226,7 @@ class JournalWriter(DataSourceArrowWriter):
         committer.finish_others(recorded)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing to do: what is pending stays so."""
+        """Do nothing: pending messages stay pending."""
 
 
 def find_journal(access: Access, name: str) -> JournalInfo:

@@ -2,7 +2,7 @@
 
 Planning happens on the driver: which journals there are, how far they have come, what of it this batch reads. A stream
 decides all of that in `latestOffset`, and puts it into the offset; `partitions` and `read` look at nothing but the
-offsets, so a replayed batch reads what it read before.
+offsets, so a replayed batch reads the same messages again.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ log = get_logger()
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Where a journal begins (at or behind a given offset), and how far it has come."""
+    """Where a journal begins (at or after a given offset), and how far it has come."""
 
     begin: int
     end: int
@@ -71,7 +71,7 @@ class Planner:
         return {each.spec.name: each for each in sorted(found, key=lambda one: one.spec.name)}
 
     def heads(self, begins: dict[str, int]) -> dict[str, Head]:
-        """Of each journal: the first offset from the given one on which is there, and its end."""
+        """Return for each journal the first offset, from the given one, that still exists, and its end."""
         headers: list[ReadHeader] = self.access.ask(lambda: self._stats(begins))
         return {
             journal: Head(max(header.offset, begin), header.write_head)
@@ -83,7 +83,7 @@ class Planner:
         return await asyncio.gather(*(stat(journal, begin) for journal, begin in begins.items()))
 
     def since(self, journal: str, begin: int) -> int:
-        """Where to begin for a time: fragments which were stored long before it have nothing of it."""
+        """Return where to begin for a time: fragments that were stored long before it have nothing of it."""
         if self.options.starting_ns is None:
             return begin
         before_s = self.options.starting_ns // 1_000_000_000 - SKEW_S
@@ -171,7 +171,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._planner = Planner(options, schema)
         self._known: tuple[float, dict[str, JournalInfo], dict[str, Head]] | None = None
-        self._target: dict[str, int] | None = None  # where a run of what is available now ends
+        self._target: dict[str, int] | None = None  # the ends of a run that stops at the present ends
         self._commits = 0
 
     # On the driver, by one object for a whole run.
@@ -188,7 +188,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = {journal: head.end for journal, head in heads.items()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """What the next batch reads: everything which `partitions` and `read` depend on is decided here."""
+        """Decide the next batch: all that `partitions` and `read` depend on is decided here."""
         begun = StreamOffset.from_dict(start)
         _, heads = self._look(begun)
         if self._target is not None:
@@ -206,7 +206,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if offset.to == begun.to and not new else offset.to_dict()
 
     def _new(self, begun: StreamOffset, heads: dict[str, Head]) -> dict[str, int]:
-        """Where journals begin which are seen first, and where those go on whose bytes are gone."""
+        """Return where journals begin that are seen first, and where journals continue whose bytes are gone."""
         options, new = self._planner.options, dict[str, int]()
         for journal, head in heads.items():
             at = begun.to.get(journal)
@@ -230,7 +230,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(starting, dict):
             wanted = starting.get(journal, "earliest")
         else:
-            wanted = starting if is_first_batch else "earliest"  # one which came later is read as a whole
+            wanted = starting if is_first_batch else "earliest"  # a journal that came later is read as a whole
         if isinstance(wanted, int):
             return wanted
         return head.end if wanted == "latest" else self._planner.since(journal, head.begin)
@@ -251,7 +251,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._known[1], self._known[2]
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """How far the journals have come: with the end of a batch it shows the lag."""
+        """Return how far the journals have come: with the end of a batch it shows the lag."""
         if self._known is None:
             return None
         return StreamOffset({journal: head.end for journal, head in self._known[2].items()}).to_dict()
@@ -266,7 +266,9 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Advice only: once in a while, remove states which nobody will ask for. A failure must not end the query."""
+        """Remove states that are no longer needed, once in a while. It is advice only: a failure must not end the
+        query.
+        """
         self._commits += 1
         if self._commits % 100:
             return
@@ -287,7 +289,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _limited(begins: dict[str, int], ends: dict[str, int], max_bytes: int) -> dict[str, int]:
-    """Ends such that no more than so many bytes are read: each journal its share of what there is."""
+    """Return ends such that at most `max_bytes` are read: each journal gets its share by its size."""
     there = {journal: ends[journal] - begins[journal] for journal in ends}
     total = sum(there.values())
     if total <= max_bytes:

@@ -34,7 +34,7 @@ __all__ = ["JAVA_TYPES", "LineContent", "LinePlaces", "LineSpans", "SpansReader"
 JAVA_TYPES: Final = frozenset(
     (pa.string(), pa.int64(), pa.int32(), pa.int16(), pa.int8(), pa.float64(), pa.float32(), pa.bool_())
 )
-THREADS: Final = min(8, os.cpu_count() or 1)  # who sequences what they find takes as long as so many
+THREADS: Final = min(8, os.cpu_count() or 1)  # the sequencing of their results takes as long as this many threads
 CHUNK_BYTES: Final = 8 << 20
 GRAIN_BYTES: Final = 1 << 20  # of a span: parts are cut between spans
 _ACK_BYTES: Final = len(HEAD) + TEXT_BYTES + len(b'"}}\n')
@@ -64,7 +64,7 @@ class LinePlaces:
         self._found[id(data)] = data, self._threads.submit(json_columns, data, self._framing)
 
     def forget(self, data: Chunk) -> None:
-        """Nobody will ask any more."""
+        """Forget a chunk that is no longer needed."""
         self._found.pop(id(data), None)
 
     def columns(self, data: Chunk) -> Columns:
@@ -77,7 +77,9 @@ class LinePlaces:
 
 
 def _spans_of(piece: Piece) -> I64:
-    """Begins and ends of the journal: one behind the other, or with an acknowledgement between, is the same span."""
+    """Return begins and ends in the journal. Lines one after the other, or with an acknowledgement between them, are
+    the same span.
+    """
     if not len(piece):
         return np.empty((2, 0), np.int64)
     begins, ends = piece.begins, piece.ends
@@ -91,7 +93,7 @@ def _spans_of(piece: Piece) -> I64:
 
 
 def _are_acks(data: Chunk, begins: I64, ends: I64) -> Any:
-    """Which of these stretches between lines are an acknowledgement as we write it."""
+    """Return which of these stretches between lines are an acknowledgement in our form."""
     is_ack = ends - begins == _ACK_BYTES
     rows = np.flatnonzero(is_ack)
     if len(rows):
@@ -124,10 +126,10 @@ class LineContent(MappedContent):
 
     def _given(self, piece: Bytes) -> Iterator[Bytes]:
         yield piece
-        self._places.forget(piece[1])  # who reads it again joins it with what was before, and asks for that
+        self._places.forget(piece[1])  # a second reader joins it with the bytes before, and asks for the joined chunk
 
     def _chunks(self, begin: int, end: int) -> Iterator[Bytes]:
-        rest, rest_at = b"", begin  # a line which goes on in the next file
+        rest, rest_at = b"", begin  # a line that continues in the next file
         for fragment in self._run:
             at, stop = max(begin, fragment.begin) - fragment.begin, min(end, fragment.end) - fragment.begin
             if at >= stop:
@@ -149,7 +151,7 @@ class LineContent(MappedContent):
 
 
 def _lines_end(file: mmap.mmap, at: int, stop: int) -> int:
-    """Behind the last line of a chunk, or the first if it is longer; 0 if none ends there."""
+    """Return the end of the last line of a chunk, or of the first if it is longer; 0 if none ends there."""
     return file.rfind(b"\n", at, min(stop, at + CHUNK_BYTES)) + 1 or file.find(b"\n", at, stop) + 1
 
 
@@ -189,7 +191,7 @@ def _behind(spans: list[int], offset: int) -> Iterator[tuple[int, int]]:
 
 
 def _within(pieces: Iterator[Bytes], spans: list[tuple[int, int]]) -> Iterator[tuple[int, Chunk]]:
-    """What of some bytes lies within spans; both rise."""
+    """Yield the parts of some bytes that lie within spans; both rise."""
     number = 0
     for offset, data in pieces:
         upto, view = offset + len(data), memoryview(data)

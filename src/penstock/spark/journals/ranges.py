@@ -1,8 +1,8 @@
 """A range of a journal, as one task reads it: messages to rows, from the state at its begin to the state at its end.
 
-Design: spark.md, "Isolation committed". What a range `[begin, end)` gives is a function of the journal's bytes alone:
-the messages which are committed within it, also those which were pending at its begin and are read again. A range may
-begin and end anywhere, also within a message: a message belongs to the range in which it ends.
+Design: spark.md, "Isolation committed". The messages of a range `[begin, end)` are a function of the journal's bytes
+alone: the messages committed within it, also those that were pending at its begin and are read again. A range may begin
+and end anywhere, also within a message: a message belongs to the range in which it ends.
 
 A task whose state is missing makes it again (`state_at`); a task which has read its range puts the state at its end.
 """
@@ -51,7 +51,7 @@ class Range(InputPartition):
         self.begin = begin
         self.end = end
         self.framing = framing
-        self.store = store  # of the journal's fragments: states are there too, unless they are elsewhere
+        self.store = store  # of the journal's fragments: states lie there too, unless they are elsewhere
         self.state = state  # at its begin, where the planner knows it
 
     def __repr__(self) -> str:
@@ -59,7 +59,7 @@ class Range(InputPartition):
 
 
 class Scan:
-    """Sequences a journal's bytes without reading what they say: for the states in between."""
+    """Sequences a journal's bytes without decoding the messages: for the states in between."""
 
     def __init__(self, decoder: RowDecoder, state: ReadState, on_bad: OnBad, *, front_bytes: int = FRONT_BYTES) -> None:
         self._decoder = decoder
@@ -71,7 +71,7 @@ class Scan:
         self._is_at_bad = False
 
     def feed(self, offset: int, data: bytes) -> None:
-        """The next bytes. Behind a message which cannot be read nothing is sequenced: who reads it will fail there."""
+        """The next bytes. After a message that cannot be read nothing is sequenced: a reader will fail there."""
         if offset > self.fed_upto:
             self._rest, self._rest_at, self._is_at_bad = b"", offset, False
         self.fed_upto = offset + len(data)
@@ -130,7 +130,8 @@ class RangeReader:
         self._is_ordered = is_ordered
         self._on_bad = OnBad.SKIP if options.skips_bad else OnBad.FAIL
         self._content = content or Content(access, part.journal, fails_on_loss=options.fails_on_loss)
-        self._past = Content(access, part.journal, fails_on_loss=False)  # for states: what is gone has no part in them
+        # for states: bytes that are gone have no part in them
+        self._past = Content(access, part.journal, fails_on_loss=False)
         rows: RowDecoder = SparkRows(
             decoder or decoder_of(part.framing, schema, use_threads=use_threads),
             part.framing,
@@ -167,7 +168,7 @@ class RangeReader:
         return ReadState.decode(self._part.state) if self._part.state is not None else self.state_at(self._part.begin)
 
     def _tables(self, reader: RowsReader) -> Iterator[Any]:
-        """What a chunk gave."""
+        """Yield the tables of a chunk."""
         again: Iterator[tuple[Offset, bytes]] = iter(())
         rest: Replay | None = None  # what `again` has not given yet
         while (found := reader.next()) is not None:
@@ -176,7 +177,7 @@ class RangeReader:
                     if table.num_rows:
                         yield table
                 case Replay(begin, end):
-                    if found != rest:  # of another span, which may well begin where that of before went on
+                    if found != rest:  # of another span, which may begin exactly where that of before continued
                         again = self._content.read(begin, end)
                     offset, data = next(again, (end, b""))
                     reader.replay(offset, data)
@@ -193,7 +194,7 @@ class RangeReader:
         return self.states_at([offset])[offset]
 
     def states_at(self, offsets: list[int]) -> dict[int, ReadState]:
-        """The states at several offsets, which rise. Those which had to be made are kept."""
+        """The states at several offsets, which rise. Newly computed states are kept."""
         found: dict[int, ReadState] = {0: ReadState()}
         for offset in offsets:
             state = found.get(offset) or self._access.run(self.states.load(offset))
@@ -215,7 +216,7 @@ class RangeReader:
         for at, data in self._past.read(before.offset, offset):
             scan.feed(at, data)
         state = scan.state()
-        is_cut_off = scan.fed_upto < offset  # the last bytes before it are gone, so nothing goes on behind them
+        is_cut_off = scan.fed_upto < offset  # the last bytes before it are gone, so nothing continues after them
         return msgspec.structs.replace(state, offset=Offset(offset)) if is_cut_off else state
 
 

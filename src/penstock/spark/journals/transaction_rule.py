@@ -17,14 +17,14 @@ __all__ = ["TXN", "Decision", "Intents", "Record", "Register", "decide", "forgot
 
 TXN: Final = "txn"  # the query of a batch write with a name
 NAMED_MAX: Final = 250
-KEPT: Final = {"txn": 400, "query": 300}  # together with those which are named, fewer than a journal's registers
+KEPT: Final = {"txn": 400, "query": 300}  # together with the named ones, fewer than a journal's registers
 Intents = dict[str, bytes]  # journal -> frames which acknowledge what tasks have pending there
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     """A committed batch: one line of the journal."""
 
-    sink: str  # empty: a batch write without a name, which nobody can repeat
+    sink: str  # empty: a batch write without a name, which cannot be repeated
     query: str
     batch: int
     intents: Intents = {}
@@ -56,7 +56,7 @@ class Register(msgspec.Struct, frozen=True):
         return cls(query, int(batch), int(near))
 
     def kind(self, sink: str) -> str:
-        """Who has named the sink: a `txn`, its query, or (empty) the user."""
+        """Return the origin of the sink's name: a `txn`, its query, or (empty) the user."""
         return TXN if self.query == TXN else "query" if self.query == sink else ""
 
 
@@ -64,7 +64,7 @@ class Decision(Enum):
     """What to do about a batch."""
 
     COMMIT = "commit"
-    REPLAY = "replay"  # it is committed: publish what was recorded, whatever tasks wrote now
+    REPLAY = "replay"  # it is committed: publish the recorded messages, whatever tasks wrote now
 
 
 def decide(register: Register | None, sink: str, query: str, batch: int) -> Decision:
@@ -87,7 +87,7 @@ def decide(register: Register | None, sink: str, query: str, batch: int) -> Deci
 
 
 def guarded(recorded: Record, wanted: Record) -> Record:
-    """What is recorded, if it was planned as what is wanted."""
+    """Return the exit status of a process that we started; None while it runs, or if another process started it."""
     if recorded.guard and wanted.guard and recorded.guard != wanted.guard:
         raise PreconditionFailed(
             f"batch {wanted.batch} of sink {wanted.sink} is committed, but was planned anew with other offsets:"

@@ -2,13 +2,13 @@
 
 One append of a `Record` is the commit point of a batch. It checks and changes a register of the journal:
 
-    sink.<name> = <query>/<batch>/<near>        the sink's last batch; its record is at the offset `near` or behind it
+    sink.<name> = <query>/<batch>/<near>        the sink's last batch; its record is at `near` or later
 
-Spark fences nobody: a driver which was replaced runs its commit to the end. This register does. The record holds the
-acknowledgements of all tasks (intents), so whoever reads it can finish the batch: the driver itself, its next run which
-replays the batch, `finish` and `adopt`. Publishing them twice is harmless. A batch is recorded only when the one before
-it of the same sink is published: so what may be unfinished is the last record of each sink, and batch writes which have
-no name.
+Spark fences no driver: a replaced one runs its commit to the end. This register does. The record holds the
+acknowledgements of all tasks (intents), so every reader of it can finish the batch: the driver itself, its next run
+which replays the batch, `finish` and `adopt`. Publishing them twice is harmless. A batch is recorded only when the one
+before it of the same sink is published: so what may be unfinished is the last record of each sink, and batch writes
+which have no name.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Adopted(msgspec.Struct, frozen=True):
-    """What `adopt` found: the batch which was the sink's last. Any query may go on from here, with any batch."""
+    """What `adopt` found: the batch which was the sink's last. Any query may continue from here, with any batch."""
 
     sink: str
     query: str
@@ -59,7 +59,7 @@ class Transactions:
         self._replication = replication  # if the journal has to be made
 
     async def commit(self, wanted: Record) -> Record:
-        """Commit a batch; return what is recorded of it: this, or what was recorded before."""
+        """Commit a batch; return its record: this one, or an earlier one."""
         for _ in range(TRIES_MAX):
             try:
                 sinks, end = await self._sinks()
@@ -81,11 +81,13 @@ class Transactions:
                 )
                 return wanted
             except (PreconditionFailed, Indeterminate):
-                continue  # somebody was faster, or it may have been done: the register tells which
+                continue  # another driver was faster, or it may have been done: the register tells which
         raise Unavailable(f"sink {wanted.sink}: {self._name} did not say what became of batch {wanted.batch}")
 
     async def record(self, wanted: Record) -> None:
-        """Commit a batch write which has no name. Unknown is unknown here: nobody could tell a repetition."""
+        """Commit a batch write which has no name. An unknown outcome stays unknown here: a repetition could not be
+        recognised.
+        """
         try:
             await self._append(wanted)
         except NotFound:
@@ -105,7 +107,7 @@ class Transactions:
         try:
             registers, end = await self._registers()
         except NotFound:
-            return 0  # nobody has ever committed here
+            return 0  # no driver has ever committed here
         begun = registers.labels.value_of(FINISHED)
         last: dict[str, Record] = {}  # of each sink
         unnamed: list[Record] = []
@@ -129,7 +131,7 @@ class Transactions:
                 await append_surely(self._journals, journal, frames, self._timeout_s)
 
     async def adopt(self, sink: str) -> Adopted:
-        """Finish a sink's last batch, and let any query go on with it."""
+        """Finish a sink's last batch, and let any query continue it."""
         register = (await self.sinks()).get(sink)
         if register is None:
             known = ", ".join(sorted(await self.sinks())) or "none"
@@ -191,7 +193,7 @@ class Transactions:
         return done.registers, done.end
 
     async def _make(self) -> None:
-        with contextlib.suppress(AlreadyExists, PreconditionFailed):  # somebody else has just made it
+        with contextlib.suppress(AlreadyExists, PreconditionFailed):  # another driver has just made it
             await self._journals.create(JournalSpec(name=self._name, replication=self._replication))
 
     async def _append(
@@ -213,7 +215,7 @@ class Transactions:
 
 
 async def append_surely(journals: Journals, journal: str, frames: bytes, timeout_s: float) -> None:
-    """Append messages, again if it is unknown whether they are there: readers know them by their clocks."""
+    """Append messages, again if the outcome is unknown: readers recognise them by their clocks."""
     for _ in range(TRIES_MAX):
         try:
             await journals.append(journal, frames, timeout=timeout_s)
@@ -228,7 +230,7 @@ def _check(label: str, register: Register | None) -> LabelSelector:
 
 
 def _equals(label: str, value: str | None) -> LabelSelector:
-    """A register has this value, or is not there."""
+    """Return a selector: a register has this value, or does not exist."""
     if value is None:
         return LabelSelector(exclude=LabelSet.of({label: ""}))
     return LabelSelector(include=LabelSet.of({label: value}))

@@ -2,10 +2,10 @@
 
     compact(spark, journal("shop/orders", schema="sku string, amount decimal(9,2)"), lake("lake://shop@main/history"))
 
-Each run reads the committed messages behind the last one's end and commits them as one batch of a sink of its own,
-`compact/<journals>`; where it ended is in that commit (`penstock.offsets`), and nowhere else. So a run which dies has
-done nothing, or everything; of two at the same time one is refused; a message which was pending at the end of one run
-belongs to the run in which it is committed. A journal's ranges are read side by side, unlike by a stream.
+Each run reads the committed messages after the last one's end and commits them as one batch of a sink of its own,
+`compact/<journals>`; that commit, and nothing else, records where the run ended (`penstock.offsets`). So a run which
+dies has done nothing, or everything; of two at the same time one is refused; a message which was pending at the end of
+one run belongs to the run in which it is committed. A journal's ranges are read side by side, unlike by a stream.
 """
 
 import hashlib
@@ -55,7 +55,7 @@ def compact(spark: SparkSession, source: Journal, sink: LakeSink) -> Compacted:
     place = place_of(access, target)
     (files,) = stage_tables(tagged([frame]), place, [TableStage(target.path, sink.partition_by)]).files
     if not files:
-        return Compacted(0, begins)  # nothing but what is pending: the next run looks again
+        return Compacted(0, begins)  # only pending messages: the next run looks again
     said = _json(ends)
     plan = Plan(hashlib.sha256(said.encode()).hexdigest(), said)
     table = BatchTable(target.path, tuple(sorted(files, key=lambda each: each.path)))

@@ -5,7 +5,7 @@
     lake.table("lake://shop@main/products")         the whole table, as of each run
     lake.changes("lake://shop@main/orders")         a stream of the rows which commits add
 
-An end is only a description: what it needs of the world (brokers, the lake) comes from options or the environment.
+An end is only a description: its connections (brokers, the lake) come from options or the environment.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +44,7 @@ class Journal(msgspec.Struct, frozen=True):
         return reader.load(self.name)
 
     def read(self, spark: SparkSession, *, is_ordered: bool = False, **offsets: str) -> DataFrame:
-        """A part of it as a batch; without offsets, all there is. As columns, unless rows are to be in order."""
+        """Read a part of it as a batch; without offsets, all of it. As columns, unless rows are to be in order."""
         streams_only = {"maxBytesPerTrigger"}
         given = {name: text for name, text in self.options.items() if name not in streams_only} | offsets
         if not is_ordered:
@@ -56,7 +56,7 @@ class Journal(msgspec.Struct, frozen=True):
 
 
 class LakeTable(msgspec.Struct, frozen=True):
-    """A whole table beside a stream: to look things up in."""
+    """A whole table next to a stream: to look things up in."""
 
     url: str
     options: Mapping[str, str] = {}

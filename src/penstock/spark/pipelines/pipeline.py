@@ -46,7 +46,7 @@ class Flow(msgspec.Struct, frozen=True):
 
     @property
     def sink(self) -> str:
-        """What its sink is called, whatever becomes of the checkpoint."""
+        """The name of its sink, which outlives the checkpoint."""
         return f"{self.pipeline}.{self.name}"
 
     def connected(self, journals: Mapping[str, str], lake: Mapping[str, str]) -> "Flow":
@@ -125,7 +125,7 @@ class Pipeline:
         self.flows = {name: flow.connected(journals, lake) for name, flow in self.flows.items()}
 
     def chosen(self, names: tuple[str, ...] = ()) -> list[Flow]:
-        """All flows, or those of these names."""
+        """Return all flows, or those of these names."""
         for name in names:
             if name not in self.flows:
                 raise NotFound(f"pipeline {self.name} has no flow {name}; it has {', '.join(self.flows)}")

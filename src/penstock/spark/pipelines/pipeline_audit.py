@@ -1,8 +1,8 @@
 """Write, audit, publish: a batch lands on a branch of its own, is checked there, and is merged only if it passes.
 
-Each step may be repeated after a crash: the branch's register takes a batch once, checks read what was committed, and a
-merge of what is merged already changes nothing. A batch which fails is kept under `<branch>-failed-<batch>`, and the
-branch goes back to before it, so that the same batch can come again once the code is mended.
+Each step may be repeated after a crash: the branch's register takes a batch once, checks read the committed rows, and a
+second merge changes nothing. A batch which fails is kept under `<branch>-failed-<batch>`, and the branch goes back to
+before it, so that the same batch can come again once the code is mended.
 """
 
 from contextlib import suppress
@@ -114,17 +114,17 @@ class Publisher:
         api = f"{main.api}/refs/{quote(outcome.commit, safe='')}/merge/{quote(main.ref, safe='')}"
         metadata = {"penstock.audit": "passed", "penstock.sink": self.flow.sink}
         body: dict[str, Any] = {"message": f"Publish {self.flow.sink}", "metadata": metadata}
-        with suppress(NoChanges):  # published before, by a driver which died behind it
+        with suppress(NoChanges):  # published before, by a driver that died after it
             self._access.ask("POST", api, body)
 
 
 def audit_branch(flow: Flow) -> str:
-    """Where batches of an audited flow land first."""
+    """Return the branch where batches of an audited flow land first."""
     return f"{flow.pipeline}-{flow.name}-audit"
 
 
 def failing(rows: DataFrame, what: str, check: Check) -> str:
-    """What is wrong with the rows, with some of them; empty if nothing is."""
+    """Return the failure of a check, with some of the rows; empty if it passes."""
     if callable(check):
         return "" if check(rows) else f"check {what!r} said no"
     bad = rows.where(f"NOT coalesce(({check}), false)")

@@ -1,7 +1,8 @@
-"""Backfill: history as one batch job, then the stream goes on from exactly there. Design: spark.md "Large backlogs".
+"""Backfill: history as one batch job; the stream then continues from the exact offset where it ended. Design: spark.md
+"Large backlogs".
 
-The end of history is decided once and written beside the checkpoint before anything is read; the batch write is named
-after the flow, so that a backfill which is run again does nothing twice; the stream begins at the written end.
+The end of history is decided once and written next to the checkpoint before anything is read; the batch write is named
+after the flow, so that a repeated backfill does nothing twice; the stream begins at the written end.
 """
 
 from pathlib import Path
@@ -33,7 +34,7 @@ def backfill(spark: SparkSession, pipeline: Pipeline, flow: Flow) -> dict[str, i
             next_step=f"penstock pipeline status, or remove {checkpoint} and adopt the sink",
         )
     ends = _decided(checkpoint, source)
-    is_ordered = isinstance(sink, Journal)  # whose readers get rows in the order in which they were written
+    is_ordered = isinstance(sink, Journal)  # its readers get rows in the journal's order
     frame = source.read(spark, is_ordered=is_ordered, endingOffsets=msgspec.json.encode(ends).decode())
     tables = {name: each.read(spark) for name, each in flow.sources.items() if isinstance(each, LakeTable)}
     name = next(name for name, each in flow.sources.items() if each is source)
@@ -59,7 +60,7 @@ def _ends(flow: Flow) -> tuple[Journal, Journal | LakeSink]:
 
 
 def _decided(checkpoint: Path, source: Journal) -> dict[str, int]:
-    """Where history ends: as an earlier try has decided, else as far as the journals are written now."""
+    """Return where history ends: as an earlier try decided, else at the present ends of the journals."""
     path = checkpoint.parent / f"{checkpoint.name}.{STARTING}"
     if path.is_file():
         return msgspec.json.decode(path.read_bytes(), type=dict[str, int])
@@ -72,7 +73,7 @@ def _decided(checkpoint: Path, source: Journal) -> dict[str, int]:
 
 
 def heads_of(source: Journal) -> dict[str, int]:
-    """How far the journals of a source are written."""
+    """Return the present ends of a source's journals."""
     given = {name.lower(): text for name, text in source.options.items()} | {"path": source.name}
     planner = Planner(source_options(given, is_stream=has_stream_option(given)), StructType())
     return {name: head.end for name, head in planner.heads(dict.fromkeys(planner.journals(), 0)).items()}

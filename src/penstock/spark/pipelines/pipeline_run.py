@@ -41,7 +41,7 @@ class FlowProgress(msgspec.Struct, frozen=True):
     batch: int
     rows: int  # of the newest batch
     rows_per_s: float
-    lag_bytes: int | None  # what its journals hold and it has not read; None where nobody knows
+    lag_bytes: int | None  # bytes of its journals that it has not read; None if unknown
     is_running: bool
 
 
@@ -58,14 +58,16 @@ class PipelineRun:
         self._slow_starts: dict[str, int] = {}
 
     def start(self, *, once: bool = False, interval: str = "0 seconds") -> None:
-        """Start every flow: until all there is is read (`once`), or for good."""
+        """Start every flow: until everything is read (`once`), or for good."""
         self._settings = {"once": once, "interval": interval}
         for flow in self.flows:
             self.queries[flow.name] = self._start(flow, once=once, interval=interval)
             self._wait_for_sources(self.queries[flow.name])
 
     def _wait_for_sources(self, query: StreamingQuery) -> None:
-        """One after the other: Spark gives the process of a source 10 s to start, on a busy machine too."""
+        """Start one source after the other: Spark gives the process of a source 10 s to start, on a busy
+        machine too.
+        """
         end = time.monotonic() + SOURCES_S
         while query.isActive and query.status["message"] == "Initializing sources" and time.monotonic() < end:
             time.sleep(POLL_S)
@@ -95,7 +97,7 @@ class PipelineRun:
     # watching
 
     def watch(self, tell: Callable[[list[FlowProgress]], None]) -> None:
-        """Until all flows are done; whoever fails ends them all, with an error which says what happened."""
+        """Wait until all flows are done. A failing flow ends them all, with an error that says what happened."""
         try:
             while True:
                 tell(list(self.progress()))
@@ -103,7 +105,7 @@ class PipelineRun:
                     failure = self.queries[flow.name].exception()
                     if failure is not None and not self._starts_again(flow, failure):
                         raise self._failure(flow, failure)
-                # One which was started again may have failed again by now: then it is not done, but looked at next.
+                # A restarted query may have failed again by now: then it is not done, but looked at next.
                 if not any(each.isActive or each.exception() is not None for each in self.queries.values()):
                     return
                 time.sleep(POLL_S)
@@ -191,7 +193,7 @@ def publisher_of(flow: Flow, checkpoint: str) -> Publisher | TransactionPublishe
 
 
 def starting_of(checkpoint: Path) -> str:
-    """Where a stream begins which follows a backfill; empty if there was none."""
+    """Return where a stream begins that follows a backfill; empty if there was none."""
     try:
         return (checkpoint.parent / f"{checkpoint.name}.{STARTING}").read_text()
     except FileNotFoundError:
@@ -203,7 +205,7 @@ def checkpoint_state(checkpoint: Path) -> CheckpointState | None:
 
 
 def lag_of(sources: list[dict[str, Any]]) -> int | None:
-    """The bytes which journals hold behind what was read, as the query's progress tells it."""
+    """Return how many bytes of the journals were not read yet, by the query's progress."""
     lag = 0
     for each in sources:
         read, there = (_to(each.get(name)) for name in ("endOffset", "latestOffset"))

@@ -15,7 +15,7 @@ __all__ = ["status_of"]
 
 
 def status_of(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
-    """What there is to say of a flow. `problem` is what stands in the way of its next batch, if anything does."""
+    """Return a flow's description. `problem` is the obstacle to its next batch, if there is one."""
     folder = pipeline.checkpoint_of(flow)
     state = state_of(str(folder)) if (folder / "metadata").is_file() else None
     shown: dict[str, Any] = {
@@ -51,7 +51,7 @@ def _register(flow: Flow) -> dict[str, Any] | None:
 
 
 def _lag(flow: Flow, pipeline: Pipeline) -> int | None:
-    """What is in the journals behind the last planned batch."""
+    """Return how many bytes of the journals follow the last planned batch."""
     source = next(iter(flow.streams.values()))
     if not isinstance(source, Journal):
         return None

@@ -115,7 +115,9 @@ def batch_of(
 
 
 def _by_checkpoint(batch: int | None, checkpoint: str) -> tuple[str, int]:
-    """Behind Spark Connect a function's DataFrames are jobs of their own, and know nothing of its query."""
+    """Take the query from the checkpoint: with Spark Connect a function's DataFrames are jobs of their own, and know
+    nothing of its query.
+    """
     if batch is None or not checkpoint:
         raise InvalidArgument(
             "with Spark Connect, commit_together must be told which batch it is for, and the query's checkpoint",

@@ -7,10 +7,10 @@
         }, sink="shop", batch=batch, checkpoint="checkpoints/shop")
 
 One record moves the branch and the sink's register: all tables of a batch, or none, and each batch once. All tables are
-of one branch; what has to be atomic together belongs together.
+of one branch, so one commit covers them all.
 
-Which query's batch it is, tasks know by themselves, unless the function runs behind Spark Connect: there the number is
-the one which `foreachBatch` gave, and the query that of the checkpoint.
+Tasks know by themselves which query's batch it is, unless the function runs with Spark Connect: then the number is the
+one from `foreachBatch`, and the query that of the checkpoint.
 """
 
 from collections.abc import Mapping, Sequence

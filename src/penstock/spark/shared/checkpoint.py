@@ -1,6 +1,6 @@
 """What a streaming query's checkpoint says of a batch: its plan, written before any task ran. Design: spark.md.
 
-A sink is told the checkpoint's location if it was given as an option. Only local folders are looked into; elsewhere a
+A sink knows the checkpoint's location if it was given as an option. Only local folders are looked into; elsewhere a
 batch has no guard, and the register's numbers alone tell a replay.
 """
 
@@ -16,7 +16,7 @@ from penstock.kernel.errors import NotFound
 
 __all__ = ["CheckpointState", "Plan", "plan_of", "state_of"]
 
-OFFSETS_MAX: Final = 8 << 10  # of what is put into a commit's metadata
+OFFSETS_MAX: Final = 8 << 10  # of the text in a commit's metadata
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class CheckpointState(msgspec.Struct, frozen=True):
 
 
 def plan_of(location: str | None, batch: int) -> Plan:
-    """What the checkpoint says of a batch; nothing where it cannot be read."""
+    """Return the plan of a batch in its checkpoint; an empty one if it cannot be read."""
     folder = _folder(location)
     if folder is None:
         return Plan()
@@ -49,7 +49,7 @@ def plan_of(location: str | None, batch: int) -> Plan:
 
 
 def state_of(location: str) -> CheckpointState:
-    """Which query a checkpoint is of, and how far it is."""
+    """Return the query of a checkpoint, and its progress."""
     folder = _folder(location)
     if folder is None or not (folder / "metadata").is_file():
         raise NotFound(f"{location} is no checkpoint of a streaming query in a local folder")

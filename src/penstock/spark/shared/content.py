@@ -2,7 +2,7 @@
 
 `Access` is one process's way to brokers and stores. `chunks` gives `[begin, end)` in large pieces, the next one on its
 way while the one before is worked on. A store which cannot be reached from here is no failure: brokers serve the same
-bytes. Bytes which are gone (retention, reset-head) are an error, unless the reader was told to go on behind them.
+bytes. Bytes that are gone (retention, reset-head) are an error, unless the reader was asked to continue after them.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ class Access:
 
 
 class Content:
-    """What is read of one journal."""
+    """The content of one journal."""
 
     def __init__(self, access: Access, journal: str, *, fails_on_loss: bool) -> None:
         self.journal = journal
@@ -81,7 +81,7 @@ class Content:
         self._fragments: list[Fragment] | None = None
 
     def read(self, begin: int, end: int) -> Iterator[Piece]:
-        """`[begin, end)` in pieces; where one begins behind the end of the one before, bytes are gone."""
+        """Yield `[begin, end)` in pieces; where one begins after the end of the one before, bytes are gone."""
         pump: _Pump = self._access.run(_started(self.pieces(begin, end)))
         try:
             while (piece := self._access.run(pump.next())) is not None:
@@ -136,7 +136,7 @@ class Content:
             at = upto  # what brokers jumped over shows in the next offset, or in the end
 
     async def _served(self, begin: int, end: int) -> AsyncGenerator[tuple[int, Any], None]:
-        """From brokers. One which has not heard of all yet is waited for."""
+        """Yield bytes from brokers. A broker that does not know all of them yet is waited for."""
         chunks = self._access.journals.read(self.journal, begin, end=end, follow=True)
         timeout_s = self._access.connection.timeout_s
         async with contextlib.aclosing(chunks):  # type: ignore[type-var]
@@ -167,7 +167,7 @@ class Content:
         self._fragments = [each for each in self._fragments if each is not gone]
 
     def _next_stored(self, at: int, end: int) -> int:
-        """Where the next stored Fragment begins, or the end."""
+        """Return where the next stored Fragment begins, or the end."""
         assert self._fragments is not None
         return min([end, *(each.begin for each in self._fragments if each.begin > at)])
 

@@ -152,7 +152,7 @@ class ArrowEncoder:
 
 
 def plain_schema(schema: Any) -> Any:
-    """What Spark hands over, without its metadata; everything nullable, times in UTC: equal data, equal schemas."""
+    """Return Spark's schema without its metadata; everything nullable, times in UTC: equal data, equal schemas."""
     return pa.schema([(field.name, _plain(field.type)) for field in schema])
 
 
@@ -179,7 +179,7 @@ _VIEW = "_uuid"  # the name of the UUIDs' column; it is not written
 
 
 def _joined(lines: Any) -> bytes:
-    """All strings of a column, one behind the other."""
+    """Return all strings of a column, one after the other."""
     found = lines.cast(pa.large_string())
     offsets = np.frombuffer(found.buffers()[1], np.int64)[found.offset : found.offset + len(found) + 1]
     return bytes(memoryview(found.buffers()[2])[int(offsets[0]) : int(offsets[-1])])

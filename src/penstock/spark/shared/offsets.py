@@ -24,7 +24,7 @@ class StreamOffset(msgspec.Struct, frozen=True):
     """
 
     to: dict[str, int] = {}
-    new: dict[str, int] = {}  # also where a journal goes on behind bytes which are gone
+    new: dict[str, int] = {}  # also where a journal continues after bytes that are gone
 
     def to_dict(self) -> dict[str, dict[str, int]]:
         if not self.to:
@@ -39,7 +39,7 @@ class StreamOffset(msgspec.Struct, frozen=True):
             raise InvalidArgument(f"the checkpoint has an offset of another source: {error}") from None
 
     def ranges(self, start: "StreamOffset") -> dict[str, tuple[int, int]]:
-        """What the batch from `start` to here reads: begin and end of each journal which has something new."""
+        """Return the ranges of the batch from `start` to here: begin and end of each journal with new bytes."""
         begins = {journal: self.new.get(journal, start.to.get(journal, 0)) for journal in self.to}
         return {journal: (begins[journal], end) for journal, end in sorted(self.to.items()) if begins[journal] < end}
 

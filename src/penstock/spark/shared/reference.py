@@ -8,7 +8,7 @@ _WHERE = {"read": "batch", "stream": "stream", "write": "write"}
 
 
 def options_table() -> str:
-    """Every option, where it is understood, and what it is if it is not given."""
+    """Return a table of every option: where it applies, its default and its meaning."""
     lines = ["| option | where | default | meaning |", "|---|---|---|---|"]
     for option in OPTIONS:
         where = ", ".join(_WHERE[each] for each in option.of)

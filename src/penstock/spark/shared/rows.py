@@ -143,7 +143,7 @@ def decoder_of(framing: Framing, schema: Any, *, use_threads: bool) -> RowDecode
 
 
 class OwnSchemaRows:
-    """Arrow frames, each of its own schema: columns are found by name and cast; one which a frame lacks is null."""
+    """Arrow frames, each of its own schema: columns are found by name and cast; a column that a frame lacks is null."""
 
     def __init__(self, schema: Any) -> None:
         self.schema = schema
@@ -208,7 +208,7 @@ class OwnSchemaRows:
 
 
 class Untracked:
-    """A decoder for uncommitted reading: messages count as soon as they are there, whatever their transaction says."""
+    """A decoder for uncommitted reading: messages count at once, whatever their transaction says."""
 
     def __init__(self, inner: RowDecoder) -> None:
         self.schema = inner.schema
@@ -269,7 +269,7 @@ def hex_texts(packed: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 
 
 def uuid_fronts(piece: Piece, head: bytes) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint8] | None]:
-    """Which messages begin with `head`, and the 36 bytes behind it; None if the chunk is shorter than that."""
+    """Return which messages begin with `head`, and the 36 bytes after it; None if the chunk is shorter than that."""
     size = len(head) + TEXT_BYTES
     if len(piece.data) < size:
         return np.zeros(len(piece), np.bool_), None

@@ -1,4 +1,4 @@
-"""Sequencer states in a store: how a task goes on where another one ended, perhaps days ago. Design: spark.md.
+"""Sequencer states in a store: how a task continues where another one ended, perhaps days ago. Design: spark.md.
 
     <location>/<journal>/<offset, 16 hex digits>-<version>        the ReadState at that offset
 
@@ -57,7 +57,7 @@ class States:
         return None
 
     async def put(self, offset: int, state: ReadState) -> None:
-        """Keep a state. Whoever was faster has put the same; a store which fails costs time, later."""
+        """Keep a state. A faster task has put the same state; a failing store costs time, later."""
         if not self._url:
             return
         try:
@@ -86,5 +86,5 @@ class States:
 
 
 def scan_begin(offset: int) -> Offset:
-    """From where to sequence if no earlier state is there: as far before as producers are remembered by bytes."""
+    """Return where to sequence from if no earlier state exists: as far back as producers are remembered by bytes."""
     return Offset(max(0, offset - HORIZON.bytes))

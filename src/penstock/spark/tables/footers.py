@@ -53,7 +53,7 @@ def footer_schema(url: str) -> StructType | None:
         if written is not None:
             return _nullable(StructType.fromJson(json.loads(written)))
     except (OSError, pa.ArrowException, LookupError, TypeError, ValueError, PySparkException):
-        return None  # Spark says what is wrong with it
+        return None  # Spark reports the problem
     columns = [footer.schema.column(number) for number in range(footer.num_columns)]
     kinds = [_kind(column) for column in columns]
     if not columns or None in kinds:
@@ -62,7 +62,7 @@ def footer_schema(url: str) -> StructType | None:
 
 
 def _nullable(schema: StructType) -> StructType | None:
-    """What Spark makes of a schema it wrote itself: every column may be null."""
+    """Return the schema as Spark reads it after it wrote it: every column may be null."""
     is_flat = all(type(field.dataType) in _FLAT for field in schema)
     return (
         StructType([StructField(field.name, field.dataType, True, field.metadata) for field in schema])

@@ -42,7 +42,7 @@ class LakeAccess(msgspec.Struct, frozen=True):
         return {"lake": self.url, "access_key_id": self.key, "secret_access_key": self.secret}
 
     def ask(self, method: str, api: str, body: Any = None, *, patience_s: float = PATIENCE_S, **query: Any) -> Any:
-        """One call, made again while the lake is away."""
+        """Make one call, and repeat it while the lake is away."""
         end, wait_s = time.monotonic() + patience_s, FIRST_WAIT_S
         while True:
             try:
@@ -55,7 +55,7 @@ class LakeAccess(msgspec.Struct, frozen=True):
             wait_s = min(2 * wait_s, WAIT_S_MAX)
 
     def pages(self, api: str, **query: Any) -> list[dict[str, Any]]:
-        """All results of a list."""
+        """Return all results of a list."""
         found: list[dict[str, Any]] = []
         after = ""
         while True:

@@ -41,7 +41,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 def place_of(access: LakeAccess, target: LakeUrl) -> SinkPlace:
-    """Where files for a branch go just now."""
+    """Return where files for a branch belong just now."""
     return msgspec.convert(access.ask("GET", f"{target.branch_api}/sinks/place"), SinkPlace)
 
 
@@ -75,7 +75,7 @@ def commit_batch(
 
 
 def tables_of(prefix: str, files: Iterable[BatchFile], *, replaces: bool) -> tuple[BatchTable, ...]:
-    """One table as a batch's only one; nothing at all if there is nothing to do."""
+    """Return one table as a batch's only one; nothing at all if there is nothing to do."""
     table = BatchTable(prefix, tuple(sorted(files, key=lambda each: each.path)), replaces)
     return (table,) if table.files or replaces else ()
 

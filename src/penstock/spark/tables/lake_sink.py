@@ -3,7 +3,7 @@
 `write` runs in tasks: it stages files under a random attempt id, and says which, for which query and batch. `commit`
 runs on the driver and commits them all by one record. Attempts which lost, zombies and repeated drivers leave nothing
 visible: their files are never linked, and the sink's register takes each batch once. `abort` does nothing: it may come
-after the commit took effect, and what is staged goes by age.
+after the commit took effect, and staged files are collected by age.
 """
 
 import secrets
@@ -101,7 +101,7 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
 
 
 class BatchSink(_Sink, DataSourceArrowWriter):
-    """One commit for the job. The id made here is the job's transaction; `txn` names one which outlives it."""
+    """One commit for the job. The id made here is the job's transaction; `txn` names a transaction that outlives it."""
 
     def __init__(self, settings: SinkSettings) -> None:
         super().__init__(settings)
@@ -136,7 +136,7 @@ class BatchSink(_Sink, DataSourceArrowWriter):
 
 
 def checked(messages: "Sequence[WriterCommitMessage | None]", batch: int) -> list[Wrote]:
-    """What the tasks wrote, if all of it is of one query and of this batch."""
+    """Return the tasks' files, if all of them are of one query and of this batch."""
     wrote = _whole(messages)
     if len({each.query for each in wrote}) > 1 or any(each.batch != batch for each in wrote):
         raise InvalidArgument(f"batch {batch} has messages of another query or batch: they are not committed together")

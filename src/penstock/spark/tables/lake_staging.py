@@ -109,7 +109,7 @@ class _File:
             self._write_group()
 
     def _write_group(self) -> None:
-        """All that is gathered as one row group: small ones make readers slow."""
+        """Write the gathered batches as one row group: small ones make readers slow."""
         table = pa.Table.from_batches(self._batches)
         if self._writer is None:
             self._writer = pq.ParquetWriter(self._sink, table.schema, compression="snappy", store_schema=False)
@@ -125,7 +125,9 @@ class _File:
 
 
 def _by_partition(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of a batch by the folder they go to. Partition columns stay in the files: whoever reads one has them."""
+    """The rows of a batch by the folder they go to. Partition columns stay in the files, so a reader of a single file
+    has them.
+    """
     if batch.num_rows == 0:
         return
     if not columns:

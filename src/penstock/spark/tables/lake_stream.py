@@ -22,7 +22,7 @@ __all__ = ["LakeStreamReader"]
 
 
 class LakeStreamReader(DataSourceStreamReader):
-    """Reads what was added since the last batch."""
+    """Reads the files added since the last batch."""
 
     def __init__(self, access: LakeAccess, target: LakeUrl, schema: StructType, *, ignores_deletes: bool) -> None:
         self._access = access

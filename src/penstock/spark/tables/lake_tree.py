@@ -78,7 +78,7 @@ def files_of(access: LakeAccess, target: LakeUrl, as_of: Moment = None) -> Table
 
 
 def changed_files(access: LakeAccess, target: LakeUrl, since: str, until: str) -> tuple[ChangedFile, ...]:
-    """What happened to a table between two commits; a changed file is gone, and came anew."""
+    """Return the changes of a table between two commits; a changed file is gone, and came as a new one."""
     old, new = (place_at(access, LakeUrl(target.repository, ref)) for ref in (since, until))
     inserted = _one_way(access, target, old, new)
     deleted = _one_way(access, target, new, old)
@@ -99,7 +99,7 @@ def _one_way(access: LakeAccess, target: LakeUrl, left: TreePlace, right: TreePl
 
 
 def spark_root(store: str) -> str:
-    """How Spark spells a store. A local path is spelled out: Hadoop takes percent signs as they stand.
+    """Return Spark's spelling of a store. A local path is spelled out: Hadoop takes percent signs literally.
 
     >>> spark_root("file:///data/my%20objects"), spark_root("s3://shop/lake?region=eu-central-1")
     ('file:///data/my objects/', 's3a://shop/lake/')
@@ -119,7 +119,7 @@ def spark_url(place: TreePlace, address: str) -> str:
 
 
 def key_of(place: TreePlace, file: TableFile) -> str:
-    """Where a file is in the lake's own store."""
+    """Return a file's key in the lake's own store."""
     return file.url.removeprefix(spark_root(place.store))
 
 
@@ -128,7 +128,7 @@ def _full(place: TreePlace, address: str) -> str:
 
 
 def _is_data(path: str) -> bool:
-    """As Spark sees it: what begins with _ or . is no data."""
+    """Return whether Spark takes a path for data: a name that begins with _ or . is none."""
     return path.rpartition("/")[2][:1] not in ("_", ".", "")
 
 

@@ -122,7 +122,7 @@ def _ranges(spark: SparkSession, place: TreePlace) -> DataFrame:
 
 
 def _schema(spark: SparkSession, files: Sequence[TableFile], newest: TableFile, *, merge_schema: bool) -> StructType:
-    """One file's, the newest's; or of all of them together, which opens them all."""
+    """Return the schema of the newest file; or of all of them together, which opens them all."""
     if not merge_schema:
         return footer_schema(newest.url) or spark.read.parquet(newest.url).schema
     return spark.read.option("mergeSchema", "true").parquet(*(each.url for each in files)).schema
@@ -173,7 +173,7 @@ def _partition_of(path: str) -> dict[str, str | None]:
 
 
 def _kind(values: Sequence[str | None]) -> DataType:
-    """What values of folders are: whole numbers or days if all of them are, else text."""
+    """Return the type of folder values: whole numbers or days if all of them are, else text."""
     known = [value for value in values if value is not None]
     if known and all(value.lstrip("-").isdigit() and len(value) < 19 for value in known):
         return LongType()

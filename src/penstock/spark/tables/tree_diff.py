@@ -1,7 +1,7 @@
 """What two commits have differently, as a Spark job: for trees of many millions of entries.
 
-Equal ranges have equal ids, whatever led to them, so ranges which both sides have are not read at all: a small change
-of a large tree costs what it touches.
+Equal ranges have equal ids, whatever their history, so ranges that both sides have are not read at all: a small change
+of a large tree costs only the changed ranges.
 """
 
 from collections.abc import Mapping

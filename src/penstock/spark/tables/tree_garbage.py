@@ -66,7 +66,7 @@ async def _list(store_url: str, folder: str, prefix: str) -> list[tuple[str, int
 
 
 def _marked(spark: SparkSession, roots: Roots) -> DataFrame:
-    """The keys of what is referred to: trees, their ranges, the objects of those which are kept, and what is staged."""
+    """Return the referenced keys: trees, their ranges, the objects of kept trees, and staged objects."""
     root = spark_root(roots.store) + roots.folder
     kept, others = (
         _range_keys(read_files(spark, [root + key for key in keys], RANGES))

@@ -1,8 +1,8 @@
 """The FSM of a recovery log: which operations count, and what files there are. Design: gazette.md 2.10.
 
 An operation counts if it is exactly the next: its number, its checksum over all before it, and, while hints last, its
-author. So however many processes believed they were the only author, and however their operations lie between each
-other, only one chain of them counts; what zombies wrote beside it is passed over. What always holds:
+author. So however many processes believed they were the only author, and however their operations mix, only one chain
+of them counts; other operations, by zombies, are skipped. What always holds:
 
 - Numbers of counted operations rise by one, but for jumps which the hints name.
 - A path leads to one file; a file without paths is gone, with its segments.
@@ -45,7 +45,7 @@ class Fnode(msgspec.Struct, eq=False):
 
 
 class RecoveryFsm:
-    """The state behind the last operation which counted."""
+    """The state after the last operation that counted."""
 
     def __init__(self, hints: Hints) -> None:
         self.log = hints.log
@@ -53,7 +53,7 @@ class RecoveryFsm:
         self.paths: dict[str, int] = {}
         self._hinted = {live.fnode for live in hints.live}
         self._segments = hints.segments()[::-1]  # still to come; the next one is the last of the list
-        self._end: Point | None = hints.end  # where the hints end; None: behind it
+        self._end: Point | None = hints.end  # where the hints end; None: that point has passed
         self.next = Point(0, 0, Offset(0))
         self._jump()
 
@@ -68,7 +68,7 @@ class RecoveryFsm:
         return self._segments[-1] if self._segments else None
 
     def apply(self, recorded: RecordedOp, begin: Offset, end: Offset, next_checksum: int) -> Verdict:
-        """Take an operation which stands within [begin, end) of the log."""
+        """Take an operation at [begin, end) of the log."""
         if recorded.seq_no != self.next.seq_no:
             return Verdict.WRONG_SEQ_NO
         if recorded.checksum != self.next.checksum:
@@ -84,7 +84,7 @@ class RecoveryFsm:
         return Verdict.APPLIED if is_tracked else Verdict.UNTRACKED
 
     def _jump(self) -> None:
-        """To where the hints go on, or to their end."""
+        """Jump to the next segment of the hints, or to their end."""
         if self._segments:
             self.next = self._segments[-1].point
         elif self._end is not None:

@@ -1,8 +1,8 @@
 """Hints: where in a recovery log the files which are alive were made, so that the rest needs not be read.
 
-A `Segment` is a run of operations by one author within which a file was touched. A file's segments are all that must
-be read to build it; those of all files together, joined where they overlap, are what a playback reads, and all that
-pruning must keep. Behind them comes the `Point` from which on everything is read.
+A `Segment` is a run of operations by one author within which a file was touched. A file's segments are all that must be
+read to build it; those of all files together, joined where they overlap, are what a playback reads, and all that
+pruning must keep. After them comes the `Point` from which everything is read.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     first_offset: Offset  # at or before the first operation
     first_checksum: int
     last_seq_no: int
-    last_offset: Offset  # at or behind the end of the last operation
+    last_offset: Offset  # at or after the end of the last operation
 
     @property
     def point(self) -> "Point":
@@ -54,7 +54,7 @@ class Hints(msgspec.Struct, frozen=True, tag="hints-1"):
     end: Point = Point(1, 0, Offset(0))
 
     def segments(self) -> list[Segment]:
-        """What must be read before the end, in order."""
+        """Return the segments to read before the end, in order."""
         return joined(segment for live in self.live for segment in live.segments)
 
     def encode(self) -> bytes:

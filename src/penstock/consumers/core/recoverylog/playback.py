@@ -4,8 +4,8 @@
 
 Files are built under their fnodes, in a folder of their own, and linked to their paths when all is done. A handoff is
 an operation without an effect, with this process's author, which sets the log's register `author`: from then on no
-other process can record. If another operation was in the log before it, the handoff is not the next of the chain; then
-it is tried again behind that one. What the log no longer holds although the hints name it is an error.
+other process can record. If another operation was in the log before it, the handoff is not the next of the chain, and
+is tried again after that operation. What the log no longer holds although the hints name it is an error.
 """
 
 from enum import Enum
@@ -45,7 +45,7 @@ __all__ = [
 
 
 class PlayState(Enum):
-    """Where a playback stands; see the module's picture."""
+    """The state of a playback; see the module's picture."""
 
     BACKFILL = "backfill"
     TAIL = "tail"
@@ -83,7 +83,7 @@ class RemoveFile(Effect, frozen=True):
 
 
 class AppendHandoff(Effect, frozen=True):
-    """Append this, setting the register `author`, whoever it was. Reading goes on; nothing else completes it."""
+    """Append this, setting the register `author`, whatever its value. Reading continues; nothing else completes it."""
 
     author: Author
     frame: bytes
@@ -99,7 +99,9 @@ class LinkFiles(Effect, frozen=True):
 
 
 class LogChunk(Event, frozen=True):
-    """What was read. It begins behind what was asked for where the bytes between are gone."""
+    """Bytes of the journal, in answer to `Read`. It begins after the requested offset where the bytes between
+    are gone.
+    """
 
     offset: Offset
     data: bytes
@@ -112,7 +114,7 @@ class AtHead(Event, frozen=True):
 
 
 class Promote(Event, frozen=True):
-    """This process is to be the one which records."""
+    """This process is to become the one that records."""
 
     author: Author
 
@@ -151,7 +153,7 @@ class Playback:
 
     @property
     def recorder(self) -> Recorder:
-        """The Recorder which goes on from here."""
+        """Return the Recorder that continues from here."""
         assert self.state is PlayState.DONE, "the playback is not done"
         assert self._promoted is not None
         return Recorder(self.fsm, self._promoted)
@@ -182,7 +184,7 @@ class Playback:
         return [*effects, ReadLog(self._reader.fed_upto)]
 
     def _seek(self) -> Offset:
-        """Where to read on: at the next segment, if the hints jump."""
+        """Return where to continue reading: at the next segment, if the hints jump."""
         if self.fsm.next.offset > self._reader.fed_upto:
             reached("recoverylog.jump")
             self._reader = OpReader(self.fsm.next.offset)

@@ -1,4 +1,4 @@
-"""Pruning a recovery log: which of its fragments nobody needs any more.
+"""Pruning a recovery log: which of its fragments are no longer needed.
 
 A plan is made from *all* hints by which the log may still be played back: those of the primary and every backup, of
 every shard which uses the log. A fragment may go only if no segment of any of them reaches into it, and it ends before
@@ -37,7 +37,7 @@ class PruningPlan(msgspec.Struct, frozen=True):
 
 
 def plan(log: str, fragments: Iterable[Extent], hints: Sequence[Hints]) -> PruningPlan:
-    """Which fragments of the log may be deleted."""
+    """Return the fragments of the log that may be deleted."""
     strange = sorted({each.log for each in hints} - {log})
     if strange:
         raise InvalidArgument(f"hints of {', '.join(strange)} say nothing about {log}")

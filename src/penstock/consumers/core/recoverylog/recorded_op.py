@@ -23,7 +23,7 @@ _HEAD = struct.Struct("<4sI")
 OP_BYTES_MAX = 1 << 20
 CONTENT_BYTES_MAX = 256 << 20
 
-Author = int  # 32 bits, drawn anew for each process which records
+Author = int  # 32 bits, drawn at random for each process that records
 
 
 class Create(msgspec.Struct, frozen=True, tag="c", array_like=True, gc=False):
@@ -71,7 +71,7 @@ class RecordedOp(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ReadOp(msgspec.Struct, frozen=True, gc=False):
-    """An operation as it stands in the log, with its content."""
+    """An operation of the log, with its content."""
 
     recorded: RecordedOp
     begin: Offset
@@ -104,14 +104,14 @@ class OpReader:
         self._pieces: list[bytes] = []  # which make no whole operation yet
         self._at = offset  # where they begin
         self._size = 0
-        self._wanted = _HEAD.size  # so many bytes there must be before it is worth looking
+        self._wanted = _HEAD.size  # the number of bytes from which another look is worthwhile
 
     @property
     def fed_upto(self) -> Offset:
         return Offset(self._at + self._size)
 
     def feed(self, offset: Offset, data: bytes) -> list[ReadOp]:
-        """The operations which are now complete. MalformedFrame for what is none."""
+        """The operations which are now complete. MalformedFrame if the bytes are no operation."""
         assert offset == self.fed_upto, f"a chunk at {offset}; expected one at {self.fed_upto}"
         self._pieces.append(data)
         self._size += len(data)
@@ -126,7 +126,7 @@ class OpReader:
         return found
 
     def _cut(self, data: bytes, found: list[ReadOp]) -> int:
-        """Add all whole operations; where the next one begins. `_wanted` is then what is known of its size."""
+        """Add all whole operations; where the next one begins. `_wanted` then holds the known part of its size."""
         at, size, base = 0, len(data), self._at
         while True:
             body_at = at + _HEAD.size

@@ -29,7 +29,7 @@ class Recorder:
         self._head = fsm.next.offset  # at or before whatever is appended next
 
     def create(self, path: str) -> bytes:
-        """A new empty file. One which is there is unlinked first: that is what truncating is."""
+        """A new empty file. An existing file is unlinked first: this is how truncating works."""
         gone = self.unlink(path) if path in self._fsm.paths else b""
         return gone + self._record(Create(path))
 
@@ -47,7 +47,7 @@ class Recorder:
         return self._record(Unlink(self._fnode(path), path))
 
     def rename(self, path: str, new_path: str) -> bytes:
-        """As `rename` does: what was at the new path is gone."""
+        """Record a `rename`: a file at the new path is gone."""
         fnode = self._fnode(path)
         if path == new_path or self._fsm.paths.get(new_path) == fnode:
             return b""
@@ -60,7 +60,9 @@ class Recorder:
         return self._fsm.next.seq_no - 1
 
     def log_bytes(self, path: str) -> int:
-        """How much the log has grown since the file was made: what a playback has to read for its sake, at most."""
+        """Return how much the log has grown since the file was made: an upper bound on the bytes that a playback reads
+        for it.
+        """
         return self._head - self._fsm.fnodes[self._fnode(path)].segments[0].first_offset
 
     def acknowledged(self, seq_no: int, end: Offset) -> None:

@@ -1,1 +1,1 @@
-"""Recovery logs at work: a store's files are recorded into a journal, and built again from it by whoever comes next."""
+"""The I/O of recovery logs: a store's files are recorded into a journal, and the next process rebuilds them from it."""

@@ -1,11 +1,11 @@
 """Where hints to a recovery log are kept: in the KeySpace, the newest and some backups.
 
-    {prefix}/primary       by whoever records now, from time to time
-    {prefix}/backup-0      those with which the process before it had ended, or nearly; then older ones
+    {prefix}/primary       by the process that records now, from time to time
+    {prefix}/backup-0      the last hints, or nearly, of the process before it; then older ones
 
 A process reads them, plays the log back, and then, once its store is restored, moves them on: the primary ones become
 the first backup. Hints only ever move forward along the log: a process which was replaced cannot put back its own.
-Backups are for hints which are lost or damaged: what they lead to is the same state, found by reading more.
+Backups serve if hints are lost or damaged: they lead to the same state, by reading more.
 """
 
 from typing import Final
@@ -49,7 +49,9 @@ class HintsKeeper:
         return Hints(self.log)
 
     async def all(self) -> list[Hints]:
-        """All by which the log may be played back. MalformedFrame if one cannot be read: nobody knows what it needs."""
+        """Return all hints by which the log may be played back. MalformedFrame if one cannot be read, because its
+        segments are then unknown.
+        """
         found = await self._found()  # also of who keeps more backups than we do
         return [Hints.decode(found[key].value) for key in sorted(found, key=lambda key: (key != self._primary, key))]
 

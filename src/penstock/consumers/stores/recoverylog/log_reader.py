@@ -1,8 +1,8 @@
 """Reads a recovery log as fast as it can be read: stored fragments straight from their store, the rest from a broker.
 
-What always holds: chunks are in order, and one begins behind the end of the last only where the log has a hole, as
-pruning leaves them. A broker which was asked too early may not know yet what another has stored, so a hole is taken for
-one only after some patience. Chunks are read ahead, within a bound.
+Invariants: chunks are in order, and a chunk begins after the end of the last only where the log has a hole, as pruning
+leaves them. A broker which was asked too early may not know yet what another has stored, so a hole is taken for one
+only after some patience. Chunks are read ahead, within a bound.
 """
 
 import asyncio
@@ -40,7 +40,9 @@ class LogReader:
         self.stored_bytes = 0  # which came straight from a store
 
     async def next(self, offset: Offset, *, follow: bool) -> LogChunk | AtHead:
-        """What stands at an offset; where the log ends, that it ends, or with `follow` what comes then."""
+        """Return the chunk at an offset. At the end of the log, return `AtHead`, or with `follow` wait for the next
+        chunk.
+        """
         if self._task is None or offset != self._at:
             await self.close()
             self._start(offset)
@@ -74,7 +76,7 @@ class LogReader:
             await self._chunks.put(error)
 
     async def _read(self, offset: Offset) -> AsyncIterator[LogChunk | AtHead]:
-        """What there is, with its end; and then whatever comes."""
+        """Yield all chunks up to the end, then the end itself, then new chunks as they come."""
         while True:
             known = await self._known(offset)
             if offset >= known.write_head:
@@ -116,13 +118,13 @@ class LogReader:
 
 
 def _covering(known: Fragments, offset: Offset) -> Fragment | None:
-    """The one which goes furthest; of a store, if there is one."""
+    """Return the fragment that reaches furthest; one in a store, if there is one."""
     found = [each for each in known.fragments if each.covers(offset)]
     return max(found, key=lambda each: (bool(each.backing_store), each.end), default=None)
 
 
 def _span(known: Fragments, offset: Offset) -> tuple[Offset, Offset]:
-    """From the offset, or from behind the hole in which it lies, up to the next hole."""
+    """Return the span from the offset, or from the end of the hole in which it lies, up to the next hole."""
     begin: Any = None
     end = offset
     for fragment in sorted(known.fragments, key=lambda each: each.begin):

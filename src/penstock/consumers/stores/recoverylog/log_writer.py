@@ -1,8 +1,8 @@
 """Appends to a recovery log: in order, each only while the log's register `author` is ours. Design: gazette.md 2.10.
 
-A handoff changes the register from what it was seen to be, never from anything else. So one which is repeated, or comes
-late, cannot take the log back from whoever has it by now; and an append of ours which counts for the broker counts in
-the chain of operations too. Repeated appends do no harm: a playback passes over what it has.
+A handoff changes the register only from the value that its process has read. So a repeated or late handoff cannot take
+the log back from its present author; and an append that the broker accepts counts in the chain of operations too.
+Repeated appends do no harm: a playback skips operations that it has.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class LogWriter:
         self._is_handed_over = False
 
     async def hand_off(self, frame: bytes) -> None:
-        """Append a handoff, which makes the log ours. Another one of ours is an append like any."""
+        """Append a handoff, which makes the log ours. A second handoff is a plain append."""
         if self._is_handed_over:
             await self.append([frame])
             return
@@ -71,7 +71,7 @@ class LogWriter:
         self._check_owner(seen.registers.labels.value_of(OWNER_REGISTER))
         author = seen.registers.labels.value_of(AUTHOR_REGISTER)
         if author == _register(self.author).value:
-            return  # an attempt of which we did not hear took effect
+            return  # an attempt whose answer was lost took effect
         check, end = NOBODY, None
         if author is not None:
             check = LabelSelector(LabelSet((Label(AUTHOR_REGISTER, author),)))

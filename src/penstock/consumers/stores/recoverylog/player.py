@@ -1,8 +1,8 @@
 """Runs a Playback (`penstock.consumers.core.recoverylog.playback`): reads the log, writes files, hands over.
 
-Files are built under `.fnodes`, by their numbers, and linked to their paths at the end. The folder is this player's
-alone, and what stood in it before is thrown away: only the log counts. Chunks are played in a thread, so that the event
-loop goes on meanwhile, and read ahead, so that the thread need not wait.
+Files are built under `.fnodes`, by their numbers, and linked to their paths at the end. The folder belongs to this
+player alone, and its earlier contents are thrown away: only the log counts. Chunks are played in a thread, so that the
+event loop stays free, and read ahead, so that the thread need not wait.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class Player:
         self._promoted.set()
 
     async def run(self) -> Recorder:
-        """Play, follow the log until promoted, hand over. StorageError if the log does not hold what it must."""
+        """Play, follow the log until promoted, hand over. StorageError if the log lacks something that it must have."""
         try:
             await asyncio.to_thread(self._clear)
             effects = self._playback.start()
@@ -72,7 +72,7 @@ class Player:
             self._close_files()
 
     async def copy(self) -> None:
-        """Play what there is now, and end: the folder then has the files, and nobody was fenced."""
+        """Play the log up to its present end, and stop: the folder then has the files, and no process was fenced."""
         try:
             await asyncio.to_thread(self._clear)
             effects = self._playback.start()
@@ -128,7 +128,7 @@ class Player:
     # Files, in a thread
 
     def _play(self, event: Event) -> list[Effect]:
-        """A step of the machine, with all it does to files; what is left is for the event loop."""
+        """Run a step of the machine with its changes to files; return the effects for the event loop."""
         left: list[Effect] = []
         for effect in self._playback.step(event, NOW):
             match effect:
@@ -181,7 +181,7 @@ def _write(file: int, content: bytes, offset: int) -> None:
 
 
 def _checked(path: str) -> str:
-    """A path which stays within the folder. Logs are data: nobody may write elsewhere by them."""
+    """A path which stays within the folder. Logs are data: they must not make a player write elsewhere."""
     parts = PurePosixPath(path).parts
     if not parts or path.startswith("/") or ".." in parts or parts[0] == STAGING or "\0" in path:
         raise StorageError(f"a recovery log names the file {path!r}, which is outside of its folder")

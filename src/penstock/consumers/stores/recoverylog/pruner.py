@@ -1,7 +1,7 @@
 """Prunes a recovery log: removes stored fragments which no hints need any more. The rules: `pruning.py` of the core.
 
-Two rules are added here. The newest stored fragment stays, whatever the hints say: where nobody serves the journal, it
-alone says how far the journal had come. And what only brokers hold stays: it is not stored yet.
+Two rules are added here. The newest stored fragment stays, whatever the hints say: where no broker serves the journal,
+it alone says how far the journal had come. And what only brokers hold stays: it is not stored yet.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,8 @@ class LogPruning(msgspec.Struct, frozen=True):
 
 async def plan_pruning(journals: Journals, log: str, keepers: Sequence[HintsKeeper]) -> LogPruning:
     """A dry run. `keepers` are those of every shard which uses the log."""
-    # The fragments first: what is recorded meanwhile is in none of them, and newer hints need less of them, not more.
+    # The fragments first: operations recorded meanwhile are in none of them, and newer hints need less of them, not
+    # more.
     known = await journals.fragments(log)
     if not known.is_refreshed:
         raise Unavailable(f"{log}: its stores could not be listed yet")
@@ -42,7 +43,7 @@ async def plan_pruning(journals: Journals, log: str, keepers: Sequence[HintsKeep
 
 
 async def prune(stores: FragmentStores, pruning: LogPruning) -> int:
-    """Remove what was planned; how many bytes that were. What is gone already is no error."""
+    """Remove the planned fragments; return their number of bytes. A fragment that is gone already is no error."""
     await stores.delete(pruning.gone)
     return pruning.bytes
 

@@ -18,7 +18,7 @@ class RecordedFolder:
         self.folder = recording.folder
 
     def create(self, path: str, content: bytes = b"") -> None:
-        """A new file. What was there is gone, also for other paths which led to it: those keep the old file."""
+        """A new file. An older file is gone, also for other paths that led to it: those keep the old file."""
         target = self.folder / path
         target.unlink(missing_ok=True)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -28,7 +28,7 @@ class RecordedFolder:
             self.recording.wrote(path, 0, content)
 
     def write(self, path: str, offset: int, content: bytes) -> None:
-        """Into a file which is there; made longer with zeros where it ends before."""
+        """Write into an existing file, and lengthen it with zeros if it ends before."""
         with (self.folder / path).open("r+b") as file:
             os.pwrite(file.fileno(), content, offset)
         self.recording.wrote(path, offset, content)
@@ -46,6 +46,6 @@ class RecordedFolder:
         self.recording.unlinked(path)
 
     def rename(self, path: str, new_path: str) -> None:
-        """What was at the new path is gone."""
+        """Rename a file; a file at the new path is gone."""
         os.replace(self.folder / path, self.folder / new_path)
         self.recording.renamed(path, new_path)

@@ -1,6 +1,6 @@
 """What a store did to its files and the log does not hold yet. Design: gazette.md 2.10.
 
-Whoever changes a file says so here; between two barriers the frames are gathered, so that one append takes a whole
+Code that changes a file reports it here. Between two barriers the frames are gathered, so that one append takes a whole
 transaction of the store, or nothing of it. Writes which follow each other in a file become one operation.
 
 A file which is changed in place keeps its whole history alive: nothing of the log could ever be pruned, and a playback
@@ -25,7 +25,7 @@ __all__ = ["COPY_SUFFIX", "Barrier", "Recording"]
 
 COPY_SUFFIX: Final = "~copy"  # of a file which is being rewritten
 RUN_BYTES_MAX: Final = 1 << 20  # of writes which become one operation
-REWRITE_FACTOR: Final = 4  # a file is rewritten when the log has grown by so many times its size since it was made
+REWRITE_FACTOR: Final = 4  # a file is rewritten when the log has grown by this many times its size since it was made
 REWRITE_LOG_BYTES_MIN: Final = 4 << 20
 REWRITE_STEP_BYTES: Final = 4 << 20  # copied between two barriers
 
@@ -69,7 +69,7 @@ class Recording:
         self._run: _Run | None = None
         self._rewrite: _Rewrite | None = None
 
-    # What was done to a file
+    # Changes of a file
 
     def created(self, path: str) -> None:
         """A new empty file, also where there was one."""
@@ -101,7 +101,9 @@ class Recording:
         self._add(self._in_turn().rename(path, new_path))
 
     def truncated(self, path: str, size: int) -> None:
-        """The file was longer, or shorter. A log knows no such thing: it is a new file, with what is left."""
+        """The file was longer, or shorter. A log has no operation for this: it is a new file, with the remaining
+        content.
+        """
         self.created(path)
         self._copy(path, path, 0, size)
 
@@ -131,7 +133,7 @@ class Recording:
             self._add(self._in_turn().unlink(path + COPY_SUFFIX))
 
     def _copy(self, path: str, target: str, begin: int, end: int) -> None:
-        """Write into a file of the log what stands in [begin, end) of a file on the disk."""
+        """Write into a file of the log the bytes [begin, end) of a file on the disk."""
         with (self.folder / path).open("rb") as file:
             file.seek(begin)
             for at in range(begin, end, RUN_BYTES_MAX):
@@ -140,7 +142,7 @@ class Recording:
     # Barriers
 
     def barrier(self) -> Barrier:
-        """Take what was recorded."""
+        """Take the recorded frames."""
         self._flush_run()
         frames, self._frames = self._frames, []
         return Barrier(tuple(frames), self._recorder.recorded_upto)

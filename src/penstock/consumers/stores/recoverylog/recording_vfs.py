@@ -1,7 +1,7 @@
-"""SQLite's files, recorded: a VFS between SQLite and the disk which tells the Recording what is done to them.
+"""SQLite's files, recorded: a VFS between SQLite and the disk reports every change of them to the Recording.
 
 Reads go straight to the disk, in C. Temporary files are not recorded. Locks are left to the disk's VFS, as is `fsync`,
-which the store turns off: what is durable is in the log, and after a crash nobody looks at these files again.
+which the store turns off: the log holds all durable data, and after a crash these files are not read again.
 """
 
 from pathlib import Path

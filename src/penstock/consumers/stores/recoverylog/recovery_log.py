@@ -69,7 +69,7 @@ class RecoveryLog:
 
     @property
     def played_bytes(self) -> int:
-        """Of the log, so far."""
+        """The number of bytes of the log played so far."""
         return self._player.played_bytes if self._player is not None else 0
 
     @property
@@ -92,7 +92,7 @@ class RecoveryLog:
             playing.result()
 
     async def restore(self) -> Recording:
-        """Take the log over: whoever recorded before cannot any more. The folder then has the files."""
+        """Take the log over: earlier processes can no longer record. The folder then has the files."""
         assert self._recording is None, "restored already"
         await self._check_retention()
         recorder = await self._take_over()
@@ -144,7 +144,7 @@ class RecoveryLog:
             await self._keep(hints)
 
     async def _keep(self, hints: Hints) -> None:
-        """What was committed is committed, whether or not the KeySpace answers now."""
+        """Keep the hints in the KeySpace, if it answers: the commit is done in either case."""
         is_moving = self._unmoved_bytes > MOVE_HINTS_BYTES
         try:
             await (self._hints.move_on(hints) if is_moving else self._hints.keep(hints))
@@ -157,7 +157,7 @@ class RecoveryLog:
         self._unkept_bytes = 0
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self._recording = None
         playing, self._playing = self._playing, None
         if playing is not None:

@@ -1,9 +1,9 @@
-"""A folder for the files of one life of a store. Nobody reads them after it: what counts is in the log.
+"""A folder for the files of one life of a store. They are not read after it: the log alone counts.
 
     {base}/{name}-{serial}         the files
     {base}/{name}-{serial}.lock    locked for as long as its process lives
 
-Whoever comes later removes what processes left which ended without saying goodbye: their locks are free.
+Later processes remove the folders of processes that ended without cleaning up: their locks are free.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ class WorkFolder:
         _remove_abandoned(base, stem)
         self.path = base / f"{stem}-{secrets.token_hex(8)}"
         self._lock_path = self.path.with_name(f"{self.path.name}.lock")
-        made = self.path.with_name(f"{self.path.name}.new")  # under this name nobody looks for it before it is locked
+        made = self.path.with_name(f"{self.path.name}.new")  # no other process looks for this name before it is locked
         self._lock = os.open(made, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         made.rename(self._lock_path)
