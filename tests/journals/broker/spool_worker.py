@@ -11,6 +11,7 @@ from penstock.journals.records.epoch import NO_EPOCH
 from penstock.journals.records.fragment import EMPTY_SUM, Fragment
 from penstock.journals.records.point import Point
 from penstock.kernel.ids import Incarnation, Offset, Revision
+from penstock.plumbing.ports.ports import system_ports
 
 JOURNAL = "a/journal"
 
@@ -34,7 +35,7 @@ def state_of(*points: Point) -> SpoolState:
 
 def main(folder: Path, keeps: Keeps, seed: int) -> None:
     random = Random(seed)
-    files, recovered = SpoolFiles.open(folder, JOURNAL, keeps)
+    files, recovered = SpoolFiles.open(system_ports(), folder, JOURNAL, keeps)
     points = list(recovered.state.points) if recovered is not None else [point_of(0, 0)]
     print(points[-1].end, flush=True)
     while True:

@@ -16,6 +16,7 @@ from penstock.journals.records.api import Fate
 from penstock.journals.records.spec import FragmentSpec, JournalSpec
 from penstock.kernel.errors import DataDamaged, FormatTooNew, PenstockError, Unavailable
 from penstock.kernel.ids import Revision
+from penstock.plumbing.ports.ports import system_ports
 
 JOURNAL = "shop/orders"
 FINISHED = 6
@@ -119,7 +120,7 @@ async def test_a_state_of_another_release_is_refused_and_nothing_is_changed(tmp_
         await fill(cluster)
         await cluster.create(JournalSpec(name="shop/other", replication=1))
         await cluster.stop("b1")
-        state = StateLog(spool(tmp_path) / "state", is_synced=True)
+        state = StateLog(system_ports().disk, spool(tmp_path) / "state", is_synced=True, boot=b"monday")
         older = state.load()
         assert older is not None
         state.save(older)
@@ -136,7 +137,7 @@ async def test_a_state_of_another_release_is_refused_and_nothing_is_changed(tmp_
         await cluster.stop("b1")
         assert files_below(spool(tmp_path)) == before
         assert not (tmp_path / "b1" / "quarantine").exists()
-        state = StateLog(spool(tmp_path) / "state", is_synced=True)
+        state = StateLog(system_ports().disk, spool(tmp_path) / "state", is_synced=True, boot=b"monday")
         state.save(older)  # as the newer release would
         state.close()
         await cluster.start("b1")
@@ -171,5 +172,5 @@ def test_if_the_quarantine_cannot_take_them_the_bytes_stay(tmp_path: Path) -> No
     path.write_bytes(b"content")
     (tmp_path / "quarantine").write_bytes(b"no folder")
     with pytest.raises(PenstockError, match="cannot be moved"):
-        SpoolFiles.open(root, JOURNAL, Keeps.ALWAYS)
+        SpoolFiles.open(system_ports(), root, JOURNAL, Keeps.ALWAYS)
     assert path.read_bytes() == b"content"

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
 from uuid import uuid4
 
 import pytest
@@ -16,6 +17,7 @@ from penstock.journals.records.fragment import Fragment
 from penstock.journals.storage.fragment_store import FragmentContent, FragmentStores
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.ids import Offset
+from penstock.plumbing.ports.ports import system_ports
 
 AT_ONCE = PersisterOptions(late_ms=0, retry_ms=1, retry_ms_max=2)
 NEVER_LATE = PersisterOptions(late_ms=3_600_000, retry_ms=1, retry_ms_max=2)
@@ -42,7 +44,7 @@ class Broker:
     def __init__(self, folder: Path, options: PersisterOptions) -> None:
         self.folder = folder
         self.stores = WatchedStores()
-        self.persister = Persister(self.stores, options)
+        self.persister = Persister(self.stores, Random(1), options)
         self.url = f"file://{folder}/store/"
         self.told: list[Fragment] = []
         self.files: list[SpoolFile] = []
@@ -50,7 +52,7 @@ class Broker:
     def submit(self, content: bytes, begin: int, *, is_late: bool, urls: tuple[str, ...] = ()) -> Fragment:
         sum_ = hashlib.sha1(content, usedforsecurity=False).digest()
         fragment = Fragment("a/journal", Offset(begin), Offset(begin + len(content)), sum_)
-        file = SpoolFile(self.folder / f"spool-{uuid4()}", fragment.begin)
+        file = SpoolFile(system_ports().disk, self.folder / f"spool-{uuid4()}", fragment.begin)
         file.write(content)
         self.files.append(file)
         self.persister.submit(fragment, file.hold(), urls or (self.url,), is_late=is_late, on_stored=self.told.append)

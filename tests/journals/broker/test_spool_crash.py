@@ -9,6 +9,7 @@ import pytest
 from tests.journals.broker.spool_worker import JOURNAL, content_at
 
 from penstock.journals.broker.spools.spool_files import Keeps, SpoolFiles
+from penstock.plumbing.ports.ports import system_ports
 
 WORKER = Path(__file__).with_name("spool_worker.py")
 
@@ -21,7 +22,7 @@ def test_kill_9_loses_nothing_that_was_saved(tmp_path: Path, keeps: Keeps) -> No
         said = _run_and_kill(tmp_path, keeps, life, lines=random.randint(5, 60))
         assert said[0] >= before, "the new life starts with what the old one saved"
         before = said[-1]
-        files, recovered = SpoolFiles.open(tmp_path, JOURNAL, keeps)
+        files, recovered = SpoolFiles.open(system_ports(), tmp_path, JOURNAL, keeps)
         assert recovered is not None
         points = recovered.state.points
         assert points[-1].end >= before

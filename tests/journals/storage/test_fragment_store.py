@@ -14,6 +14,7 @@ from penstock.journals.records.fragment import CompressionCodec, Fragment
 from penstock.journals.storage.fragment_store import FragmentStores, object_store_url
 from penstock.kernel.errors import NotFound, StorageError
 from penstock.kernel.ids import Offset
+from penstock.plumbing.ports.ports import system_ports
 
 JOURNAL = "shop/orders"
 CONTENT = b'{"order": 17, "amount": 99.5}\n' * 10_000 + random.Random(3).randbytes(200_000)
@@ -38,7 +39,7 @@ def spooled(content: bytes, begin: int = 100, codec: CompressionCodec = Compress
 
 
 def file_of(folder: Path, fragment: Fragment, content: bytes) -> SpoolFile:
-    file = SpoolFile(folder / f"content-{fragment.begin}", fragment.begin)
+    file = SpoolFile(system_ports().disk, folder / f"content-{fragment.begin}", fragment.begin)
     file.write(content)
     return file
 

@@ -21,6 +21,7 @@ from penstock.keyspace.shell.etcd.store import EtcdKeySpace
 from penstock.keyspace.shell.membership import Membership
 from penstock.keyspace.shell.mirror import KeySpaceMirror
 from penstock.keyspace.shell.port import KeySpace
+from penstock.plumbing.ports.ports import system_ports
 
 ROOT = "/cluster"
 LAYOUT = Layout(ROOT)
@@ -101,7 +102,12 @@ class Cluster:
         mirror = await stack.enter_async_context(await KeySpaceMirror.start(keyspace, ROOT))
         process = Process(keyspace, mirror, stack)
         process.membership = await Membership.announce(
-            keyspace, LAYOUT.member_key(me), offers(limit), lease_ms=60_000, on_lost=lambda _: None
+            keyspace,
+            LAYOUT.member_key(me),
+            offers(limit),
+            system_ports().clock.boot_ns,
+            lease_ms=60_000,
+            on_lost=lambda _: None,
         )
         stack.push_async_callback(process.membership.close)
         await mirror.wait_for_revision(process.membership.revision)

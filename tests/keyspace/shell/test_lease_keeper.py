@@ -13,6 +13,9 @@ from penstock.keyspace.shell.embedded.lock import WriterLock
 from penstock.keyspace.shell.embedded.options import EmbeddedOptions
 from penstock.keyspace.shell.embedded.store import EmbeddedKeySpace
 from penstock.keyspace.shell.lease_keeper import LeaseKeeper
+from penstock.plumbing.ports.ports import system_ports
+
+CLOCK = system_ports().clock.boot_ns
 
 
 @pytest.fixture
@@ -40,7 +43,10 @@ class Losses:
 
 async def test_a_kept_lease_is_renewed_before_it_ends(keyspace: EmbeddedKeySpace) -> None:
     losses = Losses()
-    async with await LeaseKeeper.start(keyspace, 2_000, losses) as keeper, asyncio.timeout(WAIT_S):
+    async with (
+        await LeaseKeeper.start(keyspace, 2_000, losses, CLOCK) as keeper,
+        asyncio.timeout(WAIT_S),
+    ):
         await keyspace.transact(then=[Put("a", b"", keeper.id)])
         lowest = 2_000
         while (remaining := (await keyspace.lease_status(keeper.id)).remaining_ms) <= lowest:
@@ -52,7 +58,7 @@ async def test_a_kept_lease_is_renewed_before_it_ends(keyspace: EmbeddedKeySpace
 
 
 async def test_closing_without_revoking_leaves_the_lease_to_its_time(keyspace: EmbeddedKeySpace) -> None:
-    keeper = await LeaseKeeper.start(keyspace, 60_000, Losses())
+    keeper = await LeaseKeeper.start(keyspace, 60_000, Losses(), CLOCK)
     await keeper.close(revoke=False)
     assert (await keyspace.lease_status(keeper.id)).remaining_ms > 0
     await keyspace.revoke_lease(keeper.id)
@@ -61,7 +67,7 @@ async def test_closing_without_revoking_leaves_the_lease_to_its_time(keyspace: E
 
 async def test_a_lease_which_others_ended_is_lost(keyspace: EmbeddedKeySpace) -> None:
     losses = Losses()
-    keeper = await LeaseKeeper.start(keyspace, 1_500, losses)
+    keeper = await LeaseKeeper.start(keyspace, 1_500, losses, CLOCK)
     await keyspace.revoke_lease(keeper.id)
     assert await losses.wait() == [f"lease {keeper.id:x} does not exist any more"]
     assert (keeper.is_good, keeper.lost_because) == (False, losses.reasons[0])
@@ -74,7 +80,7 @@ async def test_a_lease_which_cannot_be_renewed_is_lost_after_its_time(
 ) -> None:
     """The KeySpace is cut off: nobody says that the lease ended, and nobody can."""
     losses = Losses()
-    keeper = await LeaseKeeper.start(keyspace, 300, losses)
+    keeper = await LeaseKeeper.start(keyspace, 300, losses, CLOCK)
     lock = WriterLock(tmp_path / "writer.lock", 1_000)
     lock.acquire()
     assert await losses.wait() == ["it could not be renewed for 300 ms"]
@@ -87,7 +93,7 @@ async def test_a_process_which_slept_knows_before_it_is_told(keyspace: EmbeddedK
     """Paused, or its machine suspended: what it does first, before any timer fired, must not trust the lease."""
     clock = HandClock()
     losses = Losses()
-    keeper = await LeaseKeeper.start(keyspace, 600, losses, clock=clock.now_ns)
+    keeper = await LeaseKeeper.start(keyspace, 600, losses, clock.now_ns)
     clock.move(599)
     assert keeper.is_good
     clock.move(1)
@@ -99,7 +105,7 @@ async def test_a_process_which_slept_knows_before_it_is_told(keyspace: EmbeddedK
 async def test_a_renewal_makes_the_lease_good_for_its_time_again(keyspace: EmbeddedKeySpace) -> None:
     clock = HandClock()
     async with (
-        await LeaseKeeper.start(keyspace, 3_000, Losses(), clock=clock.now_ns) as keeper,
+        await LeaseKeeper.start(keyspace, 3_000, Losses(), clock.now_ns) as keeper,
         asyncio.timeout(WAIT_S),
     ):
         clock.move(2_000)

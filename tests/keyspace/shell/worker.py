@@ -12,6 +12,7 @@ import structlog
 
 from penstock.keyspace.core.transaction import Put, is_absent
 from penstock.keyspace.shell import KeySpace, LeaseKeeper, open_keyspace
+from penstock.plumbing.ports.ports import system_ports
 
 
 def say(text: str) -> None:
@@ -38,7 +39,7 @@ async def hold(keyspace: KeySpace, key: str, ttl_ms: int) -> None:
         reasons.append(reason)
         lost.set()
 
-    keeper = await LeaseKeeper.start(keyspace, ttl_ms, on_lease_lost)
+    keeper = await LeaseKeeper.start(keyspace, ttl_ms, on_lease_lost, system_ports().clock.boot_ns)
     await keyspace.transact(then=[Put(key, b"", keeper.id)])
     say("holding")
     await lost.wait()

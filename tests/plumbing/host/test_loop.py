@@ -27,6 +27,7 @@ from penstock.kernel.effects import (
 from penstock.kernel.errors import InvalidArgument
 from penstock.kernel.ids import MILLISECOND, Instant, Lsn, NodeId, RequestId
 from penstock.plumbing.host.loop import Done, MachineLoop
+from penstock.plumbing.ports.ports import system_ports
 
 PEER = NodeId("peer")
 
@@ -90,7 +91,7 @@ def go(name: str) -> Received:
 
 def start(script: dict[Event, list[Effect]]) -> tuple[MachineLoop, Scripted, Desk]:
     machine, desk = Scripted(script), Desk()
-    return MachineLoop(machine, desk, desk), machine, desk
+    return MachineLoop(machine, desk, desk, system_ports().clock.monotonic_ns), machine, desk
 
 
 async def test_what_stands_behind_a_durable_effect_waits_for_it() -> None:

@@ -7,8 +7,11 @@ import pytest
 from tests.plumbing.wire.harness import Stage, welcome_frame
 
 from penstock.kernel.errors import ConnectionLost, Outcome, Unavailable
+from penstock.plumbing.ports.ports import system_ports
 from penstock.plumbing.wire import Limits, Statistics
 from penstock.plumbing.wire.client_connection import ClientConnection
+
+CLOCKS = system_ports().clock
 
 
 class Paper(asyncio.Transport):
@@ -33,7 +36,9 @@ def unconnected() -> ClientConnection:
     def ignore(connection: ClientConnection) -> None:
         pass
 
-    return ClientConnection(Limits(), Statistics(), token=None, on_made=ignore, on_unusable=ignore, on_lost=ignore)
+    return ClientConnection(
+        Limits(), Statistics(), CLOCKS, token=None, on_made=ignore, on_unusable=ignore, on_lost=ignore
+    )
 
 
 def connected() -> tuple[ClientConnection, Paper]:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.plumbing.wire import lookout
 from penstock.plumbing.wire.lookout import PAUSE_MAX, SECONDS_MAX, Lookout
 
 
@@ -31,14 +30,12 @@ class Turns:
 
 
 @pytest.fixture
-def loop(monkeypatch: pytest.MonkeyPatch) -> Turns:
-    turns = Turns()
-    monkeypatch.setattr(lookout, "perf_counter", lambda: turns.now)
-    return turns
+def loop() -> Turns:
+    return Turns()
 
 
 def of(loop: Turns, calls: set[int]) -> Lookout:
-    return Lookout(loop, calls)  # type: ignore[arg-type]
+    return Lookout(loop, calls, lambda: loop.now)  # type: ignore[arg-type]
 
 
 def test_it_looks_until_the_answer_is_there(loop: Turns) -> None:

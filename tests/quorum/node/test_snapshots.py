@@ -6,6 +6,7 @@ import pytest
 
 from penstock.kernel.errors import WalCorrupt
 from penstock.kernel.ids import NO_ENTRY, EntryId, Epoch, Offset
+from penstock.plumbing.ports.ports import system_ports
 from penstock.quorum.node.snapshots import Snapshots
 
 
@@ -14,7 +15,7 @@ def head(offset: int, epoch: int = 1) -> EntryId:
 
 
 async def test_a_snapshot_travels_in_parts_and_is_the_same_at_the_end(tmp_path: Path) -> None:
-    here, there = Snapshots(tmp_path / "a"), Snapshots(tmp_path / "b")
+    here, there = Snapshots(tmp_path / "a", system_ports().disk), Snapshots(tmp_path / "b", system_ports().disk)
     data = bytes(range(256)) * 40
     await here.take(head(7), data)
     position, is_last = 0, False
@@ -27,7 +28,7 @@ async def test_a_snapshot_travels_in_parts_and_is_the_same_at_the_end(tmp_path: 
 
 
 async def test_a_part_written_again_replaces_what_came_behind_it(tmp_path: Path) -> None:
-    here, there = Snapshots(tmp_path / "a"), Snapshots(tmp_path / "b")
+    here, there = Snapshots(tmp_path / "a", system_ports().disk), Snapshots(tmp_path / "b", system_ports().disk)
     await here.take(head(7), b"x" * 100)
     whole, _ = await here.read(head(7), 0, 1000)
     assert whole is not None
@@ -38,7 +39,7 @@ async def test_a_part_written_again_replaces_what_came_behind_it(tmp_path: Path)
 
 
 async def test_an_unfinished_snapshot_is_not_there(tmp_path: Path) -> None:
-    snapshots = Snapshots(tmp_path)
+    snapshots = Snapshots(tmp_path, system_ports().disk)
     await snapshots.write(head(7), 0, b"half", is_last=False)
     assert await snapshots.read(head(7), 0, 100) == (None, True)
     with pytest.raises(WalCorrupt, match="is gone"):
@@ -46,7 +47,7 @@ async def test_an_unfinished_snapshot_is_not_there(tmp_path: Path) -> None:
 
 
 async def test_a_damaged_snapshot_is_refused_with_its_name(tmp_path: Path) -> None:
-    snapshots = Snapshots(tmp_path)
+    snapshots = Snapshots(tmp_path, system_ports().disk)
     await snapshots.take(head(7), b"x" * 100)
     (path,) = tmp_path.glob("*.snapshot")
     damaged = bytearray(path.read_bytes())
@@ -58,11 +59,11 @@ async def test_a_damaged_snapshot_is_refused_with_its_name(tmp_path: Path) -> No
 
 async def test_a_damaged_transfer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WalCorrupt, match="does not match its checksum"):
-        await Snapshots(tmp_path).write(head(7), 0, b"not a snapshot", is_last=True)
+        await Snapshots(tmp_path, system_ports().disk).write(head(7), 0, b"not a snapshot", is_last=True)
 
 
 async def test_only_the_newest_are_kept(tmp_path: Path) -> None:
-    snapshots = Snapshots(tmp_path)
+    snapshots = Snapshots(tmp_path, system_ports().disk)
     for offset in (5, 10, 20, 100):
         await snapshots.take(head(offset), b"x")
     await snapshots.keep_newest()

@@ -10,6 +10,7 @@ import pytest
 from penstock.kernel.errors import WalCorrupt
 from penstock.kernel.ids import EntryId, Epoch, Incarnation, Lsn, NodeId, Offset
 from penstock.plumbing.host.loop import Done
+from penstock.plumbing.ports.ports import system_ports
 from penstock.plumbing.process.tasks import Tasks
 from penstock.quorum.node.storage import NodeStorage
 from penstock.quorum.records.effects import KeepLost
@@ -30,7 +31,7 @@ def fail(error: BaseException) -> None:
 
 
 async def opened(folder: Path) -> NodeStorage:
-    return await NodeStorage.open(folder, Tasks(fail))
+    return await NodeStorage.open(folder, system_ports(), Tasks(fail))
 
 
 async def done(start: Callable[[Done], None]) -> None:

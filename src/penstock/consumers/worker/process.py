@@ -84,7 +84,9 @@ async def running_consumer(
         await consumer.listen(stack, service, wiring)
         spec = ConsumerSpec(endpoint=consumer.address, limit=config.limit)
         key = layout.member_key(member)
-        await consumer.announce(stack, keyspace, mirror, key, spec.encode(), lease_ms=config.lease_ms)
+        await consumer.announce(
+            stack, keyspace, mirror, key, spec.encode(), wiring.ports.clock, lease_ms=config.lease_ms
+        )
         stack.push_async_callback(server.close)
         server.start(consumer.membership)
         consumer.allocate(stack, keyspace, mirror, layout, member, ShardPolicy(layout))

@@ -10,7 +10,6 @@ found; it ends when the broker has left the journal's Route and all it held is d
 
 import asyncio
 import contextlib
-import secrets
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -38,6 +37,7 @@ from penstock.keyspace.core.transaction import Put
 from penstock.keyspace.shell.mirror import KeySpaceMirror
 from penstock.keyspace.shell.port import KeySpace
 from penstock.plumbing.files.quarantine import Quarantine
+from penstock.plumbing.ports.ports import Ports
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.tasks import Tasks
 from penstock.plumbing.wire.channels import Channels
@@ -58,6 +58,7 @@ class BrokerServer:
         self,
         member: MemberId,
         folder: Path,
+        ports: Ports,
         keyspace: KeySpace,
         mirror: KeySpaceMirror,
         channels: Channels,
@@ -67,6 +68,7 @@ class BrokerServer:
         on_failure: Callable[[PenstockError], None] = lambda _: None,
     ) -> None:
         self.me = NodeId(str(member))
+        self.ports = ports
         self.keyspace = keyspace
         self.mirror = mirror
         self.tasks = tasks
@@ -76,11 +78,13 @@ class BrokerServer:
         self._config = config
         self._on_failure = on_failure
         self._retained = f"{config.root}/retained/"
-        self.stores = FragmentStores()
-        self.persister = Persister(self.stores, PersisterOptions(late_ms=config.late_upload_ms))
+        self.stores = FragmentStores(ports.open_store)
+        self.persister = Persister(
+            self.stores, ports.chance.generator(), PersisterOptions(late_ms=config.late_upload_ms)
+        )
         self.loads = LoadReporter(keyspace, config.root, mirror.range, self._leads, self.catalog.has)
         self.listing = asyncio.Semaphore(LISTINGS_MAX)
-        self.quarantine = Quarantine(folder / "quarantine")
+        self.quarantine = Quarantine(folder / "quarantine", ports)
         self._hosts: dict[str, ReplicaHost] = {}
         self._refused: dict[str, PenstockError] = {}  # journals whose Spools cannot be opened
         self._damages: dict[str, list[DamagedSpan]] = {}
@@ -88,15 +92,15 @@ class BrokerServer:
         self._has_left = asyncio.Event()
         self._touched: dict[str, None] = {}  # journals of which something changed, not looked after yet
         self._touching: asyncio.Handle | None = None  # the turn in which the next of them are
-        self.alarms = Alarms()
+        self.alarms = Alarms(ports.clock.monotonic_ns)
         self._figures = Figures(self)
         self._stop_observing: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Serve what is assigned, and what a Spool of an earlier run still holds."""
-        self._spools.mkdir(parents=True, exist_ok=True)
+        self.ports.disk.make_folders(self._spools)
         self._damages = damages_in(self.quarantine)
-        for journal in kept_journals(self._spools):
+        for journal in kept_journals(self.ports.disk, self._spools):
             self._open(journal)
         self._stop_observing = self.mirror.observe(self._observe)
         TALLY.add(self._figures, self.me)
@@ -317,14 +321,14 @@ class BrokerServer:
         topology = self.topology(journal)
         spec = topology.spec
         is_kept = spec is not None and spec.fsync
-        files, recovered = SpoolFiles.open(self._spools, journal, Keeps.ALWAYS, quarantine=self.quarantine)
+        files, recovered = SpoolFiles.open(self.ports, self._spools, journal, Keeps.ALWAYS, quarantine=self.quarantine)
         if recovered is None and topology.spec is not None:
             files.keep_final(topology.create_revision)
         self._damages.setdefault(journal, []).extend(files.damages)
         replica = Replica(
             self.me,
             journal,
-            Incarnation(secrets.token_hex(4)),
+            Incarnation(self.ports.chance.token(4).hex()),
             self._config.core,
             is_kept=is_kept,
             state=recovered.state if recovered is not None else None,

@@ -8,7 +8,6 @@ the Fragment's sum before peers are told of it, and into the append's own when t
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +23,7 @@ from penstock.journals.records.point import Point
 from penstock.journals.records.protocol import AppendWish
 from penstock.kernel.effects import Event, Requested
 from penstock.kernel.ids import MILLISECOND, Instant, Offset, RequestId
+from penstock.plumbing.ports.ports import Clocks
 
 if TYPE_CHECKING:
     from penstock.journals.broker.replica_host import ReplicaHost
@@ -44,11 +44,13 @@ class Feed:
         files: SpoolFiles,
         links: ReplicateLinks,
         note: Callable[[str, int], None],
+        clock: Clocks,
     ) -> None:
         self._host = host
         self._machine = machine
         self._files = files
         self._links = links
+        self._clock = clock
         self._note = note  # how much was fed, for the journal's load
         self._loop = asyncio.get_running_loop()
         self._appends: dict[RequestId, Content] = {}
@@ -96,7 +98,7 @@ class Feed:
             txn=wish.txn,
             min_revision=wish.min_revision,
             may_proxy=False,
-            unix_ms=time.time_ns() // 1_000_000,
+            unix_ms=self._clock.time_ns() // 1_000_000,
         )
         self._appends[append.request] = append
         session.opened(append)

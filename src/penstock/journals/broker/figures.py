@@ -4,7 +4,6 @@ Per broker and not per journal: a broker may have ten thousand, and every one wo
 journal does, `penstock journals explain` says.
 """
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TALLY", "Alarms", "Figures"]
 
-LOG_EVERY_S: Final = 60.0
+LOG_EVERY_NS: Final = 60_000_000_000
 LOGGED_MAX: Final = 10_000
 log = get_logger()
 
@@ -26,20 +25,20 @@ log = get_logger()
 class Alarms:
     """Journals that take no appends until an operator acts. Each refusal counts; a journal is logged once a minute."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], int]) -> None:
         self.counts: Counter[Status] = Counter()
         self._clock = clock
-        self._logged_at: dict[tuple[str, Status], float] = {}
+        self._logged_ns: dict[tuple[str, Status], int] = {}
 
     def raised(self, journal: str, status: Status, reason: str) -> None:
         """Count it. Log it, unless the same was logged a moment ago."""
         self.counts[status] += 1
         now = self._clock()
-        if now - self._logged_at.get((journal, status), -LOG_EVERY_S) < LOG_EVERY_S:
+        if now - self._logged_ns.get((journal, status), -LOG_EVERY_NS) < LOG_EVERY_NS:
             return
-        if len(self._logged_at) >= LOGGED_MAX:
-            self._logged_at.clear()
-        self._logged_at[journal, status] = now
+        if len(self._logged_ns) >= LOGGED_MAX:
+            self._logged_ns.clear()
+        self._logged_ns[journal, status] = now
         log.error(
             "journal takes no appends",
             journal=journal,

@@ -10,7 +10,6 @@ than the retention, and what larger Fragments cover. `find` answers where an off
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator
 from typing import Any, Final, Protocol
 
@@ -24,6 +23,7 @@ from penstock.journals.records.spec import Flags, JournalSpec
 from penstock.journals.storage.fragment_store import FragmentStores
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.ids import NodeId, Offset
+from penstock.plumbing.ports.ports import Clocks
 from penstock.plumbing.process.logs import get_logger
 
 __all__ = ["JournalFragments", "Shelf"]
@@ -78,18 +78,19 @@ class Owner(Protocol):
 class JournalFragments:
     """What there is of a journal, and where."""
 
-    def __init__(self, journal: str, files: SpoolFiles, owner: Owner, shelf: Shelf) -> None:
+    def __init__(self, journal: str, files: SpoolFiles, owner: Owner, shelf: Shelf, clock: Clocks) -> None:
         self.journal = journal
         self._index = FragmentIndex(journal)
         self._files = files
         self._owner = owner
         self._shelf = shelf
+        self._clock = clock
         self._spec: JournalSpec | None = None
         self._was_primary = False
         self._primary: NodeId | None = None
         self._before = Offset(0)  # what begins below was written under another primary, or in an earlier run
         self._refreshed = asyncio.Event()
-        self._listed_at = 0.0
+        self._listed_ns = 0
         self._is_stale = asyncio.Event()  # the stores are to be listed now
         self._refreshing: asyncio.Task[None] | None = None
 
@@ -142,7 +143,7 @@ class JournalFragments:
             is_refreshed=self.is_refreshed,
             retained_from=max(self._index.retained_from, self._shelf.retained_from(self.journal)),
             is_mirror=self._spec is not None and self._spec.flags is Flags.READ_ONLY,
-            now_ms=time.time_ns() // 1_000_000,
+            now_ms=self._clock.time_ns() // 1_000_000,
         )
 
     def damage_at(self, offset: Offset) -> DamagedSpan | None:
@@ -275,7 +276,7 @@ class JournalFragments:
 
     async def refresh_soon(self) -> None:
         """List the stores now, unless that was done a moment ago; return when it is done."""
-        if self.is_refreshed and time.monotonic() - self._listed_at < RETRY_S:
+        if self.is_refreshed and self._clock.monotonic_ns() - self._listed_ns < RETRY_S * 1e9:
             return
         self._refreshed.clear()
         self._is_stale.set()
@@ -296,7 +297,7 @@ class JournalFragments:
                 "offsets were written twice", journal=self.journal, one=one.content_name, other=other.content_name
             )
         self._forget_stored()
-        self._listed_at = time.monotonic()
+        self._listed_ns = self._clock.monotonic_ns()
         self._refreshed.set()
         self._owner.on_index(max((each.end for each in index.stored), default=Offset(0)))
         self._owner.wake_readers()
@@ -305,7 +306,7 @@ class JournalFragments:
         """Remove what is older than the retention, and what others cover; return what that was."""
         if self._spec is None or not self._spec.flags.may_write:
             return []
-        index, now_s = self._index, int(time.time())
+        index, now_s = self._index, self._clock.time_ns() // 1_000_000_000
         aged = index.aged(now_s, self._spec.fragment.retention_ms)
         if aged:
             await self._shelf.retain(self.journal, index.retain(aged))

@@ -63,12 +63,10 @@ class _Job:
 class Persister:
     """Shared by all journals of a broker. `close` it before the stores."""
 
-    def __init__(
-        self, stores: FragmentStores, options: PersisterOptions | None = None, *, random: Random | None = None
-    ) -> None:
+    def __init__(self, stores: FragmentStores, random: Random, options: PersisterOptions | None = None) -> None:
         self._stores = stores
         self._options = options or PersisterOptions()
-        self._random = random or Random()
+        self._random = random
         self._gate = asyncio.Semaphore(self._options.in_flight_max)
         self._jobs: dict[str, dict[str, _Job]] = {}  # journal → content path → job
 

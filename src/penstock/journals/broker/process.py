@@ -5,7 +5,6 @@ nothing is lost when a whole cluster is restarted one by one.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from penstock.keyspace.core.allocator.layout import Layout, MemberId
 from penstock.keyspace.shell.mirror import KeySpaceMirror
 from penstock.keyspace.shell.port import KeySpace
 from penstock.keyspace.shell.running_member import RunningMember
+from penstock.plumbing.ports.ports import Clocks
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.tasks import Tasks
 from penstock.plumbing.wire.channels import Channels
@@ -48,9 +48,10 @@ log = get_logger()
 class RunningBroker(RunningMember):
     """A broker, and what it runs on."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clocks) -> None:
         super().__init__()
         self.config = config
+        self._clock = clock
         self.server: BrokerServer
 
     async def drain(self) -> list[str]:
@@ -58,13 +59,13 @@ class RunningBroker(RunningMember):
 
         All of it within `drain_s`, and a little more for what is to be stored if others took all of that.
         """
-        drain_s, began = self.config.drain_s, time.monotonic()
+        drain_s, began_ns = self.config.drain_s, self._clock.monotonic_ns()
         log.info("broker drains", broker=self.server.me, journals=len(self.server.hosts))
         await self._be_relieved(drain_s)
         left = self.allocator.assigned_items
         self.server.exit()
         await self.membership.close()  # what nobody could take is given up, and stored as far as it is decided
-        await self.server.left(max(drain_s - (time.monotonic() - began), drain_s * STORING))
+        await self.server.left(max(drain_s - (self._clock.monotonic_ns() - began_ns) / 1e9, drain_s * STORING))
         log.info("broker drained", broker=self.server.me, left=len(left))
         return left
 
@@ -90,7 +91,7 @@ async def running_broker(
     """A broker which serves until the block is left."""
     config = config or BrokerConfig()
     config = msgspec.structs.replace(config, core=msgspec.structs.replace(config.core, root=config.root))
-    broker = RunningBroker(config)
+    broker = RunningBroker(config, wiring.ports.clock)
     async with AsyncExitStack() as stack:
         channels = Channels(wiring.channel)
         stack.push_async_callback(channels.close)
@@ -100,7 +101,7 @@ async def running_broker(
             await KeySpaceMirror.start(keyspace, f"{config.root}/", decoders(config.root), on_failure=broker.fail)
         )
         server = broker.server = BrokerServer(
-            member, folder, keyspace, mirror, channels, tasks, config, on_failure=broker.fail
+            member, folder, wiring.ports, keyspace, mirror, channels, tasks, config, on_failure=broker.fail
         )
         stack.push_async_callback(server.close)
         service = Service()
@@ -108,7 +109,7 @@ async def running_broker(
         await broker.listen(stack, service, wiring)
         layout, spec = Layout(config.root), BrokerSpec(endpoint=broker.address, limit=config.limit)
         key = layout.member_key(member)
-        await broker.announce(stack, keyspace, mirror, key, spec.encode(), lease_ms=config.lease_ms)
+        await broker.announce(stack, keyspace, mirror, key, spec.encode(), wiring.ports.clock, lease_ms=config.lease_ms)
         server.start()
         broker.allocate(stack, keyspace, mirror, layout, member, JournalPolicy(layout, mirror.get))
         yield broker

@@ -63,6 +63,7 @@ from penstock.kernel.ids import MILLISECOND, Instant, NodeId, Offset, RequestId,
 from penstock.keyspace.core.transaction import Transaction
 from penstock.keyspace.shell.mirror import KeySpaceMirror
 from penstock.keyspace.shell.port import KeySpace
+from penstock.plumbing.ports.ports import Ports
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.tasks import Tasks
 from penstock.plumbing.wire.client import Channel
@@ -78,6 +79,7 @@ class Broker(Shelf, Protocol):
     """What a replica needs of the broker it lives in."""
 
     me: NodeId
+    ports: Ports
     keyspace: KeySpace
     mirror: KeySpaceMirror
     tasks: Tasks
@@ -105,12 +107,12 @@ class ReplicaHost:
         self.failed = ""
         self.mark = replica.spool.mark
         self.is_retired = False
-        self.fragments = JournalFragments(journal, files, self, broker)
+        self.fragments = JournalFragments(journal, files, self, broker, broker.ports.clock)
         self._broker = broker
         self._links = ReplicateLinks(journal, broker.me, self, broker.channel_of, broker.tasks)
         self._loop = asyncio.get_running_loop()
-        self._machine = ReplicaLoop(replica, self)
-        self.feed = Feed(self, self._machine, files, self._links, broker.loads.note)
+        self._machine = ReplicaLoop(replica, self, broker.ports.clock.monotonic_ns)
+        self.feed = Feed(self, self._machine, files, self._links, broker.loads.note, broker.ports.clock)
         self.next_content = self.feed.next_content
         self.send: Callable[[NodeId, Any], None] = self._links.send
         self.post = self._machine.post

@@ -7,7 +7,6 @@ when every event before it has been handled. What effects have gathered, message
 when there is nothing more to do: once for all that one read brought, if that is handled in one `with` block.
 """
 
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -57,7 +56,7 @@ class Shell(Protocol):
 class ReplicaLoop:
     """Runs one replica. All calls come from one event loop; `post` may be called from inside an effect."""
 
-    def __init__(self, replica: Replica, shell: Shell, *, clock: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(self, replica: Replica, shell: Shell, clock: Callable[[], int]) -> None:
         self._replica = replica
         self._shell = shell
         self.clock = clock

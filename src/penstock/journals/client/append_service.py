@@ -14,14 +14,10 @@ then in a file, up to a bound, and then whoever appends waits. What always holds
 """
 
 import asyncio
-import secrets
-import tempfile
-import time
 from collections import deque
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Final
+from typing import Final
 
 from penstock.journals.client.journal import Journals
 from penstock.journals.client.journal_content import Buffer
@@ -30,6 +26,7 @@ from penstock.journals.records.names import check_journal_name
 from penstock.journals.records.registers import Txn
 from penstock.kernel.errors import AlreadyClosed, Indeterminate, InvalidArgument, PenstockError, Unavailable
 from penstock.kernel.ids import Offset
+from penstock.plumbing.wal.disk import read_fully, write_fully
 
 __all__ = ["AppendService"]
 
@@ -104,7 +101,7 @@ class _Lane:
 
     async def _send(self, batch: _Batch) -> None:
         service = self._service
-        self.seq = max(self.seq + 1, time.time_ns() // 1_000)  # above every number of an earlier run
+        self.seq = max(self.seq + 1, service.ports.clock.time_ns() // 1_000)  # above every number of an earlier run
         batch.txn = Txn(service.writer, self.seq)
         attempt = 0
         while True:
@@ -139,15 +136,16 @@ class AppendService:
         if not 0 < batch_bytes <= memory_bytes_max:
             raise InvalidArgument(f"batch_bytes {batch_bytes}: expected 1 to memory_bytes_max, {memory_bytes_max}")
         self.journals = journals
-        self.writer = writer or secrets.token_hex(8)
+        self.ports = journals.ports
+        self.writer = writer or self.ports.chance.token(8).hex()
         Txn(self.writer, 1).validate()
         self.batch_bytes = batch_bytes
         self.attempt_s = attempt_s
         self._memory_bytes_max = memory_bytes_max
         self._spool_bytes_max = spool_bytes_max
         self._spool_folder = spool_folder
-        self._files = ExitStack()
-        self._spool: IO[bytes] | None = None
+        self._disk = self.ports.disk
+        self._spool: int | None = None  # a file
         self._spool_end = 0
         self._spooled_bytes = 0  # in the file, and not yet appended
         self._memory_bytes = 0
@@ -222,7 +220,9 @@ class AppendService:
                     else Indeterminate("the append service was closed before the answer came")
                 )
             lane.batches.clear()
-        self._files.close()
+        if self._spool is not None:
+            self._disk.close(self._spool)
+            self._spool = None
         self._wake()
 
     # for lanes
@@ -232,9 +232,8 @@ class AppendService:
         if self._memory_bytes <= self._memory_bytes_max or batch.txn is not None:
             return
         if self._spool is None:
-            self._spool = self._files.enter_context(tempfile.TemporaryFile(dir=self._spool_folder))  # noqa: SIM115
-        self._spool.seek(self._spool_end)
-        self._spool.write(b"".join(batch.contents))
+            self._spool = self._disk.temporary(self._spool_folder)
+        write_fully(self._disk, self._spool, b"".join(batch.contents), self._spool_end)
         batch.contents, batch.place = [], self._spool_end
         self._spool_end += batch.size
         self._spooled_bytes += batch.size
@@ -244,8 +243,7 @@ class AppendService:
         if batch.place is None:
             return batch.contents[0] if len(batch.contents) == 1 else b"".join(batch.contents)
         assert self._spool is not None
-        self._spool.seek(batch.place)
-        return self._spool.read(batch.size)
+        return read_fully(self._disk, self._spool, batch.size, batch.place)
 
     def done(self, batch: _Batch) -> None:
         if batch.place is None:
@@ -253,7 +251,7 @@ class AppendService:
         else:
             self._spooled_bytes -= batch.size
             if not self._spooled_bytes and self._spool is not None:
-                self._spool.truncate(0)
+                self._disk.ftruncate(self._spool, 0)
                 self._spool_end = 0
         if not self.is_full:
             self._wake()

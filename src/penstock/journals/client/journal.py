@@ -12,7 +12,6 @@ or one with a transaction id, which takes effect once. Every error says whether 
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from random import Random
 from types import TracebackType
 from typing import Final
 
@@ -61,6 +60,7 @@ from penstock.kernel.errors import (
 )
 from penstock.kernel.ids import Offset, Revision
 from penstock.keyspace.core.records import NO_REVISION
+from penstock.plumbing.ports.ports import Ports, system_ports
 from penstock.plumbing.wire.client import Channel
 from penstock.plumbing.wire.limits import Limits
 from penstock.plumbing.wire.tls import Tls
@@ -93,24 +93,27 @@ class Journals:
         token: str | None = None,
         tls: Tls | None = None,
         limits: Limits | None = None,
-        random: Random | None = None,
         direct: bool = False,
+        ports: Ports | None = None,
     ) -> None:
-        """`direct`: fragments which are in a store are read from there, with this process's own credentials."""
+        """`direct`: fragments which are in a store are read from there, with this process's own credentials.
+        `ports`: the clock, the disk and the randomness of the client. The default is this machine.
+        """
         if not addresses:
             raise InvalidArgument("give the address of at least one broker, like 127.0.0.1:7201")
         self._addresses = list(addresses)
         self._token = token
         self._tls = tls
         self._limits = limits or LIMITS
-        self._random = random or Random()
+        self.ports = ports or system_ports()
+        self._random = self.ports.chance.generator()
         self._channels: dict[str, Channel] = {}
         self._streams: dict[str, AppendStream] = {}
         self._opening: dict[str, asyncio.Lock] = {}
         self._primaries: dict[str, str] = {}
         self._revision = NO_REVISION  # of the last change of a spec we know of: a broker may be behind that
         self._reads = JournalReads(
-            self._channel, self._serving, self._pause_s, lambda: self._revision, is_direct=direct
+            self._channel, self._serving, self._pause_s, lambda: self._revision, self.ports, is_direct=direct
         )
 
     async def __aenter__(self) -> "Journals":
@@ -437,9 +440,15 @@ class Journals:
 
     def _channel(self, address: str) -> Channel:
         if address not in self._channels:
-            backoff = Backoff(Random(), base_ms=20.0, pause_ms_max=300.0)
+            backoff = Backoff(self._random, base_ms=20.0, pause_ms_max=300.0)
             self._channels[address] = Channel(
-                address, token=self._token, tls=self._tls, limits=self._limits, backoff=backoff, deadline_s=5.0
+                address,
+                token=self._token,
+                tls=self._tls,
+                limits=self._limits,
+                backoff=backoff,
+                deadline_s=5.0,
+                ports=self.ports,
             )
         return self._channels[address]
 

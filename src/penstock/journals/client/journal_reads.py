@@ -21,6 +21,7 @@ from penstock.journals.records.protocol import FRAGMENTS, READ, Fragments, Journ
 from penstock.kernel.codec import Codec
 from penstock.kernel.errors import HeadLost, Indeterminate, InvalidArgument, PenstockError, Unavailable
 from penstock.kernel.ids import Offset, Revision
+from penstock.plumbing.ports.ports import Ports
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.wire.client import Channel
 
@@ -68,6 +69,7 @@ class JournalReads:
         serving: Callable[[str], Awaitable[str]],
         pause_s: Callable[[int], float],
         revision: Callable[[], Revision],
+        ports: Ports,
         *,
         is_direct: bool,
     ) -> None:
@@ -76,7 +78,7 @@ class JournalReads:
         self._serving = serving
         self._pause_s = pause_s
         self._revision = revision
-        self._stores = _open_stores() if is_direct else None
+        self._stores = _open_stores(ports) if is_direct else None
         self._unreachable: set[str] = set()  # stores which this client cannot read: brokers do it
         self._ends: dict[str, Offset] = {}  # by journal: what this client knows to be there
 
@@ -204,10 +206,10 @@ def _hint(error: PenstockError) -> str:
     return hint if isinstance(hint, str) else ""
 
 
-def _open_stores() -> "FragmentStores":
+def _open_stores(ports: Ports) -> "FragmentStores":
     from penstock.journals.storage.fragment_store import FragmentStores  # and with it object stores: few need them
 
-    return FragmentStores()
+    return FragmentStores(ports.open_store)
 
 
 def checked_query(journal: str, offset: int, end: int, *, follow: bool, begin_mod_time: int) -> ReadQuery:

@@ -10,8 +10,6 @@ whoever reads committed messages.
 """
 
 import asyncio
-import secrets
-import time
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
@@ -91,8 +89,9 @@ class MessagePublisher:
     """Publishes messages, in order per journal, in batches, through outages of the brokers."""
 
     def __init__(self, journals: Journals, framing: Framing = JSON) -> None:
+        ports = journals.ports
         self._framing = framing
-        self._publisher = Publisher(producer_id(secrets.randbits(48)), time.time_ns())
+        self._publisher = Publisher(producer_id(int.from_bytes(ports.chance.token(6), "big")), ports.clock.time_ns())
         self._appends = AppendService(journals)
 
     async def __aenter__(self) -> "MessagePublisher":
@@ -110,7 +109,7 @@ class MessagePublisher:
     async def put(self, journal: str, values: Sequence[Any]) -> "asyncio.Future[Appended]":
         """Publish, and tell later. Waits for room."""
         await self._appends.wait_for_room()
-        self._publisher.update(time.time_ns())
+        self._publisher.update(self._appends.ports.clock.time_ns())
         return self._appends.put(journal, self._publisher.committed(journal, self._framing, values))
 
 

@@ -44,8 +44,9 @@ class FragmentContent(Protocol):
 class FragmentStores:
     """The object stores which journals name in their specs, each opened once. Safe to share between tasks."""
 
-    def __init__(self, open_: Callable[[str], ObjectStore] = open_store) -> None:
-        self._open = open_
+    def __init__(self, open_: Callable[[str], ObjectStore] | None = None) -> None:
+        """`open_` opens a store by its URL. The default reaches this machine's network and disk."""
+        self._open = open_ or open_store
         self._stores: dict[str, ObjectStore] = {}
 
     def store(self, url: str) -> ObjectStore:

@@ -10,7 +10,6 @@ gets a new lease. The keeper declares a loss in two cases, whichever comes first
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable
 from typing import Self
 
@@ -23,11 +22,6 @@ from penstock.plumbing.process.logs import get_logger
 __all__ = ["LeaseKeeper"]
 
 log = get_logger()
-
-
-def _boot_ns() -> int:
-    """Return a clock that also runs while the process is stopped or the machine suspended."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic_ns()
 
 
 class LeaseKeeper:
@@ -55,8 +49,7 @@ class LeaseKeeper:
         keyspace: KeySpace,
         ttl_ms: int,
         on_lease_lost: Callable[[str], None],
-        *,
-        clock: Callable[[], int] = _boot_ns,
+        clock: Callable[[], int],
     ) -> Self:
         """Take a new lease and keep it."""
         asked_ns = clock()

@@ -36,10 +36,17 @@ class Membership:
 
     @classmethod
     async def announce(
-        cls, keyspace: KeySpace, key: str, value: bytes, *, lease_ms: int, on_lost: Callable[[str], None]
+        cls,
+        keyspace: KeySpace,
+        key: str,
+        value: bytes,
+        clock: Callable[[], int],
+        *,
+        lease_ms: int,
+        on_lost: Callable[[str], None],
     ) -> Self:
         """Take a lease and put the key, as soon as an earlier process of this name has released it."""
-        keeper = await LeaseKeeper.start(keyspace, lease_ms, on_lost)
+        keeper = await LeaseKeeper.start(keyspace, lease_ms, on_lost, clock)
         try:
             return cls(keyspace, key, keeper, await _put_when_absent(keyspace, key, value, keeper.id))
         except BaseException:

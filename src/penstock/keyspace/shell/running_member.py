@@ -15,6 +15,7 @@ from penstock.keyspace.shell.allocator import AllocatorDaemon
 from penstock.keyspace.shell.membership import Membership
 from penstock.keyspace.shell.mirror import KeySpaceMirror
 from penstock.keyspace.shell.port import KeySpace
+from penstock.plumbing.ports.ports import Clocks
 from penstock.plumbing.wire.server import Server
 from penstock.plumbing.wire.service import Service
 from penstock.plumbing.wiring.wiring import Wiring
@@ -76,6 +77,7 @@ class RunningMember:
         mirror: KeySpaceMirror,
         key: str,
         value: bytes,
+        clock: Clocks,
         *,
         lease_ms: int,
     ) -> None:
@@ -84,6 +86,7 @@ class RunningMember:
             keyspace,
             key,
             value,
+            clock.boot_ns,
             lease_ms=lease_ms,
             on_lost=lambda reason: self.fail(Unavailable(f"the lease is lost: {reason}")),
         )

@@ -11,6 +11,7 @@ cannot go on (the members have diverged, the queue has forgotten what is missing
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Protocol
@@ -83,7 +84,7 @@ class MemberHost:
         self._waiting: dict[RequestId, asyncio.Future[Any]] = {}
         self._errors: dict[RequestId, PenstockError] = {}  # why a build failed, until its request is answered
         self._tasks = Tasks(self._fail)
-        self._loop = MachineLoop(_Confined(self), _NoStorage(), self)
+        self._loop = MachineLoop(_Confined(self), _NoStorage(), self, time.monotonic_ns)
         self._saving: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
 

@@ -6,7 +6,6 @@ steps. It decides nothing: whatever needs an `if` on protocol state belongs into
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -75,8 +74,7 @@ class MachineLoop:
         machine: Machine,
         storage: Storage,
         world: World,
-        *,
-        clock: Callable[[], int] = time.monotonic_ns,
+        clock: Callable[[], int],
     ) -> None:
         self.machine = machine
         self._storage = storage

@@ -5,17 +5,16 @@ what a failure means is decided by the caller. All of them block, and run in the
 """
 
 import errno
-import fcntl
 import os
 from pathlib import Path
 from typing import Protocol
 
 from penstock.kernel.errors import DiskFull, StorageError, Unavailable, Written
+from penstock.plumbing.ports.disk import LocalDisk
 
 __all__ = ["Disk", "LocalDisk", "lock_folder", "make_folder", "read_fully", "storage_error", "write_fully"]
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, a quota, a limit on file sizes
-_NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 class Disk(Protocol):
@@ -76,71 +75,6 @@ class Disk(Protocol):
     def fsync_folder(self, folder: Path) -> None:
         """Return when every name made, changed or removed in the folder is durable."""
         ...
-
-
-class LocalDisk:
-    """A file system of this machine."""
-
-    def mkdir(self, folder: Path) -> None:
-        os.mkdir(folder)
-
-    def names(self, folder: Path) -> list[str]:
-        return os.listdir(folder)
-
-    def lock(self, path: Path) -> int:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(fd)
-            raise
-        return fd
-
-    def create(self, path: Path) -> int:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-
-    def open(self, path: Path) -> int:
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
-
-    def close(self, fd: int) -> None:
-        os.close(fd)
-
-    def pread(self, fd: int, count: int, at: int) -> bytes:
-        return os.pread(fd, count, at)
-
-    def pwrite(self, fd: int, data: bytes | memoryview, at: int) -> int:
-        return os.pwrite(fd, data, at)
-
-    def fallocate(self, fd: int, count: int) -> bool:
-        if not hasattr(os, "posix_fallocate"):
-            return False
-        try:
-            os.posix_fallocate(fd, 0, count)
-        except OSError as error:
-            if error.errno in _NOT_SUPPORTED:
-                return False
-            raise
-        return True
-
-    def ftruncate(self, fd: int, count: int) -> None:
-        os.ftruncate(fd, count)
-
-    def fdatasync(self, fd: int) -> None:
-        # Where there is no fdatasync, fsync does the same and more.
-        getattr(os, "fdatasync", os.fsync)(fd)
-
-    def rename(self, source: Path, target: Path) -> None:
-        os.replace(source, target)
-
-    def unlink(self, path: Path) -> None:
-        os.unlink(path)
-
-    def fsync_folder(self, folder: Path) -> None:
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
 
 
 def read_fully(disk: Disk, fd: int, count: int, at: int) -> bytes:

@@ -10,12 +10,12 @@ it did not take it, because it was going away.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from random import Random
 from types import TracebackType
 from typing import Final
 
 from penstock.kernel.backoff import Backoff
 from penstock.kernel.errors import ShuttingDown
+from penstock.plumbing.ports.ports import Ports, system_ports
 from penstock.plumbing.wire.client_connection import NotTaken
 from penstock.plumbing.wire.client_stream import ClientStream
 from penstock.plumbing.wire.deadlines import NEVER
@@ -46,12 +46,13 @@ class Channel:
         token: str | None = None,
         tls: Tls | None = None,
         limits: Limits | None = None,
-        random: Random | None = None,
         backoff: Backoff | None = None,
         deadline_s: float = 30.0,
         patience_s: float = 0.0,
+        ports: Ports | None = None,
     ) -> None:
         self.address = address
+        ports = ports or system_ports()
         self._deadline_s = deadline_s
         self._statistics = Statistics()
         self._dialler = Dialler(
@@ -59,9 +60,10 @@ class Channel:
             token=token,
             tls=tls,
             limits=limits or Limits(),
-            backoff=backoff or Backoff(random or Random()),
+            backoff=backoff or Backoff(ports.chance.generator()),
             patience_s=patience_s,
             statistics=self._statistics,
+            clock=ports.clock,
         )
         TALLY.add(self._statistics, "client")
 

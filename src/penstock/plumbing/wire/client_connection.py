@@ -24,6 +24,7 @@ from penstock.kernel.errors import (
     Unavailable,
     error_from_record,
 )
+from penstock.plumbing.ports.ports import Clocks
 from penstock.plumbing.wire.client_stream import ClientStream
 from penstock.plumbing.wire.connection import SMALL_BYTES, Connection
 from penstock.plumbing.wire.deadlines import NEVER, DeadlineSweep, deadline_ms_of
@@ -64,6 +65,7 @@ class ClientConnection(Connection):
         self,
         limits: Limits,
         statistics: Statistics,
+        clock: Clocks,
         *,
         token: str | None,
         on_made: Callable[["ClientConnection"], None],
@@ -71,6 +73,7 @@ class ClientConnection(Connection):
         on_lost: Callable[["ClientConnection"], None],
     ) -> None:
         super().__init__(limits, statistics, WELCOME_BYTES_MAX)
+        self._clock = clock
         self._token = token
         self._tell_made = on_made
         self._tell_unusable = on_unusable
@@ -82,7 +85,7 @@ class ClientConnection(Connection):
         self._requests_max = self._request_bytes_max = self._streams_max = 0
         self._calls: dict[int, Pending] = {}
         self._request_bytes = 0  # of those calls
-        self._lookout = Lookout(self._loop, self._calls)
+        self._lookout = Lookout(self._loop, self._calls, self._clock.perf_counter)
         self._streams: dict[int, ClientStream] = {}
         self._abandoned: set[int] = set()  # streams cancelled here, and not yet ended by the server
         self._waiting_calls = Line()

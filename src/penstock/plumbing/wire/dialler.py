@@ -18,6 +18,7 @@ from penstock.kernel.errors import (
     PenstockError,
     error_from_record,
 )
+from penstock.plumbing.ports.ports import Clocks
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.wire.client_connection import ClientConnection
 from penstock.plumbing.wire.limits import Limits
@@ -54,6 +55,7 @@ class Dialler:
         backoff: Backoff,
         patience_s: float,
         statistics: Statistics,
+        clock: Clocks,
     ) -> None:
         self.connection: ClientConnection | None = None  # the usable one, if there is one
         self._address = address
@@ -65,6 +67,7 @@ class Dialler:
         self._backoff = backoff
         self._patience_s = patience_s
         self._statistics = statistics
+        self._clock = clock
         self._open: set[ClientConnection] = set()  # the usable one, and older ones that finish their work
         self._task: asyncio.Task[None] | None = None
         self._changed: asyncio.Future[None] | None = None  # done when an attempt has ended
@@ -166,6 +169,7 @@ class Dialler:
         return ClientConnection(
             self._limits,
             self._statistics,
+            self._clock,
             token=self._token,
             on_made=self._open.add,
             on_unusable=self._on_unusable,

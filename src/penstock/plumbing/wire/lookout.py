@@ -9,8 +9,7 @@ else on the loop runs on meanwhile.
 """
 
 import asyncio
-from collections.abc import Sized
-from time import perf_counter
+from collections.abc import Callable, Sized
 from typing import Final
 
 __all__ = ["Lookout"]
@@ -22,11 +21,12 @@ PAUSE_MAX: Final = 1024  # requests
 class Lookout:
     """Of one connection. `calls`: the number of calls in flight on it."""
 
-    __slots__ = ("_calls", "_loop", "_missed", "_until", "pause")
+    __slots__ = ("_calls", "_loop", "_missed", "_now", "_until", "pause")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, calls: Sized) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, calls: Sized, now: Callable[[], float]) -> None:
         self._loop = loop
         self._calls = calls
+        self._now = now
         self._until = 0.0  # 0: it does not look
         self._missed = 0  # in a row
         self.pause = 0  # how many requests are not worth it
@@ -38,11 +38,11 @@ class Lookout:
             return
         if not self._until:
             self._loop.call_soon(self._look)
-        self._until = perf_counter() + SECONDS_MAX
+        self._until = self._now() + SECONDS_MAX
 
     def _look(self) -> None:
         in_flight = len(self._calls)
-        if in_flight == 1 and perf_counter() < self._until:
+        if in_flight == 1 and self._now() < self._until:
             self._loop.call_soon(self._look)
             return
         self._until = 0.0

@@ -1,10 +1,9 @@
 """How a process listens, and how it dials others: the same for every role and every client of the command line."""
 
-from random import Random
-
 import msgspec
 
 from penstock.kernel.backoff import Backoff
+from penstock.plumbing.ports.ports import Ports, system_ports
 from penstock.plumbing.wire.client import Channel
 from penstock.plumbing.wire.limits import Limits
 from penstock.plumbing.wire.tls import Tls
@@ -32,10 +31,17 @@ class Wiring(msgspec.Struct, frozen=True):
     server_tls: Tls | None = None
     client_tls: Tls | None = None
     limits: Limits = PEER_LIMITS
+    ports: Ports = msgspec.field(default_factory=system_ports)
 
     def channel(self, address: str) -> Channel:
         # A node which was restarted should be followed at once: its links are few, so frequent dialling costs nothing.
-        backoff = Backoff(Random(), base_ms=20.0, pause_ms_max=300.0)
+        backoff = Backoff(self.ports.chance.generator(), base_ms=20.0, pause_ms_max=300.0)
         return Channel(
-            address, token=self.token, tls=self.client_tls, limits=self.limits, backoff=backoff, deadline_s=5.0
+            address,
+            token=self.token,
+            tls=self.client_tls,
+            limits=self.limits,
+            backoff=backoff,
+            deadline_s=5.0,
+            ports=self.ports,
         )

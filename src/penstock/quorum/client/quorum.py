@@ -10,9 +10,7 @@ It finds the leader, follows it through elections, and sends again what is safe 
 """
 
 import asyncio
-import secrets
 from collections.abc import AsyncGenerator, Sequence
-from random import Random
 from types import TracebackType
 from typing import Any, Final, Literal
 
@@ -32,6 +30,7 @@ from penstock.kernel.errors import (
     Unavailable,
 )
 from penstock.kernel.ids import NO_ENTRY, EntryId, Offset
+from penstock.plumbing.ports.ports import Ports, system_ports
 from penstock.plumbing.wire.client import Channel
 from penstock.plumbing.wire.client_stream import ClientStream
 from penstock.plumbing.wire.limits import Limits
@@ -97,11 +96,14 @@ class QuorumLog:
         tls: Tls | None = None,
         window_bytes: int = 8 << 20,
         limits: Limits | None = None,
+        ports: Ports | None = None,
     ) -> None:
         if not addresses:
             raise InvalidArgument("give the address of at least one node, like 127.0.0.1:7101")
+        self._ports = ports or system_ports()
+        self._random = self._ports.chance.generator()
         self.shard = shard
-        self.client_id = ClientId(client_id or secrets.token_hex(8))
+        self.client_id = ClientId(client_id or self._ports.chance.token(8).hex())
         self._addresses = list(addresses)
         self._token = token
         self._tls = tls
@@ -176,7 +178,7 @@ class QuorumLog:
                 body = _encode(SessionQuery(self.shard, self.client_id))
                 found = _SESSION.decode(await self._call_leader("quorum.session", body, timeout))
                 # Copies of the process before may still be on their way; two processes at once should not meet either.
-                self._seq = found.highest + SEQ_GAP + secrets.randbelow(SEQ_GAP << 10)
+                self._seq = found.highest + SEQ_GAP + self._random.randrange(SEQ_GAP << 10)
 
     def next_seq(self) -> int:
         """A number this client has not used."""
@@ -286,9 +288,9 @@ class QuorumLog:
 
     def _channel(self, address: str) -> Channel:
         if address not in self._channels:
-            backoff = Backoff(Random(), base_ms=20.0, pause_ms_max=300.0)
+            backoff = Backoff(self._random, base_ms=20.0, pause_ms_max=300.0)
             self._channels[address] = Channel(
-                address, token=self._token, tls=self._tls, limits=self._limits, backoff=backoff
+                address, token=self._token, tls=self._tls, limits=self._limits, backoff=backoff, ports=self._ports
             )
         return self._channels[address]
 

@@ -105,7 +105,6 @@ class Peers:
         channels: Channels,
         tasks: Tasks,
         on_messages: OnMessages,
-        *,
         random: Random,
     ) -> None:
         self._me = me

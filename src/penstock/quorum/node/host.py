@@ -7,13 +7,13 @@ step, and the answers of one step become one message per client.
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from penstock.kernel.effects import Effect, Received, Reply, Requested
 from penstock.kernel.errors import InternalError, NotLeader, PenstockError, Unavailable, WalCorrupt
 from penstock.kernel.ids import EntryId, NodeId, Offset, RequestId
 from penstock.plumbing.host.loop import MachineLoop
+from penstock.plumbing.ports.ports import Ports
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.tasks import Tasks
 from penstock.plumbing.wire.channels import Channels
@@ -60,6 +60,7 @@ class ReplicaHost:
     def __init__(
         self,
         shard: str,
+        ports: Ports,
         state: NodeState,
         storage: NodeStorage,
         snapshots: Snapshots,
@@ -74,11 +75,12 @@ class ReplicaHost:
         self.failed = ""
         self._is_closing = False
         self.config = config
+        self.clock = ports.clock
         self._snapshots = snapshots
         self._applier = Applier(machine)
         self._machine = machine
         self._tasks = tasks
-        self._peers = Peers(state.member.node, shard, channels, tasks, self._on_peer_messages, random=Random())
+        self._peers = Peers(state.member.node, shard, channels, tasks, self._on_peer_messages, ports.chance.generator())
         self._requests = 0
         self._appends: dict[RequestId, tuple[AppendSession, int]] = {}  # who waits for which answer
         self._asked: dict[RequestId, asyncio.Future[Any]] = {}
@@ -94,6 +96,7 @@ class ReplicaHost:
         cls,
         shard: str,
         folder: Path,
+        ports: Ports,
         state: NodeState,
         storage: NodeStorage,
         machine: Queryable,
@@ -102,10 +105,11 @@ class ReplicaHost:
         tasks: Tasks,
     ) -> "ReplicaHost":
         """Recover the node from what is durable, and let it run: fenced, until an operator tells it more."""
-        host = cls(shard, state, storage, Snapshots(folder / "snapshots"), machine, channels, config, tasks)
+        snapshots = Snapshots(folder / "snapshots", ports.disk)
+        host = cls(shard, ports, state, storage, snapshots, machine, channels, config, tasks)
         first, entries = await storage.load_entries()
         host.node, effects = Node.recover(state, first, entries, config)
-        host._loop = MachineLoop(host.node, storage, host)
+        host._loop = MachineLoop(host.node, storage, host, ports.clock.monotonic_ns)
         host._figures = Figures(host.node)
         host._loop.run(effects)
         TALLY.add(host._figures, shard)

@@ -13,6 +13,8 @@ from pathlib import Path
 import msgspec
 
 from penstock.kernel.ids import Offset
+from penstock.plumbing.ports.disk import FileSystem
+from penstock.plumbing.wal.disk import write_fully
 from penstock.quorum.records.effects import KeepLost
 from penstock.quorum.records.entry import Entry, Txn
 
@@ -24,8 +26,9 @@ FILES_MAX = 1_000
 class LostAndFound:
     """Keeps what was lost, and counts it. Beyond `FILES_MAX` truncations the oldest files go."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, disk: FileSystem) -> None:
         self.folder = folder
+        self._disk = disk
         self.transactions = 0  # lost since this process started
         self.bytes = 0
 
@@ -39,7 +42,7 @@ class LostAndFound:
         await asyncio.get_running_loop().run_in_executor(None, self._write, effect, lost)
 
     def _write(self, effect: KeepLost, lost: list[tuple[Offset, Txn]]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._disk.make_folders(self.folder)
         lines = [
             msgspec.json.encode(
                 {
@@ -55,6 +58,10 @@ class LostAndFound:
             for offset, txn in lost
         ]
         name = f"{effect.displaced_by:010}-{effect.first:020}.jsonl"
-        (self.folder / name).write_bytes(b"\n".join([*lines, b""]))
-        for old in sorted(self.folder.glob("*.jsonl"))[:-FILES_MAX]:
-            old.unlink(missing_ok=True)
+        fd = self._disk.create(self.folder / name)
+        try:
+            write_fully(self._disk, fd, b"\n".join([*lines, b""]), 0)
+        finally:
+            self._disk.close(fd)
+        for old in [path for path in self._disk.walk(self.folder) if path.suffix == ".jsonl"][:-FILES_MAX]:
+            self._disk.remove(old)

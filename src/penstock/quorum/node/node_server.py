@@ -9,12 +9,13 @@ others go on.
 """
 
 import re
-import secrets
 from pathlib import Path
 from typing import Final
 
 from penstock.kernel.errors import InvalidArgument, NotFound, PenstockError, PreconditionFailed, Unavailable
 from penstock.kernel.ids import EntryId, Epoch, Incarnation, NodeId, Offset
+from penstock.plumbing.ports.disk import FileSystem
+from penstock.plumbing.ports.ports import Ports
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.tasks import Tasks
 from penstock.plumbing.wal import StateFile, WalOptions
@@ -49,6 +50,7 @@ class NodeServer:
         self,
         node: NodeId,
         folder: Path,
+        ports: Ports,
         channels: Channels,
         tasks: Tasks,
         config: NodeConfig,
@@ -57,6 +59,8 @@ class NodeServer:
     ) -> None:
         self.node = node
         self._folder = folder
+        self._ports = ports
+        self._disk = ports.disk
         self._channels = channels
         self._tasks = tasks
         self._config = config
@@ -70,6 +74,7 @@ class NodeServer:
         cls,
         node: NodeId,
         folder: Path,
+        ports: Ports,
         channels: Channels,
         tasks: Tasks,
         *,
@@ -80,10 +85,11 @@ class NodeServer:
         """Start every replica the folder has. Refuses a folder which belongs to another node."""
         valid_name(node, "node")
         make_machine(machine)
-        _check_owner(folder, node)
-        server = cls(node, folder, channels, tasks, config or SERVED, wal or WalOptions(), machine)
-        for path in sorted((folder / "shards").glob("*")):
-            await server._start(path.name)
+        _check_owner(folder, node, ports.disk)
+        server = cls(node, folder, ports, channels, tasks, config or SERVED, wal or WalOptions(), machine)
+        shards = folder / "shards"
+        for shard in sorted(ports.disk.names(shards)) if ports.disk.exists(shards) else ():
+            await server._start(shard)
         return server
 
     def host(self, shard: str) -> ReplicaHost:
@@ -121,14 +127,22 @@ class NodeServer:
         folder = self._folder / "shards" / shard
         member = Member(self.node, Incarnation("?"))
         try:
-            storage = await NodeStorage.open(folder, self._tasks, self._wal)
+            storage = await NodeStorage.open(folder, self._ports, self._tasks, self._wal)
             state = storage.load_state()
             if state is None:
-                state = NodeState(Member(self.node, Incarnation(secrets.token_hex(4))))
+                state = NodeState(Member(self.node, Incarnation(self._token())))
                 storage.format(state)
             member = state.member
             self._hosts[shard] = await ReplicaHost.start(
-                shard, folder, state, storage, make_machine(self._machine), self._channels, self._config, self._tasks
+                shard,
+                folder,
+                self._ports,
+                state,
+                storage,
+                make_machine(self._machine),
+                self._channels,
+                self._config,
+                self._tasks,
             )
         except PenstockError as error:
             # The other replicas are as good as ever: one broken log must not take them down.
@@ -145,14 +159,17 @@ class NodeServer:
             del self._hosts[shard]
         self._broken.pop(shard, None)
         folder = self._folder / "shards" / shard
-        if folder.exists():
-            (self._folder / "set-aside").mkdir(exist_ok=True)
-            folder.rename(self._folder / "set-aside" / f"{shard}-{secrets.token_hex(4)}")
+        if self._disk.exists(folder):
+            self._disk.make_folders(self._folder / "set-aside")
+            self._disk.rename(folder, self._folder / "set-aside" / f"{shard}-{self._token()}")
+
+    def _token(self) -> str:
+        return self._ports.chance.token(4).hex()
 
 
-def _check_owner(folder: Path, node: NodeId) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    owner = StateFile(folder / "node")
+def _check_owner(folder: Path, node: NodeId, disk: FileSystem) -> None:
+    disk.make_folders(folder)
+    owner = StateFile(folder / "node", disk)
     found = owner.load()
     if found is None:
         owner.save(node.encode())

@@ -34,7 +34,9 @@ async def running_node(
     """A node which serves until the block is left."""
     async with AsyncExitStack() as stack:
         tasks, channels = await in_background(stack, wiring)
-        server = await NodeServer.open(node, folder, channels, tasks, config=config, wal=wal, machine=machine)
+        server = await NodeServer.open(
+            node, folder, wiring.ports, channels, tasks, config=config, wal=wal, machine=machine
+        )
         stack.push_async_callback(server.close)
         service = Service()
         NodeService(server).register(service)

@@ -7,7 +7,6 @@ A snapshot becomes visible by a rename, after its bytes are durable. Only the ne
 """
 
 import asyncio
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +15,8 @@ import google_crc32c
 
 from penstock.kernel.errors import WalCorrupt
 from penstock.kernel.ids import EntryId
+from penstock.plumbing.ports.disk import FileSystem
+from penstock.plumbing.wal.disk import write_fully
 
 __all__ = ["Snapshots"]
 
@@ -27,8 +28,9 @@ KEPT = 2  # the newest, and the one before it, which a slow follower may still b
 class Snapshots:
     """The snapshots in one folder. Blocking work runs in a thread."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, disk: FileSystem) -> None:
         self.folder = folder
+        self._disk = disk
 
     async def take(self, head: EntryId, data: bytes) -> None:
         """Store a snapshot; durable when this returns."""
@@ -55,61 +57,63 @@ class Snapshots:
         return self.folder / f"{head.epoch:010}-{head.offset:020}.{suffix}"
 
     def _take(self, head: EntryId, data: bytes) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._disk.make_folders(self.folder)
         part = self._path(head, "part")
-        with part.open("wb") as file:
-            file.write(google_crc32c.value(data).to_bytes(CRC_BYTES, "little"))
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        fd = self._disk.create(part)
+        try:
+            write_fully(self._disk, fd, google_crc32c.value(data).to_bytes(CRC_BYTES, "little"), 0)
+            write_fully(self._disk, fd, data, CRC_BYTES)
+            self._disk.fdatasync(fd)
+        finally:
+            self._disk.close(fd)
         self._publish(part, head)
 
     def _read(self, head: EntryId, position: int, bytes_max: int) -> tuple[bytes | None, bool]:
         try:
-            with self._path(head).open("rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                data = os.pread(file.fileno(), bytes_max, position)
+            fd = self._disk.open(self._path(head))
         except FileNotFoundError:
             return None, True
+        try:
+            size = self._disk.size(fd)
+            data = self._disk.pread(fd, bytes_max, position)
+        finally:
+            self._disk.close(fd)
         return data, position + len(data) >= size
 
     def _write(self, head: EntryId, position: int, data: bytes, *, is_last: bool) -> int:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._disk.make_folders(self.folder)
         part = self._path(head, "part")
-        with part.open("wb" if position == 0 else "r+b") as file:
-            file.seek(position)
-            file.write(data)
-            file.truncate()
-            if is_last:
-                file.flush()
-            os.fsync(file.fileno())
+        fd = self._disk.create(part) if position == 0 else self._disk.open(part)
+        try:
+            write_fully(self._disk, fd, data, position)
+            self._disk.ftruncate(fd, position + len(data))
+            self._disk.fdatasync(fd)
+        finally:
+            self._disk.close(fd)
         if is_last:
-            _checked(part.read_bytes(), part)
+            _checked(self._disk.read_file(part), part)
             self._publish(part, head)
         return position + len(data)
 
     def _load(self, head: EntryId) -> bytes:
         path = self._path(head)
         try:
-            return _checked(path.read_bytes(), path)
+            return _checked(self._disk.read_file(path), path)
         except FileNotFoundError:
             raise WalCorrupt(
                 f"snapshot {path} is gone", next_step="swap this node: it cannot read back its log"
             ) from None
 
     def _publish(self, part: Path, head: EntryId) -> None:
-        part.rename(self._path(head))
-        folder = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        self._disk.rename(part, self._path(head))
+        self._disk.fsync_folder(self.folder)
 
     def _keep_newest(self) -> None:
-        for old in sorted(self.folder.glob("*.snapshot"))[:-KEPT]:
-            old.unlink(missing_ok=True)
-        for part in sorted(self.folder.glob("*.part"))[:-1]:
-            part.unlink(missing_ok=True)
+        found = self._disk.walk(self.folder)
+        for old in [path for path in found if path.suffix == ".snapshot"][:-KEPT]:
+            self._disk.remove(old)
+        for part in [path for path in found if path.suffix == ".part"][:-1]:
+            self._disk.remove(part)
 
 
 def _checked(data: bytes, path: Path) -> bytes:

@@ -1,6 +1,5 @@
 """What a replica says about itself, and in words why an append is waiting."""
 
-import time
 from typing import TYPE_CHECKING
 
 from penstock.kernel.ids import MILLISECOND, Offset
@@ -32,7 +31,7 @@ def status_of(host: "ReplicaHost") -> ShardStatus:
         leader=host.leader,
         ensemble=leader.ensemble if leader is not None else (),
         cursors=_cursors(leader) if leader is not None else (),
-        limbo=_limbo(leader) if leader is not None else None,
+        limbo=_limbo(leader, host.clock.monotonic_ns()) if leader is not None else None,
         change=_change(leader) if leader is not None else "",
         failed=host.failed,
         diverged=str(node.divergence) if node.divergence is not None else "",
@@ -52,13 +51,13 @@ def _cursors(leader: Leader) -> tuple[CursorStatus, ...]:
     )
 
 
-def _limbo(leader: Leader) -> LimboStatus:
+def _limbo(leader: Leader, now_ns: int) -> LimboStatus:
     queue = leader.limbo.queue
     oldest = queue.oldest
     age_ns = 0
     if oldest is not None and oldest.body is not None:
         timeout_ns = oldest.body.timeout_ns or leader.replica.config.append_timeout_ns
-        age_ns = max(0, time.monotonic_ns() - (oldest.deadline - timeout_ns))
+        age_ns = max(0, now_ns - (oldest.deadline - timeout_ns))
     return LimboStatus(
         len(queue),
         queue.size,

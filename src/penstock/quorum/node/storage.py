@@ -18,8 +18,9 @@ from penstock.kernel.codec import Codec
 from penstock.kernel.errors import InvalidArgument, NotFound, PenstockError, PreconditionFailed, WalCorrupt
 from penstock.kernel.ids import Lsn, Offset
 from penstock.plumbing.host.loop import Done
+from penstock.plumbing.ports.ports import Ports
 from penstock.plumbing.process.tasks import Tasks
-from penstock.plumbing.wal import Disk, StateFile, Wal, WalOptions
+from penstock.plumbing.wal import StateFile, Wal, WalOptions
 from penstock.quorum.node.lost_and_found import LostAndFound
 from penstock.quorum.records.effects import KeepLost
 from penstock.quorum.records.entry import Entry
@@ -47,12 +48,11 @@ class NodeStorage:
         self._to_keep: list[KeepLost] = []  # lost transactions to copy before the next truncation
 
     @classmethod
-    async def open(
-        cls, folder: Path, tasks: Tasks, options: WalOptions | None = None, *, disk: Disk | None = None
-    ) -> "NodeStorage":
+    async def open(cls, folder: Path, ports: Ports, tasks: Tasks, options: WalOptions | None = None) -> "NodeStorage":
         """Raises `WalCorrupt` where acknowledged entries cannot be read back."""
-        wal = await Wal.open(folder / "log", options, disk=disk)
-        return cls(wal, StateFile(folder / "state", disk), LostAndFound(folder / "lost"), tasks)
+        wal = await Wal.open(folder / "log", options, disk=ports.disk)
+        lost = LostAndFound(folder / "lost", ports.disk)
+        return cls(wal, StateFile(folder / "state", ports.disk), lost, tasks)
 
     # Recovery
 

@@ -13,6 +13,7 @@ from penstock.kernel.ids import NodeId, Revision
 from penstock.keyspace.core.records import KeyValue
 from penstock.keyspace.core.transaction import Put, is_absent
 from penstock.keyspace.shell.port import KeySpace
+from penstock.plumbing.ports.ports import Ports
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.tasks import Tasks
 from penstock.plumbing.wire.channels import Channels
@@ -37,9 +38,16 @@ class OperatorServer:
     """All shards of one operator."""
 
     def __init__(
-        self, me: NodeId, keyspace: KeySpace, channels: Channels, tasks: Tasks, config: OperatorConfig | None = None
+        self,
+        me: NodeId,
+        ports: Ports,
+        keyspace: KeySpace,
+        channels: Channels,
+        tasks: Tasks,
+        config: OperatorConfig | None = None,
     ) -> None:
         self.me = me
+        self._ports = ports
         self._keyspace = keyspace
         self._channels = channels
         self._tasks = tasks
@@ -144,7 +152,14 @@ class OperatorServer:
     def _care_for(self, shard: str) -> ShardOperator:
         if shard not in self.shards:
             cared = ShardOperator(
-                self.me, shard, self._keyspace, self._channels, self._tasks, self._config, self.directory
+                self.me,
+                shard,
+                self._ports,
+                self._keyspace,
+                self._channels,
+                self._tasks,
+                self._config,
+                self.directory,
             )
             self.shards[shard] = cared
             cared.start()

@@ -23,7 +23,7 @@ async def running_operator(
     """An operator which cares for every shard until the block is left."""
     async with AsyncExitStack() as stack:
         tasks, channels = await in_background(stack, wiring)
-        operator = OperatorServer(me, keyspace, channels, tasks, config)
+        operator = OperatorServer(me, wiring.ports, keyspace, channels, tasks, config)
         stack.callback(operator.close)
         await operator.start()
         service = Service()

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from random import Random
 from typing import Any
 
 import msgspec
@@ -14,6 +13,7 @@ from penstock.kernel.ids import Lsn, NodeId, RequestId, Revision
 from penstock.keyspace.core.transaction import Put, is_at
 from penstock.keyspace.shell.port import KeySpace
 from penstock.plumbing.host.loop import Done, MachineLoop
+from penstock.plumbing.ports.ports import Ports
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.tasks import Tasks
 from penstock.plumbing.wire.channels import Channels
@@ -57,6 +57,7 @@ class ShardOperator:
         self,
         me: NodeId,
         shard: str,
+        ports: Ports,
         keyspace: KeySpace,
         channels: Channels,
         tasks: Tasks,
@@ -68,10 +69,10 @@ class ShardOperator:
         self._key = SHARDS + shard
         self._keyspace = keyspace
         self._tasks = tasks
-        self.peers = Peers(me, shard, channels, tasks, self._on_messages, random=Random())
+        self.peers = Peers(me, shard, channels, tasks, self._on_messages, ports.chance.generator())
         self.peers.shares_directory = True
         self.peers.learn(directory)
-        self._loop = MachineLoop(self.operator, NoStorage(), self)
+        self._loop = MachineLoop(self.operator, NoStorage(), self, ports.clock.monotonic_ns)
         self._requests = 0
         self._asked: dict[RequestId, asyncio.Future[Metadata]] = {}
 

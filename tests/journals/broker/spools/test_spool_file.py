@@ -1,7 +1,6 @@
 import hashlib
 import os
 import resource
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
@@ -15,6 +14,9 @@ from penstock.journals.broker.spools.spool_file import SpoolFile
 from penstock.journals.records.fragment import EMPTY_SUM
 from penstock.kernel.errors import StorageError
 from penstock.kernel.ids import Offset
+from penstock.plumbing.ports.ports import system_ports
+
+DISK = system_ports().disk
 
 
 def sha1(content: bytes) -> bytes:
@@ -23,7 +25,7 @@ def sha1(content: bytes) -> bytes:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[SpoolFile]:
-    file = SpoolFile(tmp_path / "folder" / "content", Offset(1_000))
+    file = SpoolFile(DISK, tmp_path / "folder" / "content", Offset(1_000))
     yield file
     file.release()
 
@@ -53,7 +55,7 @@ def test_more_buffers_than_one_call_takes(file: SpoolFile) -> None:
 def test_cuts_restore_the_sum_whether_it_was_asked_for_or_not(
     tmp_path_factory: pytest.TempPathFactory, history: list[tuple[bytes, bool, int]], frees: bool
 ) -> None:
-    file = SpoolFile(tmp_path_factory.mktemp("spool") / "content", Offset(0))
+    file = SpoolFile(DISK, tmp_path_factory.mktemp("spool") / "content", Offset(0))
     content = b""
     for chunk, is_asked, cut in history:
         file.write(chunk)
@@ -87,7 +89,7 @@ def test_a_cut_reads_no_more_than_is_behind_the_last_copy_of_the_sum(
         patch.object(spool_file, "SUMS_MAX", 8),
         patch.object(os, "pread", counted),
     ):
-        file = SpoolFile(tmp_path_factory.mktemp("spool") / "content", Offset(0))
+        file = SpoolFile(DISK, tmp_path_factory.mktemp("spool") / "content", Offset(0))
         for chunk, cut in history:
             file.add(memoryview(chunk))
             content += chunk
@@ -120,10 +122,10 @@ def test_what_is_cut_without_freeing_stays_on_the_disk(file: SpoolFile) -> None:
 
 def test_recovery_takes_what_has_the_right_sum_and_nothing_else(file: SpoolFile) -> None:
     file.write(b"one two")
-    assert SpoolFile.recover(file.path, Offset(0), 3, sha1(b"two")) is None
-    assert SpoolFile.recover(file.path, Offset(0), 8, sha1(b"one two ")) is None
-    assert SpoolFile.recover(file.path.with_name("other"), Offset(0), 3, sha1(b"one")) is None
-    recovered = SpoolFile.recover(file.path, Offset(0), 3, sha1(b"one"))
+    assert SpoolFile.recover(DISK, file.path, Offset(0), 3, sha1(b"two")) is None
+    assert SpoolFile.recover(DISK, file.path, Offset(0), 8, sha1(b"one two ")) is None
+    assert SpoolFile.recover(DISK, file.path.with_name("other"), Offset(0), 3, sha1(b"one")) is None
+    recovered = SpoolFile.recover(DISK, file.path, Offset(0), 3, sha1(b"one"))
     assert recovered is not None
     recovered.write(b"!")
     assert recovered.sum == sha1(b"one!")
@@ -139,14 +141,6 @@ def test_holders_read_on_when_the_name_is_gone(file: SpoolFile) -> None:
     assert held.read(0, 7) == b"content"
     assert not held.path.exists()
     held.hold()  # for the fixture
-
-
-def test_bytes_go_to_a_socket_inside_the_kernel(file: SpoolFile) -> None:
-    file.write(b"some content")
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        assert file.send(ours.fileno(), 5, 7) == 7
-        assert theirs.recv(100) == b"content"
 
 
 def test_a_file_that_was_cut_short_by_others_is_a_storage_error(file: SpoolFile) -> None:

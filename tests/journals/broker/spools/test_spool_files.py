@@ -17,6 +17,7 @@ from penstock.journals.records.fragment import EMPTY_SUM, CompressionCodec, Frag
 from penstock.journals.records.point import Point
 from penstock.kernel.errors import InternalError
 from penstock.kernel.ids import Incarnation, Offset, Revision
+from penstock.plumbing.ports.ports import Ports, SystemClocks, system_ports
 
 JOURNAL = "shop/orders"
 
@@ -45,7 +46,7 @@ def state_of(*points: Point) -> SpoolState:
 
 
 def opened(root: Path, keeps: Keeps = Keeps.NOTHING) -> SpoolFiles:
-    files, recovered = SpoolFiles.open(root, JOURNAL, keeps)
+    files, recovered = SpoolFiles.open(system_ports(), root, JOURNAL, keeps)
     assert recovered is None
     return files
 
@@ -152,7 +153,7 @@ def test_dropped_is_dropped(tmp_path: Path) -> None:
     assert content_at(files, 0) == b"new life"
     files.drop()
     files.close()
-    assert kept_journals(tmp_path) == []
+    assert kept_journals(system_ports().disk, tmp_path) == []
     assert opened(tmp_path, Keeps.ALWAYS).end == 0
 
 
@@ -167,8 +168,8 @@ def test_a_kept_spool_comes_back_with_what_was_saved(tmp_path: Path, keeps: Keep
     files.write(b"second")
     save(files, point_of(0, b"first"), point_of(5, b""), point_of(5, b"second"))
     files.write(b", not saved")
-    assert kept_journals(tmp_path) == [JOURNAL]
-    again, recovered = SpoolFiles.open(tmp_path, JOURNAL, keeps)
+    assert kept_journals(system_ports().disk, tmp_path) == [JOURNAL]
+    again, recovered = SpoolFiles.open(system_ports(), tmp_path, JOURNAL, keeps)
     assert recovered is not None
     assert recovered.state == state_of(point_of(0, b"first"), point_of(5, b""), point_of(5, b"second"))
     assert (content_at(again, 0), content_at(again, 5)) == (b"first", b"second")
@@ -178,14 +179,26 @@ def test_a_kept_spool_comes_back_with_what_was_saved(tmp_path: Path, keeps: Keep
     assert again.end == 5
 
 
+class BootedClocks(SystemClocks):
+    def __init__(self, id_: bytes) -> None:
+        self._id = id_
+
+    def boot(self) -> bytes:
+        return self._id
+
+
+def booted(id_: bytes) -> Ports:
+    return msgspec.structs.replace(system_ports(), clock=BootedClocks(id_))
+
+
 def test_a_reboot_ends_what_was_not_synced(tmp_path: Path) -> None:
-    files, _ = SpoolFiles.open(tmp_path, JOURNAL, Keeps.UNTIL_REBOOT, boot=b"monday")
+    files, _ = SpoolFiles.open(booted(b"monday"), tmp_path, JOURNAL, Keeps.UNTIL_REBOOT)
     files.write(b"content")
     save(files, point_of(0, b"content"))
-    again, recovered = SpoolFiles.open(tmp_path, JOURNAL, Keeps.UNTIL_REBOOT, boot=b"tuesday")
+    again, recovered = SpoolFiles.open(booted(b"tuesday"), tmp_path, JOURNAL, Keeps.UNTIL_REBOOT)
     assert recovered is None
     assert again.end == 0
-    assert kept_journals(tmp_path) == []
+    assert kept_journals(system_ports().disk, tmp_path) == []
 
 
 def test_a_spool_that_is_not_kept_starts_anew(tmp_path: Path) -> None:
@@ -201,7 +214,7 @@ def test_content_that_cannot_be_read_back_is_another_incarnation(tmp_path: Path)
     save(files, point_of(0, b"content"))
     (path,) = tmp_path.rglob("open-*")
     path.write_bytes(b"contend")
-    again, recovered = SpoolFiles.open(tmp_path, JOURNAL, Keeps.ALWAYS)
+    again, recovered = SpoolFiles.open(system_ports(), tmp_path, JOURNAL, Keeps.ALWAYS)
     assert recovered is None
     assert again.end == 0
 
@@ -213,7 +226,7 @@ def test_final_fragments_come_back_and_have_their_postfix(tmp_path: Path) -> Non
     fragment = fragment_of(0, b"first", "date=2026-11-15/hour=12")
     files.finish(fragment)
     save(files, point_of(5, b""))
-    again, recovered = SpoolFiles.open(tmp_path, JOURNAL, Keeps.ALWAYS)
+    again, recovered = SpoolFiles.open(system_ports(), tmp_path, JOURNAL, Keeps.ALWAYS)
     assert recovered is not None
     assert recovered.final == (fragment,)
     file = again.hold(fragment)
@@ -230,7 +243,7 @@ def test_a_state_older_than_the_last_roll_still_finds_its_content(tmp_path: Path
     files.finish(fragment_of(0, b"first"))
     if is_stored:
         files.forget(fragment_of(0, b"first"))
-    again, recovered = SpoolFiles.open(tmp_path, JOURNAL, Keeps.ALWAYS)
+    again, recovered = SpoolFiles.open(system_ports(), tmp_path, JOURNAL, Keeps.ALWAYS)
     assert recovered is not None
     assert recovered.state.points == (point_of(0, b"first"),)
     assert content_at(again, 0) == b"first"
@@ -243,7 +256,7 @@ def test_a_trim_that_was_not_saved_has_not_happened(tmp_path: Path) -> None:
     files.write(b"two")
     save(files, point_of(0, b"one"), point_of(3, b"two"))
     files.cut(point_of(0, b"o"))
-    _, recovered = SpoolFiles.open(tmp_path, JOURNAL, Keeps.ALWAYS)
+    _, recovered = SpoolFiles.open(system_ports(), tmp_path, JOURNAL, Keeps.ALWAYS)
     assert recovered is not None
     assert recovered.state.points == (point_of(0, b"one"), point_of(3, b"two"))
 
@@ -274,7 +287,7 @@ def test_without_a_state_what_is_stored_goes_at_once(tmp_path: Path) -> None:
     files.write(b"last")
     save(files, point_of(15, b"last"))
     files.close()
-    again, recovered = SpoolFiles.open(tmp_path, JOURNAL, Keeps.ALWAYS)
+    again, recovered = SpoolFiles.open(system_ports(), tmp_path, JOURNAL, Keeps.ALWAYS)
     assert recovered is not None
     again.cut(point_of(15, b"la"))
     again.forget_state()
@@ -317,7 +330,7 @@ def test_whenever_it_crashes_the_last_saved_state_is_there(tmp_path_factory: pyt
                 saved = list(points)
                 _finish_first(files, points, journal, random)
             case _:
-                files, recovered = SpoolFiles.open(root, JOURNAL, Keeps.UNTIL_REBOOT)
+                files, recovered = SpoolFiles.open(system_ports(), root, JOURNAL, Keeps.UNTIL_REBOOT)
                 assert (recovered is None) == (saved is None)
                 points = list(saved) if saved is not None else [point_of(0, b"")]
                 del journal[points[-1].end :]

@@ -11,6 +11,7 @@ from penstock.journals.records.epoch import NO_EPOCH
 from penstock.journals.records.point import Point
 from penstock.kernel.errors import PenstockError, StorageError
 from penstock.kernel.ids import Incarnation, Offset, Revision
+from penstock.plumbing.ports.ports import system_ports
 
 
 def state_of(content: bytes) -> SpoolState:
@@ -19,7 +20,7 @@ def state_of(content: bytes) -> SpoolState:
 
 
 async def test_saves_end_in_order_and_the_newest_is_durable(tmp_path: Path) -> None:
-    files, _ = SpoolFiles.open(tmp_path, "a/journal", Keeps.ALWAYS)
+    files, _ = SpoolFiles.open(system_ports(), tmp_path, "a/journal", Keeps.ALWAYS)
     failures: list[PenstockError] = []
     saver = SpoolSaver(files, failures.append)
     ended: list[int] = []
@@ -34,14 +35,14 @@ async def test_saves_end_in_order_and_the_newest_is_durable(tmp_path: Path) -> N
         await saver.quiet()
     assert ended == list(range(20))
     assert failures == []
-    _, recovered = SpoolFiles.open(tmp_path, "a/journal", Keeps.ALWAYS)
+    _, recovered = SpoolFiles.open(system_ports(), tmp_path, "a/journal", Keeps.ALWAYS)
     assert recovered is not None
     assert recovered.state == state_of(content)
     files.close()
 
 
 async def test_after_a_failure_nothing_is_said_to_be_saved(tmp_path: Path) -> None:
-    files, _ = SpoolFiles.open(tmp_path, "a/journal", Keeps.ALWAYS)
+    files, _ = SpoolFiles.open(system_ports(), tmp_path, "a/journal", Keeps.ALWAYS)
     failures: list[PenstockError] = []
     saver = SpoolSaver(files, failures.append)
     ended: list[int] = []

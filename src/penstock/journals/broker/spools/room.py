@@ -13,7 +13,7 @@ from penstock.journals.core.effects import RoomChanged
 from penstock.journals.records.api import Shortage, Status
 from penstock.kernel.effects import Event
 from penstock.kernel.ids import NodeId
-from penstock.plumbing.files.space import free_bytes, is_full
+from penstock.plumbing.ports.disk import is_full
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.wal.disk import storage_error
 
@@ -63,7 +63,7 @@ class Room:
 
     def _shortage(self, length: int) -> Shortage:
         folder = self._files.folder
-        free = free_bytes(folder)
+        free = self._files.free_bytes
         reason = f"{self._broker} has no room for {length} bytes: {free} bytes are free on the disk of {folder}"
         return Shortage(Status.DISK_FULL, self._broker, str(folder), free, reason)
 

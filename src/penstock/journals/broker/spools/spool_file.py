@@ -11,7 +11,6 @@ Who reads or uploads it holds it: its bytes stay until the last holder lets go, 
 """
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Self
@@ -19,7 +18,7 @@ from typing import Any, Final, Self
 from penstock.journals.records.fragment import EMPTY_SUM, Sum
 from penstock.kernel.errors import StorageError, Written
 from penstock.kernel.ids import Offset
-from penstock.plumbing.files import space
+from penstock.plumbing.ports.disk import FileSystem, is_full
 from penstock.plumbing.wal.disk import storage_error
 
 __all__ = ["CHUNK_BYTES", "Buffer", "SpoolFile", "view_of"]
@@ -37,10 +36,11 @@ _BUFFERS_MAX: Final = 1_024  # IOV_MAX
 class SpoolFile:
     """A file for the content from `begin` on. Its calls block for as long as the page cache takes."""
 
-    def __init__(self, path: Path, begin: Offset) -> None:
+    def __init__(self, disk: FileSystem, path: Path, begin: Offset) -> None:
         self.path = path
         self.begin = begin
         self.size = 0
+        self._disk = disk
         self._fd: int | None = None
         self._holders = 1  # its owner
         self._hash = hashlib.sha1(usedforsecurity=False)
@@ -53,15 +53,15 @@ class SpoolFile:
         self._is_tight = False  # there was no room ahead when some was asked for last
 
     @classmethod
-    def recover(cls, path: Path, begin: Offset, size: int, sum_: Sum) -> "SpoolFile | None":
+    def recover(cls, disk: FileSystem, path: Path, begin: Offset, size: int, sum_: Sum) -> "SpoolFile | None":
         """A file of an earlier run; None unless its first `size` bytes are there and have this sum.
 
         Later bytes stay until other content is written over them: only the caller can judge them.
         """
-        file = cls(path, begin)
+        file = cls(disk, path, begin)
         try:
-            file._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            if os.fstat(file._fd).st_size >= size:
+            file._fd = disk.open(path)
+            if disk.size(file._fd) >= size:
                 file.size = size
                 file._restore(size)
                 if file.sum == sum_:
@@ -95,7 +95,7 @@ class SpoolFile:
             return not self._is_tight
         if not self._reserve(needed + min(max(needed, RESERVED_MIN), RESERVED_MAX)):
             at = min(self._reserved, self.size)
-            space.reserve(self._open(), at, needed - at)
+            self._disk.reserve(self._open(), at, needed - at)
             self._reserved, self._is_tight = needed, True
         return not self._is_tight
 
@@ -107,9 +107,9 @@ class SpoolFile:
         """Reserve up to this offset; False if the disk is too full for that."""
         at = min(self._reserved, self.size)
         try:
-            space.reserve(self._open(), at, upto - at)
+            self._disk.reserve(self._open(), at, upto - at)
         except OSError as error:
-            if not space.is_full(error):
+            if not is_full(error):
                 raise
             return False
         self._reserved, self._is_tight = max(self._reserved, upto), False
@@ -118,7 +118,7 @@ class SpoolFile:
     def release_reserved(self) -> None:
         """Give back the room for more: no content comes any more, or not soon."""
         if self._fd is not None and self._reserved > self.size:
-            space.release(self._fd)
+            self._disk.release(self._fd)
             self._reserved = 0
 
     def add(self, content: Buffer) -> None:
@@ -162,20 +162,25 @@ class SpoolFile:
 
     def _write(self, views: Sequence[memoryview], at: int) -> None:
         fd = self._fd if self._fd is not None else self._open()
-        if len(views) == 1 and os.pwrite(fd, views[0], at) == len(views[0]):
+        if len(views) == 1 and self._disk.pwrite(fd, views[0], at) == len(views[0]):
             return
         for first in range(0, len(views), _BUFFERS_MAX):
             batch = views[first : first + _BUFFERS_MAX]
             expected = sum(map(len, batch))
-            done = os.pwritev(fd, batch, at)
+            done = self._disk.pwritev(fd, batch, at)
             if done < expected:  # a full disk says so with the next call
-                _write_rest(fd, batch, done, at)
+                self._write_rest(fd, batch, done, at)
             at += expected
+
+    def _write_rest(self, fd: int, views: Sequence[memoryview], done: int, at: int) -> None:
+        whole = memoryview(b"".join(views))
+        while done < len(whole):
+            done += self._disk.pwrite(fd, whole[done:], at + done)
 
     def _open(self) -> int:
         if self._fd is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            self._disk.make_folders(self.path.parent)
+            self._fd = self._disk.create_new(self.path)
         return self._fd
 
     def cut(self, size: int, sum_: Sum, *, frees: bool = True) -> None:
@@ -196,7 +201,7 @@ class SpoolFile:
 
     def _truncate(self) -> None:
         try:
-            os.ftruncate(self._open(), self.size)
+            self._disk.ftruncate(self._open(), self.size)
             self._reserved = 0
         except OSError as error:
             raise storage_error(error, f"cutting {self.path}", written=Written.UNKNOWN) from error
@@ -220,7 +225,7 @@ class SpoolFile:
             return False
         self._unsynced = False  # before, not after: what is written meanwhile may not be covered
         try:
-            os.fdatasync(self._fd)
+            self._disk.fdatasync(self._fd)
         except OSError as error:
             raise storage_error(error, f"syncing {self.path}", written=Written.UNKNOWN) from error
         return True
@@ -231,20 +236,15 @@ class SpoolFile:
         """Exactly these bytes, by their place in the file; what was only added is not there yet."""
         assert self._fd is not None
         try:
-            data = os.pread(self._fd, size, at)
+            data = self._disk.pread(self._fd, size, at)
             while len(data) < size:
-                more = os.pread(self._fd, size - len(data), at + len(data))
+                more = self._disk.pread(self._fd, size - len(data), at + len(data))
                 if not more:
                     raise StorageError(f"{self.path} is cut short: {at + len(data)} of {at + size} bytes are there")
                 data += more
         except OSError as error:
             raise storage_error(error, f"reading {self.path}") from error
         return data
-
-    def send(self, socket: int, at: int, size: int) -> int:
-        """Hand bytes to a socket inside the kernel; how many it took. BlockingIOError: none now."""
-        assert self._fd is not None
-        return os.sendfile(socket, self._fd, at, size)
 
     @property
     def fd(self) -> int | None:
@@ -262,25 +262,19 @@ class SpoolFile:
         """Let go; the last one closes it."""
         self._holders -= 1
         if self._holders == 0 and self._fd is not None:
-            os.close(self._fd)
+            self._disk.close(self._fd)
             self._fd = None
 
     def unlink(self) -> None:
         """Take its name away; who holds it still reads it."""
         if self._fd is not None:
-            self.path.unlink(missing_ok=True)
+            self._disk.remove(self.path)
 
     def rename(self, path: Path) -> None:
         if self._fd is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.rename(path)
+            self._disk.make_folders(path.parent)
+            self._disk.rename(self.path, path)
         self.path = path
-
-
-def _write_rest(fd: int, views: Sequence[memoryview], done: int, at: int) -> None:
-    whole = memoryview(b"".join(views))
-    while done < len(whole):
-        done += os.pwrite(fd, whole[done:], at + done)
 
 
 def view_of(content: Buffer) -> memoryview:

@@ -18,9 +18,6 @@ another release wrote is refused, and nothing is changed.
 """
 
 import contextlib
-import os
-import shutil
-import time
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from pathlib import Path
@@ -29,15 +26,17 @@ from typing import Final
 import msgspec
 
 from penstock.journals.broker.spools.spool_file import CHUNK_BYTES, Buffer, SpoolFile
-from penstock.journals.broker.spools.state_log import StateLog, boot_id
+from penstock.journals.broker.spools.state_log import StateLog
 from penstock.journals.core.spool import SpoolState
 from penstock.journals.records.fragment import Fragment, Sum
 from penstock.journals.records.point import Point
 from penstock.kernel.codec import Codec
 from penstock.kernel.errors import FormatTooNew, InternalError, PenstockError
 from penstock.kernel.ids import Offset, Revision
-from penstock.plumbing.files.folders import sync_folder
 from penstock.plumbing.files.quarantine import Quarantine
+from penstock.plumbing.ports.disk import FileSystem
+from penstock.plumbing.ports.ports import Ports
+from penstock.plumbing.wal.disk import write_fully
 
 __all__ = ["DamagedSpan", "Keeps", "Recovered", "SpoolFiles", "damages_in", "kept_journals"]
 
@@ -75,6 +74,7 @@ class Save:
 
     def __init__(
         self,
+        disk: FileSystem,
         keeps: Keeps,
         log: StateLog,
         state: bytes,
@@ -82,6 +82,7 @@ class Save:
         folders: list[Path],
         doomed: list[SpoolFile],
     ) -> None:
+        self._disk = disk
         self._keeps = keeps
         self._log = log
         self._state = state
@@ -96,7 +97,7 @@ class Save:
             for file in self._files:
                 file.sync()
             for folder in self._folders:
-                sync_folder(folder)
+                self._disk.fsync_folder(folder)
         self.is_content_synced = True
         self._log.save(self._state)
         for file in self._doomed:
@@ -110,15 +111,18 @@ class Save:
 class SpoolFiles:
     """Files of one journal. Make it with `open`. All of it belongs to the event loop, but for `Save.run`."""
 
-    def __init__(self, root: Path, journal: str, keeps: Keeps, boot: bytes, quarantine: Quarantine) -> None:
+    def __init__(self, ports: Ports, root: Path, journal: str, keeps: Keeps, quarantine: Quarantine) -> None:
         self.journal = journal
         self.keeps = keeps
         self._is_always_kept = keeps is Keeps.ALWAYS
+        self._disk = ports.disk
         self._root = root
         self._folder = root / journal / _SPOOL
         self._aside = root / journal / _ASIDE
-        self._log = StateLog(self._folder / "state", is_synced=keeps is Keeps.ALWAYS, boot=boot)
-        self._run = f"{time.time_ns():016x}"  # so that no name of an earlier run comes again
+        self._log = StateLog(
+            self._disk, self._folder / "state", is_synced=keeps is Keeps.ALWAYS, boot=ports.clock.boot()
+        )
+        self._run = f"{ports.clock.time_ns():016x}"  # so that no name of an earlier run comes again
         self._serial = 0
         self._open: list[SpoolFile] = [self._new_file(Offset(0))]  # by begin; the last is being written
         self._doomed: list[SpoolFile] = []  # which go as soon as the durable state does not speak of them
@@ -134,11 +138,11 @@ class SpoolFiles:
     @classmethod
     def open(
         cls,
+        ports: Ports,
         root: Path,
         journal: str,
         keeps: Keeps,
         *,
-        boot: bytes | None = None,
         quarantine: Quarantine | None = None,
     ) -> tuple["SpoolFiles", Recovered | None]:
         """Return the Spool's files, and the state of an earlier run if its content is complete.
@@ -146,10 +150,10 @@ class SpoolFiles:
         Without a state there may be final Fragments (`fragments`). Unreadable files are in the quarantine.
         `FormatTooNew`: another release wrote the state, and nothing was changed.
         """
-        quarantine = quarantine or Quarantine(root.parent / "quarantine")
-        files = cls(root, journal, keeps, boot_id() if boot is None else boot, quarantine)
+        quarantine = quarantine or Quarantine(root.parent / "quarantine", ports)
+        files = cls(ports, root, journal, keeps, quarantine)
         if keeps is Keeps.NOTHING:
-            shutil.rmtree(files._folder, ignore_errors=True)  # an earlier run kept nothing on purpose
+            ports.disk.remove_tree(files._folder)  # an earlier run kept nothing on purpose
             return files, None
         return files, files._recover()
 
@@ -172,6 +176,11 @@ class SpoolFiles:
     @property
     def folder(self) -> Path:
         return self._folder
+
+    @property
+    def free_bytes(self) -> int:
+        """Return how many bytes may still be written on the disk of the folder."""
+        return self._disk.free_bytes(self._folder)
 
     def add(self, content: Buffer) -> None:
         """WriteContent: with the next `write_out`."""
@@ -240,7 +249,7 @@ class SpoolFiles:
             file.release()
         self._open, self._final, self._doomed = [self._new_file(Offset(0))], {}, []
         self._has_state = False
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._disk.remove_tree(self._folder)
 
     def finish(self, fragment: Fragment) -> SpoolFile:
         """Upload: the Fragment is final. The file, held for the caller; `forget` the Fragment when it is stored."""
@@ -273,14 +282,17 @@ class SpoolFiles:
         file = self.at(mark)
         if file is None or file.end < fragment.end:
             raise InternalError(f"{self.journal}: the content of [{mark}, {fragment.end}) is not here")
-        self._aside.mkdir(parents=True, exist_ok=True)
+        self._disk.make_folders(self._aside)
         path = self._aside / f"{mark:016x}-{fragment.end:016x}-of-{fragment.begin:016x}"
-        with path.open("wb") as copy:
-            for at in range(mark - file.begin, fragment.end - file.begin, CHUNK_BYTES):
-                copy.write(file.read(at, min(CHUNK_BYTES, fragment.end - file.begin - at)))
-            copy.flush()
-            os.fsync(copy.fileno())
-        sync_folder(self._aside)
+        copy = self._disk.create(path)
+        try:
+            first, last = mark - file.begin, fragment.end - file.begin
+            for at in range(first, last, CHUNK_BYTES):
+                write_fully(self._disk, copy, file.read(at, min(CHUNK_BYTES, last - at)), at - first)
+            self._disk.fdatasync(copy)
+        finally:
+            self._disk.close(copy)
+        self._disk.fsync_folder(self._aside)
         return path
 
     # Reading
@@ -315,13 +327,13 @@ class SpoolFiles:
         self._doomed = [file for file in self._doomed if file.begin in spoken_of]
         folders, self._unsynced_folders = list(self._unsynced_folders), {}
         unsynced = [file for file in self._files() if not file.is_synced] if self.keeps is Keeps.ALWAYS else []
-        return Save(self.keeps, self._log, _STATE.encode(state), unsynced, folders, doomed)
+        return Save(self._disk, self.keeps, self._log, _STATE.encode(state), unsynced, folders, doomed)
 
     def forget_state(self) -> None:
         """From now on a crash leaves nothing: of a Spool which a clean exit has kept, and nothing else does."""
         self._log.remove()
-        if self._folder.exists():
-            sync_folder(self._folder)
+        if self._disk.exists(self._folder):
+            self._disk.fsync_folder(self._folder)
         self._has_state = False
         doomed, self._doomed = self._doomed, []
         for file in doomed:
@@ -335,7 +347,7 @@ class SpoolFiles:
             file.release()
         self._log.close()
         if self.keeps is Keeps.NOTHING:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._disk.remove_tree(self._folder)
 
     def _files(self) -> list[SpoolFile]:
         return [*self._open, *(file for _, file in self._final.values()), *self._doomed]
@@ -349,6 +361,21 @@ class SpoolFiles:
             self._doomed.append(file)
 
     # Recovery
+
+    def _here(self, prefix: str = "") -> list[Path]:
+        """Return the files in the folder itself whose names begin so, sorted."""
+        return [
+            path
+            for path in self._disk.walk(self._folder)
+            if path.parent == self._folder and path.name.startswith(prefix)
+        ]
+
+    def _size(self, path: Path) -> int:
+        fd = self._disk.open(path)
+        try:
+            return self._disk.size(fd)
+        finally:
+            self._disk.close(fd)
 
     def _recover(self) -> Recovered | None:
         """Recover the state and the files of an earlier run; remove no file that a state may name."""
@@ -366,9 +393,9 @@ class SpoolFiles:
             return None
         self._open, self._has_state = opened, True
         names = {file.path for file in self._files()}
-        for path in self._folder.glob("open-*"):
+        for path in self._here("open-"):
             if path not in names:
-                path.unlink()  # begun after the state was saved, so that nothing in it was acknowledged
+                self._disk.unlink(path)  # begun after the state was saved, so that nothing in it was acknowledged
         return Recovered(state, tuple(self.fragments()))
 
     def _decoded(self, value: bytes) -> SpoolState:
@@ -402,9 +429,10 @@ class SpoolFiles:
 
     def _set_apart(self, why: str) -> None:
         """Move the state and the open content into the quarantine."""
-        names = sorted(path for path in self._folder.glob("*") if path.is_file())
-        if any(path.stat().st_size for path in names):
-            self._take(names, why, [_span_of(path) for path in names if path.name.startswith("open-")])
+        sizes = {path: self._size(path) for path in self._here()}
+        if any(sizes.values()):
+            spans = [_span_of(path, size) for path, size in sizes.items() if path.name.startswith("open-")]
+            self._take(list(sizes), why, spans)
 
     def _take(self, paths: list[Path], why: str, spans: Sequence[tuple[int, int]]) -> None:
         entry = self._quarantine.take(_KIND, paths, self._folder, why, journal=self.journal, ranges=spans)
@@ -438,20 +466,20 @@ class SpoolFiles:
         """The content of a point in a file which was open."""
         if point.is_empty:
             return self._new_file(point.begin)
-        for path in sorted(self._folder.glob(f"open-{point.begin:016x}-*")):
-            file = SpoolFile.recover(path, point.begin, point.end - point.begin, point.sum)
+        for path in self._here(f"open-{point.begin:016x}-"):
+            file = SpoolFile.recover(self._disk, path, point.begin, point.end - point.begin, point.sum)
             if file is not None:
                 return file
         return None
 
     def _recovered_final(self) -> Iterator[tuple[str, tuple[Fragment, SpoolFile]]]:
         root = self._folder / "final"
-        for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        for path in self._disk.walk(root):
             try:
                 fragment = Fragment.parse_path(self.journal, f"{self.journal}/{path.relative_to(root)}")
             except PenstockError:
                 continue  # not one of ours
-            file = SpoolFile.recover(path, fragment.begin, fragment.length, fragment.sum)
+            file = SpoolFile.recover(self._disk, path, fragment.begin, fragment.length, fragment.sum)
             if file is not None:
                 yield fragment.content_path, (fragment, file)
                 continue
@@ -460,7 +488,7 @@ class SpoolFiles:
 
     def _new_file(self, begin: Offset) -> SpoolFile:
         self._serial += 1
-        return SpoolFile(self._folder / f"open-{begin:016x}-{self._run}-{self._serial}", begin)
+        return SpoolFile(self._disk, self._folder / f"open-{begin:016x}-{self._run}-{self._serial}", begin)
 
     def _final_path(self, fragment: Fragment) -> Path:
         return self._folder / "final" / fragment.path_postfix / fragment.content_name
@@ -471,10 +499,10 @@ def _local(fragment: Fragment) -> Fragment:
     return msgspec.structs.replace(fragment, backing_store="", mod_time=0)
 
 
-def _span_of(path: Path) -> tuple[int, int]:
+def _span_of(path: Path, size: int) -> tuple[int, int]:
     """The offsets of a file of open content, by its name and its length."""
     begin = int(path.name.split("-")[1], 16)
-    return begin, begin + path.stat().st_size
+    return begin, begin + size
 
 
 def damages_in(quarantine: Quarantine) -> dict[str, list[DamagedSpan]]:
@@ -486,7 +514,7 @@ def damages_in(quarantine: Quarantine) -> dict[str, list[DamagedSpan]]:
     return found
 
 
-def kept_journals(root: Path) -> list[str]:
+def kept_journals(disk: FileSystem, root: Path) -> list[str]:
     """Return the journals with files of an earlier run. Blocks."""
-    found = {path for path in root.rglob(_SPOOL) if any(each.is_file() for each in path.rglob("*"))}
-    return sorted(str(path.parent.relative_to(root)) for path in found)
+    names = [path.relative_to(root).parts for path in disk.walk(root)]
+    return sorted({"/".join(parts[: parts.index(_SPOOL)]) for parts in names if _SPOOL in parts[:-1]})

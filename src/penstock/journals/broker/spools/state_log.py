@@ -9,7 +9,6 @@ A record is a whole state, so damage before the last one hides nothing. The last
 it was not acknowledged; if it is damaged in another way, no state can be trusted.
 """
 
-import os
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -18,12 +17,11 @@ from threading import Lock
 from typing import Final
 
 from penstock.kernel.errors import FormatTooNew, Written
-from penstock.plumbing.files import space
-from penstock.plumbing.files.folders import sync_folder
+from penstock.plumbing.ports.disk import FileSystem, is_full
 from penstock.plumbing.wal.checksum import crc32c
 from penstock.plumbing.wal.disk import storage_error
 
-__all__ = ["StateLog", "boot_id"]
+__all__ = ["StateLog"]
 
 _RECORD = Struct("<II")
 _LOG_BYTES_MAX: Final = 1 << 20
@@ -31,25 +29,17 @@ _RECORD_BYTES_MAX: Final = 16 << 20
 _RESERVED_BYTES: Final = 64 << 10  # ahead of the last record
 _ROOM_RECORDS: Final = 8  # for how many states like the last one there is room before content is taken
 _SECTOR: Final = 512
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-
-
-def boot_id() -> bytes:
-    """Which start of the machine this is: what only the page cache holds lives that long. Empty: nobody knows."""
-    try:
-        return _BOOT_ID.read_bytes().strip()
-    except OSError:
-        return b""
 
 
 class StateLog:
     """One state, in one file. Its calls block; they may come from several threads."""
 
-    def __init__(self, path: Path, *, is_synced: bool, boot: bytes | None = None) -> None:
+    def __init__(self, disk: FileSystem, path: Path, *, is_synced: bool, boot: bytes) -> None:
         self.path = path
         self.problem = ""  # why `load` has found no state, although there is a file
         self._is_synced = is_synced
-        self._boot = boot_id() if boot is None else boot
+        self._boot = boot
+        self._disk = disk
         self._fd: int | None = None
         self._size = 0
         self._reserved = 0
@@ -63,7 +53,7 @@ class StateLog:
         """
         self.problem = ""
         try:
-            data = self.path.read_bytes()
+            data = self._disk.read_file(self.path)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -86,7 +76,7 @@ class StateLog:
     def states(self) -> list[bytes]:
         """Every state that can be read, oldest first, whether it can be trusted or not."""
         try:
-            return [record for at, record in _whole_records(self.path.read_bytes()) if at]
+            return [record for at, record in _whole_records(self._disk.read_file(self.path)) if at]
         except OSError:
             return []
 
@@ -105,12 +95,12 @@ class StateLog:
             return
         at = min(self._reserved, self._size)
         try:
-            space.reserve(self._fd, at, wanted + _RESERVED_BYTES - at)
+            self._disk.reserve(self._fd, at, wanted + _RESERVED_BYTES - at)
             self._reserved = wanted + _RESERVED_BYTES
         except OSError as error:
-            if not space.is_full(error):
+            if not is_full(error):
                 raise
-            space.reserve(self._fd, at, wanted - at)
+            self._disk.reserve(self._fd, at, wanted - at)
             self._reserved = wanted
 
     def save(self, state: bytes) -> None:
@@ -128,30 +118,30 @@ class StateLog:
             return
         self._size = self._append(self._fd, self._size, state)
         if self._is_synced:
-            os.fdatasync(self._fd)
+            self._disk.fdatasync(self._fd)
 
     def _has_room_for_new(self) -> bool:
         """Return whether there is room for another file. On a full disk there may still be room in the old one."""
-        return space.free_bytes(self.path.parent) > 2 * (self._longest + _SECTOR)
+        return self._disk.free_bytes(self.path.parent) > 2 * (self._longest + _SECTOR)
 
     def _begin(self, state: bytes) -> None:
         """Begin another file. The old one counts until the new one has its name."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._disk.make_folders(self.path.parent)
         temporary = self.path.with_name(self.path.name + ".new")
-        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = self._disk.create(temporary)
         try:
             size = self._append(fd, 0, b"synced" if self._is_synced else b"boot " + self._boot)
             size = self._append(fd, size, state)
             if self._is_synced:
-                os.fdatasync(fd)
-            temporary.rename(self.path)
+                self._disk.fdatasync(fd)
+            self._disk.rename(temporary, self.path)
         except BaseException:
-            os.close(fd)
+            self._disk.close(fd)
             raise
         self._close()
         self._fd, self._size = fd, size
         if self._is_synced:
-            sync_folder(self.path.parent)
+            self._disk.fsync_folder(self.path.parent)
 
     def _append(self, fd: int, at: int, record: bytes) -> int:
         """Write a record; return where the next one goes."""
@@ -159,13 +149,13 @@ class StateLog:
         self._longest = max(self._longest, len(record))
         done = 0
         while done < len(data):
-            done += os.pwrite(fd, data[done:], at + done)
+            done += self._disk.pwrite(fd, data[done:], at + done)
         return at + len(data)
 
     def remove(self) -> None:
         with self._lock:
             self._close()
-            self.path.unlink(missing_ok=True)
+            self._disk.remove(self.path)
 
     def close(self) -> None:
         with self._lock:
@@ -173,7 +163,7 @@ class StateLog:
 
     def _close(self) -> None:
         if self._fd is not None:
-            os.close(self._fd)
+            self._disk.close(self._fd)
             self._fd = None
         self._reserved = 0
 
