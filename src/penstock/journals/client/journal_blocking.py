@@ -76,7 +76,13 @@ class BlockingJournals:
         txn: Txn | None = None,
         timeout: float = 10.0,
     ) -> Appended:
-        """As `Journals.append`."""
+        """Append all of the content, or nothing; return when it is on every replica.
+
+        `content` may be a buffer, or a (async) iterable of buffers of any length together: it is streamed, and nothing
+        of it is visible before its end. `offset`: only if the journal ends there. `check`: only if the registers
+        match; `union` and `subtract` change them together with the content. With `txn`, a writer's own number for this
+        append, it takes effect once however often it is sent.
+        """
         return self._thread.run(
             self.journals.append(
                 journal, content, offset=offset, check=check, union=union, subtract=subtract, txn=txn, timeout=timeout
@@ -93,42 +99,48 @@ class BlockingJournals:
         begin_mod_time: int = 0,
         address: str | None = None,
     ) -> Iterator[Chunk]:
-        """As `Journals.read`. Leaving the loop early ends the read."""
+        """Content from an offset on; -1 is where the journal ends now. Any replica serves it.
+
+        It ends at `end`, or where the journal ends now; with `follow` it goes on as more is appended. `begin_mod_time`
+        skips fragments which were stored before that unix time. With an `address` only that broker is asked. What this
+        client has appended it reads: a replica which has not heard yet that all have it is waited for. Leaving the loop
+        early ends the read.
+        """
         chunks = self.journals.read(
             journal, offset, end=end, follow=follow, begin_mod_time=begin_mod_time, address=address
         )
         return self._thread.iterate(chunks)
 
     def watch(self, selector: str | LabelSelector = "") -> Iterator[Infos]:
-        """As `Journals.watch`."""
+        """The same, and again after every change."""
         return self._thread.iterate(self.journals.watch(selector))
 
     def stat(self, journal: str, offset: int = -1) -> ReadHeader:
-        """As `Journals.stat`."""
+        """What a read at an offset would begin with: the Fragment, and how far the journal has come."""
         return self._thread.run(self.journals.stat(journal, offset))
 
     def list(self, selector: str | LabelSelector = "") -> Infos:
-        """As `Journals.list`."""
+        """The journals which fit a selector, like `name:prefix=shop/, region in (eu, us)`."""
         return self._thread.run(self.journals.list(selector))
 
     def apply(self, changes: Sequence[Change]) -> Revision:
-        """As `Journals.apply`."""
+        """Put or delete specs: all of them, or none."""
         return self._thread.run(self.journals.apply(changes))
 
     def create(self, *specs: JournalSpec) -> Revision:
-        """As `Journals.create`."""
+        """Make journals which are not there yet."""
         return self._thread.run(self.journals.create(*specs))
 
     def fragments(self, journal: str) -> Fragments:
-        """As `Journals.fragments`."""
+        """The fragments of a journal, as one of its brokers knows them. What this client has appended is among them."""
         return self._thread.run(self.journals.fragments(journal))
 
     def resolve(self, journal: str, epoch: PipelineEpoch, begin: int, end: int, *, timeout: float = 10.0) -> Resolution:
-        """As `Journals.resolve`."""
+        """What became of an append whose error said unknown. PENDING only if it is open after `timeout`."""
         return self._thread.run(self.journals.resolve(journal, epoch, begin, end, timeout=timeout))
 
     def explain(self, journal: str) -> Explanations:
-        """As `Journals.explain`."""
+        """Where the journal stands at each of its brokers, in words."""
         return self._thread.run(self.journals.explain(journal))
 
 
@@ -165,7 +177,7 @@ class BlockingAppendService:
             self.close()
 
     def append(self, journal: str, content: Buffer) -> Appended:
-        """As `AppendService.append`."""
+        """Append; return when it is on every replica. Waits for room first, if too much is on its way."""
         return self._thread.run(self._service.append(journal, content))
 
     def put(self, journal: str, content: Buffer) -> None:
@@ -173,7 +185,7 @@ class BlockingAppendService:
         self._thread.run(self._put(journal, content))
 
     def flush(self) -> None:
-        """As `AppendService.flush`."""
+        """Wait until everything which was put is appended, or refused."""
         self._thread.run(self._service.flush())
 
     def close(self) -> None:

@@ -105,7 +105,7 @@ class LakeClient:
         self._connection.close()
 
     def call(self, method: str, api: str, body: Any = None, **query: Any) -> Any:
-        """One request; what it answers, decoded: None where there is nothing, text where it is no JSON."""
+        """Send one request and return its decoded answer: None if it is empty, text if it is no JSON."""
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if body is None else {"content-type": "application/json"}
         answer = self._ask(method, api, data, headers, query)
@@ -116,7 +116,7 @@ class LakeClient:
         return msgspec.json.decode(content) if is_json else content.decode()
 
     def pages(self, api: str, *, limit: int | None = None, **query: Any) -> Iterator[dict[str, Any]]:
-        """All results of a list, page by page; or the first `limit`."""
+        """Yield all results of a list, page by page; or the first `limit`."""
         after, left = "", limit
         while left is None or left > 0:
             page = self.call("GET", api, after=after, amount=min(PAGE, left or PAGE), **query)

@@ -1,4 +1,4 @@
-"""Calls of a lake's REST API, for asyncio: what is asked becomes a request, what is refused one of our errors.
+"""Calls of a lake's REST API, for asyncio: each call becomes a request, each refusal a Penstock error.
 
 async with LakeApi(find_lake()) as api:
     made = await api.call("POST", "/repositories", {"name": "shop", "storage_namespace": ""})
@@ -45,7 +45,7 @@ class LakeApi:
             await made.close()
 
     async def call(self, method: str, api: str, body: Any = None, **query: Any) -> Any:
-        """One request; what it answers, decoded: None where there is nothing, text where it is no JSON."""
+        """Send one request and return its decoded answer: None if it is empty, text if it is no JSON."""
         data = b"" if body is None else msgspec.json.encode(body)
         headers = {} if body is None else {"content-type": "application/json"}
         async with self.ask(method, api, data, headers, query) as answer:
@@ -56,7 +56,7 @@ class LakeApi:
         return msgspec.json.decode(content) if is_json else content.decode()
 
     async def pages(self, api: str, *, limit: int | None = None, **query: Any) -> AsyncIterator[dict[str, Any]]:
-        """All results of a list, page by page; or the first `limit`."""
+        """Yield all results of a list, page by page; or the first `limit`."""
         after, left = "", limit
         while left is None or left > 0:
             page = await self.call("GET", api, after=after, amount=min(PAGE, left or PAGE), **query)

@@ -39,7 +39,7 @@ class BlockingLake:
         return LoopThread.shared().run(work)
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """Take what comes, one by one. Leaving the loop early ends it over there too."""
+        """Yield items one by one, as they arrive. Leaving the loop early ends it over there too."""
         return LoopThread.shared().iterate(items)
 
     def repository(self, name: str) -> "BlockingRepository":
@@ -64,19 +64,19 @@ class BlockingRepository:
         return repr(self._repository)
 
     def create(self, *, storage: str = "", default_branch: str = "main", exists_ok: bool = False) -> None:
-        """As `Repository.create`."""
+        """Make it, with an empty default branch."""
         self.lake.run(self._repository.create(storage=storage, default_branch=default_branch, exists_ok=exists_ok))
 
     def exists(self) -> bool:
-        """As `Repository.exists`."""
+        """Return whether the repository exists."""
         return self.lake.run(self._repository.exists())
 
     def delete(self) -> None:
-        """As `Repository.delete`."""
+        """Delete the repository, its branches and tags. Its objects stay in the store."""
         self.lake.run(self._repository.delete())
 
     def ref(self, name: str) -> "BlockingRef":
-        """As `Repository.ref`."""
+        """Anything that names a commit: a branch, a tag, an id, main~2. To read only."""
         return BlockingRef(self.lake, self._repository.ref(name))
 
     def branch(self, name: str, *, source: str | None = None) -> "BlockingBranch":
@@ -86,7 +86,7 @@ class BlockingRepository:
         return BlockingBranch(self.lake, self._repository.branch(name))
 
     def branches(self) -> list[str]:
-        """As `Repository.branches`."""
+        """Return the names of all branches."""
         return self.lake.run(self._repository.branches())
 
     def tag(self, name: str, ref: str) -> "BlockingRef":
@@ -94,17 +94,17 @@ class BlockingRepository:
         return BlockingRef(self.lake, self.lake.run(self._repository.create_tag(name, ref)))
 
     def delete_tag(self, name: str) -> None:
-        """As `Repository.delete_tag`."""
+        """Delete a tag. Its commit stays."""
         self.lake.run(self._repository.delete_tag(name))
 
     def tags(self) -> dict[str, str]:
-        """As `Repository.tags`."""
+        """Return all tags with their commit ids."""
         return self.lake.run(self._repository.tags())
 
     def merge(
         self, source: str, into: str, message: str = "", *, strategy: Strategy = "", squash: bool = False
     ) -> Commit:
-        """As `Repository.merge`."""
+        """Merge a ref into a branch. `MergeConflict` names the paths, and nothing has happened."""
         return self.lake.run(self._repository.merge(source, into, message, strategy=strategy, squash=squash))
 
 
@@ -137,31 +137,31 @@ class BlockingRef(Mapping[str, bytes]):
         return sum(1 for _ in self.list())
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> bytes:
-        """As `Ref.read`."""
+        """An object's bytes, or [start, end) of them."""
         return self.lake.run(self._ref.read(path, start, end))
 
     def chunks(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """As `Ref.chunks`."""
+        """The same, as it comes. It is one version of the object throughout."""
         return self.lake.iterate(self._ref.chunks(path, start, end))
 
     def stat(self, path: str) -> LakeFile:
-        """As `Ref.stat`."""
+        """Return an object's metadata, without its bytes."""
         return self.lake.run(self._ref.stat(path))
 
     def list(self, prefix: str = "", *, delimiter: str = "", limit: int | None = None) -> Iterator[LakeFile]:
-        """As `Ref.list`."""
+        """Objects below a prefix, sorted by path; with a delimiter, folders as one line each."""
         return self.lake.iterate(self._ref.list(prefix, delimiter=delimiter, limit=limit))
 
     def head(self) -> Commit:
-        """As `Ref.head`."""
+        """The commit it names."""
         return self.lake.run(self._ref.head())
 
     def log(self, *, path: str = "", limit: int | None = None) -> Iterator[Commit]:
-        """As `Ref.log`."""
+        """Yield its history, newest first; with a path, the commits that changed it."""
         return self.lake.iterate(self._ref.log(path=path, limit=limit))
 
     def diff(self, other: str, *, prefix: str = "") -> Iterator[Change]:
-        """As `Ref.diff`."""
+        """Yield the changes of another ref since the merge base."""
         return self.lake.iterate(self._ref.diff(other, prefix=prefix))
 
 
@@ -181,43 +181,43 @@ class BlockingBranch(BlockingRef, MutableMapping[str, bytes]):
         self.remove([path])
 
     def put(self, path: str, content: Content, *, content_type: str = "", if_absent: bool = False) -> LakeFile:
-        """As `Branch.put`."""
+        """Put an object, whole or not at all."""
         return self.lake.run(self._branch.put(path, content, content_type=content_type, if_absent=if_absent))
 
     def remove(self, paths: Iterable[str]) -> None:
-        """As `Branch.remove`."""
+        """Delete objects. Paths which have none are no error."""
         given = list(iter(paths))  # here: it may be another of these dicts
         self.lake.run(self._branch.remove(given))
 
     def copy(self, source: str, path: str, *, ref: str = "") -> LakeFile:
-        """As `Branch.copy`."""
+        """The same bytes under another path, without copying them; also from another ref of the repository."""
         return self.lake.run(self._branch.copy(source, path, ref=ref))
 
     def commit(self, message: str, *, metadata: Mapping[str, str] | None = None, allow_empty: bool = False) -> Commit:
-        """As `Branch.commit`."""
+        """Commit the uncommitted changes. Writers can continue during the commit."""
         return self.lake.run(self._branch.commit(message, metadata=metadata, allow_empty=allow_empty))
 
     def uncommitted(self, *, prefix: str = "") -> Iterator[Change]:
-        """As `Branch.uncommitted`."""
+        """Yield the uncommitted changes."""
         return self.lake.iterate(self._branch.uncommitted(prefix=prefix))
 
     def reset(self, path: str = "") -> None:
-        """As `Branch.reset`."""
+        """Discard uncommitted changes: all of them, those below a prefix (ending in /), or of one object."""
         self.lake.run(self._branch.reset(path))
 
     def revert(self, ref: str, *, parent: int = 0) -> Commit:
-        """As `Branch.revert`."""
+        """Undo what a commit did, by a new commit."""
         return self.lake.run(self._branch.revert(ref, parent=parent))
 
     def delete(self) -> None:
-        """As `Branch.delete`."""
+        """Delete the branch and its uncommitted changes."""
         self.lake.run(self._branch.delete())
 
     @contextmanager
     def transaction(
         self, message: str, *, metadata: Mapping[str, str] | None = None
     ) -> Iterator["BlockingTransaction"]:
-        """As `Branch.transaction`."""
+        """Changes which become one commit when the block ends; if it raises, nothing has happened."""
         block = self._branch.transaction(message, metadata=metadata)
         changes = self.lake.run(_enter(block))
         try:
@@ -238,7 +238,7 @@ class BlockingTransaction(BlockingBranch):
 
     @property
     def committed(self) -> Commit | None:
-        """Its commit, once the block has ended; None if nothing changed."""
+        """The commit, once the block has ended; None if nothing changed."""
         return self._changes.committed
 
 

@@ -3,10 +3,10 @@
     pandas.read_parquet("lake://shop@main/orders.parquet")
     fsspec.open("lake://shop@main/prices.csv", "wb")
 
-fsspec finds it by its entry point. Options: `lake` (the server's URL), `access_key_id`, `secret_access_key`; what is
-not said is found as the command line finds it. Folders are prefixes: they are there while something is below them.
-A file which is written is there when it is closed, whole or not at all; those of an fsspec transaction (`with
-fs.transaction:`) when the block ends. What is written is staged: `Branch.commit` commits it.
+fsspec finds it by its entry point. Options: `lake` (the server's URL), `access_key_id`, `secret_access_key`. Options
+left out are found as on the command line. Folders are prefixes: they exist while an object lies below them. A written
+file appears when it is closed, whole or not at all; files of an fsspec transaction (`with fs.transaction:`) when the
+block ends. Written files are uncommitted: `Branch.commit` commits them.
 """
 
 import weakref
@@ -54,7 +54,7 @@ class LakeFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
     # looking
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
-        """What is right below a path: objects and folders; or the object itself."""
+        """List the objects and folders directly below a path; or the object itself."""
         target = self._url(path)
         prefix = f"{target.path.rstrip('/')}/" if target.path.strip("/") else ""
         with _os_errors(path):
@@ -244,7 +244,7 @@ class LakeFileHandle(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has 
         return True
 
     def commit(self) -> None:
-        """Put what was gathered."""
+        """Put the gathered bytes."""
         if self._gathered is not None:
             self._gathered.seek(0)
             try:
@@ -253,20 +253,20 @@ class LakeFileHandle(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has 
                 self.discard()
 
     def discard(self) -> None:
-        """Forget what was gathered."""
+        """Drop the gathered bytes."""
         if self._gathered is not None:
             self._gathered.close()
             self._gathered = None
 
 
 def _close_soon(lake: BlockingLake) -> None:
-    """Nobody closes a file system: its connections end with it, whichever thread notices."""
+    """Close the connections of a file system that is gone, from any thread: fsspec never closes one."""
     LoopThread.shared().start(lake.api.close())
 
 
 @contextmanager
 def _os_errors(path: str) -> Iterator[None]:
-    """In words of those who think in files."""
+    """Turn Penstock errors into those of Python's file functions."""
     try:
         yield
     except NotFound as error:

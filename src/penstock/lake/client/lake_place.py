@@ -1,4 +1,4 @@
-"""Which lake to talk to, when nobody says: the one `penstock up` runs here, or the one of the configuration."""
+"""Which lake to use by default: the one that `penstock up` runs here, or the configured one."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def find_lake(
     *,
     effective: Effective | None = None,
 ) -> LakePlace:
-    """The lake which was named; what was not said is as configured, or as the data folder has it."""
+    """Return the named lake; missing parts come from the configuration, or from the data folder."""
     effective = effective or load(environment=os.environ)
     if access_key_id is None or secret_access_key is None:
         access_key_id, secret_access_key = _keys(effective)

@@ -35,7 +35,7 @@ DELETES_MAX: Final = 1000
 
 
 class LakeFile(msgspec.Struct, frozen=True):
-    """What is known of an object without reading it; or a folder, whose path ends in / and which has no size."""
+    """An object's metadata; or a folder, whose path ends in / and which has no size."""
 
     path: str
     size: int = 0
@@ -69,6 +69,7 @@ class Repository:
         await self.api.call("POST", "/repositories", body)
 
     async def exists(self) -> bool:
+        """Return whether the repository exists."""
         try:
             await self.api.call("GET", self._path)
         except NotFound:
@@ -76,6 +77,7 @@ class Repository:
         return True
 
     async def delete(self) -> None:
+        """Delete the repository, its branches and tags. Its objects stay in the store."""
         await self.api.call("DELETE", self._path)
 
     def ref(self, name: str) -> "Ref":
@@ -91,6 +93,7 @@ class Repository:
         return Branch(self, name)
 
     async def branches(self) -> list[str]:
+        """Return the names of all branches."""
         return [each["id"] async for each in self.api.pages(f"{self._path}/branches")]
 
     async def create_tag(self, name: str, ref: str) -> "Ref":
@@ -98,9 +101,11 @@ class Repository:
         return Ref(self, name)
 
     async def delete_tag(self, name: str) -> None:
+        """Delete a tag. Its commit stays."""
         await self.api.call("DELETE", f"{self._path}/tags/{quote(name, safe='')}")
 
     async def tags(self) -> dict[str, str]:
+        """Return all tags with their commit ids."""
         return {each["id"]: each["commit_id"] async for each in self.api.pages(f"{self._path}/tags")}
 
     async def merge(
@@ -131,6 +136,7 @@ class Ref:
         return commit_from(found)
 
     async def stat(self, path: str) -> LakeFile:
+        """Return an object's metadata, without its bytes."""
         return file_from(await self._api.call("GET", f"{self._url.ref_api}/objects/stat", path=path))
 
     async def exists(self, path: str) -> bool:
@@ -162,23 +168,23 @@ class Ref:
             yield file_from(each)
 
     async def log(self, *, path: str = "", limit: int | None = None) -> AsyncIterator[Commit]:
-        """Its history, newest first; with a path, the commits which changed it."""
+        """Yield its history, newest first; with a path, the commits that changed it."""
         query = {"prefixes" if path.endswith("/") else "objects": path} if path else {}
         async for each in self._api.pages(f"{self._url.ref_api}/commits", limit=limit, **query):
             yield commit_from(each)
 
     async def diff(self, other: str, *, prefix: str = "") -> AsyncIterator[Change]:
-        """What another ref has since both parted."""
+        """Yield the changes of another ref since the merge base."""
         api = f"{self._url.ref_api}/diff/{quote(other, safe='')}"
         async for each in self._api.pages(api, prefix=prefix):
             yield Change(each["path"], ChangeKind(each["type"]))
 
 
 class Branch(Ref):
-    """A tree to write: what is put there is staged, until a commit makes it part of the history."""
+    """A tree to write: changes are uncommitted until a commit makes them part of the history."""
 
     async def put(self, path: str, content: Content, *, content_type: str = "", if_absent: bool = False) -> LakeFile:
-        """Put an object: all of it is there, or nothing of it."""
+        """Put an object, whole or not at all."""
         headers = {"content-type": content_type or "application/octet-stream"}
         if if_absent:
             headers["if-none-match"] = "*"
@@ -203,17 +209,17 @@ class Branch(Ref):
     async def commit(
         self, message: str, *, metadata: Mapping[str, str] | None = None, allow_empty: bool = False
     ) -> Commit:
-        """Make what is staged part of the history. Writers can continue during the commit."""
+        """Commit the uncommitted changes. Writers can continue during the commit."""
         body = {"message": message, "metadata": dict(metadata or {}), "allow_empty": allow_empty}
         return commit_from(await self._api.call("POST", f"{self._url.branch_api}/commits", body))
 
     async def uncommitted(self, *, prefix: str = "") -> AsyncIterator[Change]:
-        """What is staged."""
+        """Yield the uncommitted changes."""
         async for each in self._api.pages(f"{self._url.branch_api}/diff", prefix=prefix):
             yield Change(each["path"], ChangeKind(each["type"]))
 
     async def reset(self, path: str = "") -> None:
-        """Drop what is staged: all of it, below a prefix (ending in /), or one object."""
+        """Discard uncommitted changes: all of them, those below a prefix (ending in /), or of one object."""
         kind = "common_prefix" if path.endswith("/") else "object"
         await self._api.call("PUT", self._url.branch_api, {"type": kind, "path": path} if path else {"type": "reset"})
 
@@ -223,7 +229,7 @@ class Branch(Ref):
         return await self.head()
 
     async def delete(self) -> None:
-        """Delete the branch, and what is staged on it."""
+        """Delete the branch and its uncommitted changes."""
         await self._api.call("DELETE", self._url.branch_api)
 
     @asynccontextmanager
@@ -240,7 +246,7 @@ class Branch(Ref):
                 await changes.commit(message, metadata=metadata)
                 changes.committed = await self.repository.merge(name, self.name, message, squash=True)
         finally:
-            with suppress(PenstockError):  # a hidden branch which stays harms nobody
+            with suppress(PenstockError):  # a hidden branch that stays does no harm
                 await changes.delete()
 
 

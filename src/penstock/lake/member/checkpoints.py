@@ -1,9 +1,10 @@
-"""Checkpoints of a member in the object store: a state, and the cursor from which to go on. Design: lake.md L1, L17.
+"""Checkpoints of a member in the object store: a state, and the cursor to continue from. Design: lake.md L1, L17.
 
     <folder>/<position, 20 digits>-<state hash>    the cursor and the whole state, one atomic write
 
-Members take them at the same positions of the queue, and the state's hash is in the name: whoever finds a checkpoint of
-the same position under another hash has diverged, or the other has. A new member begins with the newest one.
+Members take them at the same positions of the queue, and the state's hash is in the name: if a member finds a
+checkpoint of the same position under another hash, one of the two has diverged. A new member begins with the newest
+one.
 """
 
 import asyncio

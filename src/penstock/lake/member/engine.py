@@ -1,7 +1,7 @@
 """The engine under the lake's service: names to instances, refs to views, records to results. Design: lake.md L2, L6.
 
-A read syncs first, then takes everything it needs from the state in one go. A write names instances; one which hits a
-branch that was made again meanwhile did nothing, and is made again with a request of its own.
+A read syncs first, then takes everything it needs from the state in one go. A write names instances. If it hits a
+branch that was made again meanwhile, it does nothing, and is repeated with a request of its own.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ AGAIN_MAX: Final = 5  # how often a write is made again on a newer view
 
 
 class Host(Protocol):
-    """What is asked of a member: `MemberHost` is one."""
+    """The requests to a member: `MemberHost` implements it."""
 
     @property
     def machine(self) -> StagingMachine: ...
@@ -83,7 +83,7 @@ class Engine:
         return self.host.machine
 
     def shelf_of(self, instance: Instance) -> Shelf | None:
-        """Where the objects of a branch are."""
+        """Return the object store of a branch."""
         branch = self.machine.branches.get(instance)
         return None if branch is None else self.shelves.of(self.machine.repositories[branch.repository])
 
@@ -129,7 +129,7 @@ class Engine:
         return branch
 
     async def branch_to_write(self, repository: str, name: str) -> tuple[Repository, Branch]:
-        """A branch as this member knows it: the record itself finds out whether it is still there."""
+        """Return a branch as this member knows it: the record itself checks that it still exists."""
         try:
             found = self.known_repository(repository)
             return found, self.known_branch(found, name)
@@ -139,7 +139,7 @@ class Engine:
     # refs
 
     async def view(self, repository: str, ref: str, *, stale_ok: bool = False) -> View:
-        """What a ref shows. Only what a whole commit id names needs no SYNC."""
+        """Return the view of a ref. Only what a whole commit id names needs no SYNC."""
         wanted = parse_ref(ref)
         if not stale_ok:
             await self._sync_for(repository, wanted)
@@ -215,7 +215,7 @@ class Engine:
     async def write_to_branch(
         self, repository: str, branch: str, make: Callable[[Repository, Branch], Changing]
     ) -> tuple[Result, Shelf]:
-        """A record for a branch by name; made anew if the branch this member knew is gone."""
+        """Write a record for a branch by name, and repeat it if the branch that this member knew is gone."""
         found, known = await self.branch_to_write(repository, branch)
         result = await self.write(make(found, known))
         if result.status is Status.NO_BRANCH:
@@ -227,7 +227,7 @@ class Engine:
         return result, self.shelves.of(found)
 
     def judge(self, result: Result, what: str) -> None:
-        """Nothing if it was done; else the error which says why not."""
+        """Raise the error of a result that is not OK."""
         if result.status is not Status.OK:
             raise _error_of(result, what)
 

@@ -28,7 +28,7 @@ log = get_logger()
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag="lake-1"):
-    """Records which stand together on a queue."""
+    """Records that lie together on a queue."""
 
     stamp: int
     envelopes: tuple[Envelope, ...]
@@ -65,7 +65,7 @@ class GatheringQueue(ABC):
 
     @abstractmethod
     def read(self, cursor: int) -> AsyncIterator[QueueBatch]:
-        """As `Queue.read`."""
+        """Yield every batch after the cursor, and then new ones. `Compacted` if the queue no longer has them all."""
 
     @abstractmethod
     async def append(self, data: bytes) -> None:

@@ -1,6 +1,6 @@
 """Commits in an object store: saved, found, and searched by `lake/core/refs/graph.py`. Design: lake.md L8.
 
-Since an id names its content, what was read once is never read again while it is remembered.
+Since an id names its content, a commit is read once only while it is remembered.
 """
 
 from collections import OrderedDict

@@ -3,9 +3,9 @@
     magic, 4 bytes | length, 4 | CRC-32C of the batch, 4 | the batch
 
 Each batch is one append, so it is in the journal whole or not at all, and readers see only what every replica has. The
-cursor is the offset behind the last batch read. Bytes which are no batch (somebody appended by hand) are left out by
-every member alike: the next batch begins where the next one can be read. Offsets which the journal no longer has,
-because they were pruned or its head was reset, are `Compacted`: the member begins with a checkpoint, or not at all.
+cursor is the offset after the last batch read. Bytes that are no batch (appended by hand) are left out by every member
+alike: the next batch begins where the next one can be read. Offsets which the journal no longer has, because they were
+pruned or its head was reset, are `Compacted`: the member begins with a checkpoint, or not at all.
 """
 
 import struct
@@ -28,7 +28,7 @@ LENGTH_MAX: Final = BATCH_BYTES_MAX + (1 << 20)  # a batch is sent when it is fu
 
 
 def frame(data: bytes) -> bytes:
-    """A batch as it stands in the journal."""
+    """Return a batch in its form in the journal."""
     return HEAD.pack(MAGIC, len(data), google_crc32c.value(data)) + data
 
 
@@ -40,7 +40,7 @@ class Frames:
         self._held = bytearray()
 
     def feed(self, content: bytes | bytearray | memoryview) -> list[tuple[int, bytes]]:
-        """What is whole by now: the offset behind each, and its bytes."""
+        """Return the complete batches: the offset after each, and its bytes."""
         self._held += content
         found: list[tuple[int, bytes]] = []
         while (batch := self._next()) is not None:

@@ -1,4 +1,4 @@
-"""A member's shell: runs the core on a queue, and keeps those who wait for it. Design: lake.md L1, L6, L16.
+"""A member's shell: runs the core on a queue, and keeps the requests that wait for it. Design: lake.md L1, L6, L16.
 
     host = await MemberHost.start(queue, checkpoints, builder, name="lake-1")
     result = await host.request(Write(record))
@@ -6,7 +6,8 @@
 
 It decides nothing. Records are put on the queue as the core says; what the queue delivers is numbered and handed to the
 core; metaranges are built by the builder, in tasks; checkpoints are taken at places which all members share. When it
-cannot go on (the members have diverged, the queue has forgotten what is missing) it fails, and whoever waits is told.
+cannot continue (the members have diverged, the queue has forgotten missing records) it fails, and all waiting requests
+get the error.
 """
 
 import asyncio
@@ -50,7 +51,7 @@ log = get_logger()
 
 
 class Builder(Protocol):
-    """Makes what the core asks for outside the queue. An error it raises is told to whoever waits."""
+    """Makes what the core asks for outside the queue. The waiting request gets an error that it raises."""
 
     async def build(self, effect: Build | Rebuild | BuildMove) -> Built: ...
 
@@ -99,7 +100,7 @@ class MemberHost:
         config: MemberConfig | None = None,
         checkpoint_span: int | None = None,
     ) -> "MemberHost":
-        """A member which has played back what it missed: its own SYNC has come back to it."""
+        """Start a member, and return once it has caught up: its own SYNC has come back to it."""
         cursor, machine = await checkpoints.newest()
         host = cls(
             queue,
@@ -156,7 +157,7 @@ class MemberHost:
         await self.request(RefsRead(""))
 
     async def ended(self) -> str:
-        """Wait until it cannot go on, or was closed; why."""
+        """Wait until it cannot continue, or was closed; return why."""
         await self._ended.wait()
         return self.failed
 

@@ -1,11 +1,11 @@
 """The queue port: one order of records for all members. Design: lake.md L1, L3; queue-based-staging.md.
 
-A queue promises three things: every member reads the same batches in the same order; what was accepted is read at least
-once; reading can begin again behind any batch. It does not promise that what is put arrives: a member which does not
-see its record come back puts it again, under the same request id.
+A queue promises three things: every member reads the same batches in the same order; every accepted batch is read at
+least once; reading can begin again after any batch. It does not promise that a put batch arrives: a member that does
+not see its record come back puts it again, under the same request id.
 
-Positions are counted by who reads, from 1, record by record: they are the same for all since the order is. A **cursor**
-is the queue's own name for a place between two batches; a checkpoint holds both.
+Each reader counts positions, from 1, record by record: they are the same for all since the order is. A **cursor** is
+the queue's own name for a place between two batches; a checkpoint holds both.
 """
 
 from collections.abc import AsyncIterator
@@ -41,10 +41,10 @@ def check_record(record: Record) -> None:
 
 
 class QueueBatch(msgspec.Struct, frozen=True):
-    """Some records which stand together on the queue."""
+    """Some records that lie together on the queue."""
 
-    cursor: int  # where to go on behind it
-    stamp: int  # nanoseconds since 1970, by whoever put it there (L3: nothing that matters for safety reads it)
+    cursor: int  # where to continue after it
+    stamp: int  # nanoseconds since 1970, by the sender's clock (L3: nothing that matters for safety reads it)
     envelopes: tuple[Envelope, ...]
 
 
@@ -53,7 +53,7 @@ class Queue(Protocol):
 
     @property
     def checkpoint_span(self) -> int:
-        """How far apart, in cursors, members take their checkpoints: all at the same places."""
+        """The distance, in cursors, between checkpoints: all members take them at the same places."""
         ...
 
     def put(self, envelope: Envelope) -> None:
@@ -61,7 +61,7 @@ class Queue(Protocol):
         ...
 
     def read(self, cursor: int) -> AsyncIterator[QueueBatch]:
-        """Every batch behind the cursor, and then those to come. `Compacted` if the queue no longer has them all."""
+        """Yield every batch after the cursor, and then new ones. `Compacted` if the queue no longer has them all."""
         ...
 
     async def close(self) -> None: ...

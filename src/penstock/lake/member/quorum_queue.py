@@ -1,7 +1,7 @@
 """The quorum log as the lake's queue: a transaction is a batch of records. Design: lake.md L1 to L3; quorum-log.md.
 
-The cursor is the offset behind the last transaction read; a transaction which is no batch of records is left out by
-every member alike.
+The cursor is the offset after the last transaction read; a transaction that is no batch of records is left out by every
+member alike.
 """
 
 import time
@@ -17,7 +17,7 @@ __all__ = ["Log", "QuorumQueue"]
 
 
 class Log(Protocol):
-    """What is asked of the quorum log: `client.quorum.QuorumLog` is one."""
+    """The part of the quorum log that a queue needs: `client.quorum.QuorumLog` implements it."""
 
     async def append(self, ops: bytes, *, timeout: float = APPEND_S) -> Any: ...
 
@@ -29,7 +29,7 @@ class Log(Protocol):
 class QuorumQueue(GatheringQueue):
     """The queue of all members of one shard. For one event loop."""
 
-    checkpoint_span = 4_000  # transactions; a node keeps at least 5,000 entries behind its snapshot
+    checkpoint_span = 4_000  # transactions; a node keeps at least 5,000 entries after its snapshot
 
     def __init__(self, quorum_log: Log, *, clock: Callable[[], int] = time.time_ns) -> None:
         super().__init__(clock)

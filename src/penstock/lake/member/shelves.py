@@ -22,7 +22,7 @@ RESERVED: Final = ("_penstock", "scratch")
 
 
 def namespace_prefix(store_url: str) -> str:
-    """How storage namespaces in a store begin.
+    """Return the beginning of all storage namespaces in a store.
 
     >>> namespace_prefix("file:///data/objects"), namespace_prefix("s3://shop/lake?region=eu-central-1")
     ('local://', 's3://shop/lake/')
@@ -51,7 +51,7 @@ class Shelf:
         self.history = History(store, folder)
 
     def full_address(self, entry: Entry) -> str:
-        """Where an entry's bytes are, as foreign clients write it."""
+        """Return where an entry's bytes are, in the form for foreign clients."""
         return entry.address if "://" in entry.address else f"{self.storage}/{entry.address}"
 
     def relative(self, address: str) -> str | None:
@@ -96,7 +96,7 @@ class Shelves:
         return key_below(address, self.prefix)
 
     def overlaps(self, storage: str, others: list[str]) -> bool:
-        """Whether a namespace lies in, or holds, one of the others: collectors must never meet."""
+        """Return whether a namespace lies in, or holds, one of the others: collectors must never meet."""
         mine = self.folder_of(storage)
         return any(
             mine.startswith(theirs) or theirs.startswith(mine) for theirs in (self.folder_of(each) for each in others)

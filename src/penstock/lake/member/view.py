@@ -1,7 +1,7 @@
-"""A view: what a ref shows, at one position of the queue: a tree, and what is staged over it. Design: lake.md L6.
+"""A view shows a ref at one position of the queue: a tree, and the uncommitted changes over it. Design: lake.md L6.
 
-Head and areas were captured together; nothing in a view ever changes. Lists merge what is staged into what is committed
-in a thread, and ask for no more ranges than the page needs.
+Head and areas were captured together; nothing in a view ever changes. Lists merge uncommitted changes into committed
+entries in a thread, and ask for no more ranges than the page needs.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from penstock.lake.records.service import Change, ChangeKind, Object, Page
 
 __all__ = ["View", "as_entry"]
 
-SCAN_ROWS = 1000  # committed entries taken at a time, while what is staged is merged into them
+SCAN_ROWS = 1000  # committed entries taken at a time, while uncommitted changes are merged into them
 DIFF_ROWS = 10_000  # staged rows compared at a time
 
 
@@ -31,7 +31,7 @@ class View:
         self.shelf = shelf
         self.commit = commit
         self.tree = tree
-        self.snapshot = snapshot  # None: only what is committed
+        self.snapshot = snapshot  # None: only committed entries
 
     async def entry(self, path: str) -> Entry | None:
         staged = self.snapshot.overlay.find(path) if self.snapshot is not None else None
@@ -64,7 +64,7 @@ class View:
         return Object(path, entry, self.shelf.full_address(entry), self.shelf.key(entry))
 
     async def uncommitted(self, prefix: str, after: str, delimiter: str, limit: int) -> Page[Change]:
-        """How what is staged differs from what is committed."""
+        """Return how uncommitted entries differ from committed ones."""
         snapshot = self.snapshot
         if snapshot is None:
             return Page([])
@@ -84,7 +84,7 @@ class View:
         return Page(found[:limit], found[limit - 1].path if len(found) > limit else "")
 
     async def _compare(self, chunk: pl.DataFrame, prefix: str, delimiter: str, limit: int, found: list[Change]) -> str:
-        """Add the differences of a chunk; where to go on."""
+        """Add the differences of a chunk; return where to continue."""
         assert chunk.schema == CHANGE_SCHEMA
         committed = dict(_rows(await self.shelf.trees.get_many(self.tree, chunk["path"])))
         for path, is_live, entry in zip(chunk["path"], chunk["is_live"], _entries(chunk), strict=True):
@@ -111,7 +111,7 @@ def _kind(before: Entry | None, now: Entry | None) -> ChangeKind | None:
 
 
 def as_entry(entry: Entry) -> tuple[object, ...]:
-    """What two entries agree on if they are the same content; without an ETag, the address says what the bytes are."""
+    """Return the columns that make two entries the same content; without an ETag, the address identifies the bytes."""
     return entry.etag or entry.address, entry.size, entry.content_type, entry.metadata
 
 
@@ -145,7 +145,7 @@ class _BlockingTree:
             at = rows[-1][0] + "\0" if len(rows) == SCAN_ROWS and len(inside) == len(rows) else None
 
     async def _page(self, start: str) -> list[tuple[str, Entry]]:
-        """Entries from `start` on: listing goes behind a path, so it is asked for first."""
+        """Return entries from `start` on: a listing begins after a path, so the path itself is asked for first."""
         found: list[tuple[str, Entry]] = []
         first = await self._shelf.trees.get(self._tree, start) if start else None
         if first is not None:

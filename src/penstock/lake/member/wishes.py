@@ -39,7 +39,7 @@ class Draft:
 
 @dataclass(slots=True)
 class CommitWish:
-    """Commit what is staged."""
+    """Commit the uncommitted changes."""
 
     draft: Draft
 
@@ -66,7 +66,7 @@ class HeadMove(Protocol):
 
 @dataclass(slots=True)
 class MergeWish:
-    """What a source did since both parted, laid over the branch."""
+    """The source's changes since the merge base, laid over the branch."""
 
     draft: Draft
     source: str
@@ -129,7 +129,7 @@ class ImportWish:
     """Objects which lie elsewhere, put below prefixes of the branch without copying them."""
 
     draft: Draft
-    listings: Sequence[tuple[ImportPath, list[pa.RecordBatch]]]  # what is to be where
+    listings: Sequence[tuple[ImportPath, list[pa.RecordBatch]]]  # the objects, and where they go
 
     async def make(self, head: str, parent: Commit, location: Location) -> Made:
         tree = parent.tree

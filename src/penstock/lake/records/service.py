@@ -72,7 +72,7 @@ Watch = Callable[[Progress], None]
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """A part of a sorted list. `next` is what to give as `after` for the part behind it; empty at the end."""
+    """A part of a sorted list. `next` is the `after` of the following part; empty at the end."""
 
     results: Sequence[T]
     next: str = ""
@@ -125,7 +125,7 @@ class Object(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """An object being read: what it is, which of its bytes come, and the bytes. They are of one version throughout."""
+    """An object being read: its metadata, the range of its bytes, and the bytes. They are of one version throughout."""
 
     object: Object
     start: int
@@ -177,7 +177,7 @@ class UploadAddress(msgspec.Struct, frozen=True):
 
 
 class ImportPath(msgspec.Struct, frozen=True):
-    """Objects which are there already: one, or all below a prefix. `source` is a full address."""
+    """Objects that exist already: one, or all below a prefix. `source` is a full address."""
 
     source: str
     destination: str
@@ -209,7 +209,7 @@ class Lake(Protocol):
 
     @property
     def store(self) -> ObjectStore:
-        """Where all bytes are. Keys below `scratch/` are anybody's, and live a day at most."""
+        """The store of all bytes. Keys below `scratch/` may be used by any part of the lake, and live a day at most."""
         ...
 
     # repositories
@@ -247,17 +247,17 @@ class Lake(Protocol):
     async def delete_tag(self, repository: str, name: str) -> None: ...
 
     async def reset(self, repository: str, branch: str, *, path: str = "", prefix: str = "") -> None:
-        """Drop what is staged: under a path, below a prefix, or all of it."""
+        """Discard uncommitted changes: under a path, below a prefix, or all of them."""
         ...
 
     async def hard_reset(self, repository: str, branch: str, ref: str) -> None:
-        """Set the head to a commit, and drop what is staged."""
+        """Set the head to a commit, and discard uncommitted changes."""
         ...
 
     # objects
 
     async def head(self, repository: str, ref: str, path: str, *, stale_ok: bool = False) -> Object:
-        """What is under a path, without its bytes."""
+        """Return the object under a path, without its bytes."""
         ...
 
     def open(
@@ -274,7 +274,7 @@ class Lake(Protocol):
         self, repository: str, ref: str, *, prefix: str = "", after: str = "", delimiter: str = "",
         limit: int = AMOUNT_MAX, stale_ok: bool = False,
     ) -> Page[Object]:  # fmt: skip
-        """What a ref shows, sorted by path; with a delimiter, what is below a common prefix is one line."""
+        """List the objects of a ref, sorted by path; with a delimiter, all paths below a common prefix are one line."""
         ...
 
     async def put(
@@ -303,7 +303,7 @@ class Lake(Protocol):
         self, repository: str, branch: str, path: str, address: str, *, size: int, etag: str, content_type: str = "",
         metadata: Mapping[str, str] | None = None, mtime: float | None = None, when: Precondition | None = None,
     ) -> Object:  # fmt: skip
-        """Phase two: make what was uploaded there the object under the path."""
+        """Phase two: make the uploaded file the object under the path."""
         ...
 
     # commits
@@ -331,7 +331,7 @@ class Lake(Protocol):
         self, repository: str, left: str, right: str, *, three_dot: bool = True, prefix: str = "", after: str = "",
         delimiter: str = "", limit: int = AMOUNT_MAX,
     ) -> Diffed:  # fmt: skip
-        """What `right` has differently; with three dots, since both parted."""
+        """Return the differences of `right`; with three dots, since the merge base."""
         ...
 
     async def merge(
@@ -387,21 +387,21 @@ class Lake(Protocol):
     async def retention(self, repository: str) -> RetentionRules | None: ...
 
     async def set_retention(self, repository: str, rules: RetentionRules | None) -> None:
-        """By which rules old history is given up: none, and all that a branch or a tag reaches is kept."""
+        """Set the rules for giving up old history: without any, everything that a branch or a tag reaches is kept."""
         ...
 
     async def find_garbage(self, repository: str) -> Garbage:
-        """What the garbage collector would delete: a dry run."""
+        """Return the objects that the garbage collector would delete: a dry run."""
         ...
 
     async def garbage_roots(self, repository: str) -> Roots:
-        """What garbage is found by, for who compares by itself."""
+        """Return the roots of the garbage, for a process that compares by itself."""
         ...
 
     async def collect_garbage(self, repository: str, *, grace_s: float = 3600.0, watch: Watch | None = None) -> Garbage:
-        """One run of the garbage collector: delete what nothing refers to, or can come to refer to.
+        """Run the garbage collector once: delete objects that nothing refers to, or can come to refer to.
 
-        What goes was unmarked already in an earlier run, at least `grace_s` seconds ago. `Overloaded` if another
+        A deleted object was unmarked already in an earlier run, at least `grace_s` seconds ago. `Overloaded` if another
         collector is at work: nothing was deleted.
         """
         ...

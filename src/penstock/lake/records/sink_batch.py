@@ -1,7 +1,7 @@
-"""What a sink's batch is made of, between whoever wrote its files and the lake which commits them. Design: spark.md.
+"""The parts of a sink's batch, between the writer of its files and the lake that commits them. Design: spark.md.
 
-The list of a batch's files is one object of the store, named by what is in it (`scratch/sinks/<SHA-256>`): tasks write
-files, the driver writes the list, and one small request names it. A list nobody commits is gone after a day.
+The list of a batch's files is one object of the store, named by its content (`scratch/sinks/<SHA-256>`): tasks write
+files, the driver writes the list, and one small request names it. A list that is never committed is gone after a day.
 """
 
 import hashlib
@@ -110,7 +110,7 @@ class SinkBody(msgspec.Struct, frozen=True):
 
 
 class TreePlace(msgspec.Struct, frozen=True):
-    """Where the tree of a commit is, for whoever reads its files by themselves."""
+    """Where the tree of a commit is, for a process that reads its files by itself."""
 
     commit: Name
     store: Address
@@ -126,7 +126,7 @@ class Roots(msgspec.Struct, frozen=True):
     store: Address  # its URL
     folder: Name
     storage: Address  # how full addresses of the repository's own objects begin
-    gce: Numbered  # what is addressed under this epoch, or a later one, is nobody's garbage yet
+    gce: Numbered  # objects addressed under this epoch, or a later one, are not garbage yet
     metaranges: tuple[Name, ...]  # of trees which are kept with all they contain
     trees_only: tuple[Name, ...]  # of those whose objects are given up
     staged: tuple[Address, ...]
@@ -148,7 +148,7 @@ def list_key(id_: str) -> str:
 
 
 def decode_list(id_: str, data: bytes | memoryview) -> tuple[BatchTable, ...]:
-    """The tables in a list, if it is the one which the id names."""
+    """Return the tables in a list, if it is the one that the id names."""
     if hashlib.sha256(data).hexdigest() != id_:
         raise ObjectStoreFailed(f"the list {id_} of a batch holds something else", retryable=False)
     tables = _codec.decode(bytes(data))
@@ -158,7 +158,7 @@ def decode_list(id_: str, data: bytes | memoryview) -> tuple[BatchTable, ...]:
 
 
 def staged_address(data: str, attempt: str, number: int) -> str:
-    """Where the nth file of a task's attempt goes. Attempts are random: no two ever write to the same place.
+    """Return the place of the nth file of a task's attempt. Attempts are random: no two ever write to the same place.
 
     >>> staged_address("data/00000003/", "5f3c", 2)
     'data/00000003/5f3c-00002.parquet'

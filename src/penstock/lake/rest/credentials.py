@@ -1,7 +1,7 @@
-"""Who may use the lake: one pair of keys, as lakeFS's quickstart has it, and tokens made of it.
+"""The keys of the lake: one pair, as in lakeFS's quickstart, and tokens made of it.
 
-REST clients send the pair with every request (Basic) or a token they got for it (Bearer); S3 clients sign with it. What
-was compared is compared in constant time.
+REST clients send the pair with every request (Basic) or a token they got for it (Bearer); S3 clients sign with it. All
+comparisons take constant time.
 """
 
 import base64
@@ -30,7 +30,7 @@ class Credentials:
         self._token_key = hashlib.sha256(b"penstock lake token\0" + secret_access_key.encode()).digest()
 
     def check(self, request: Request) -> None:
-        """Nothing if the request may pass, else `Unauthenticated`."""
+        """Raise `Unauthenticated` unless the request may pass."""
         given = request.header("authorization").encode()
         if hmac.compare_digest(given, self._basic):
             return

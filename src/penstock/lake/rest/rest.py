@@ -75,7 +75,7 @@ def _render(request: Request, error: PenstockError, status: int) -> Response:
 
 
 class _General:
-    """What is not about any repository."""
+    """Operations outside of any repository."""
 
     def __init__(self, credentials: Credentials, namespace_prefix: str, *, can_sign: bool) -> None:
         self._credentials = credentials

@@ -82,7 +82,7 @@ class TagBody(msgspec.Struct):
 
 
 class CommitBody(msgspec.Struct):
-    """Commit what is staged."""
+    """Commit the uncommitted changes."""
 
     message: Paragraph = ""
     metadata: Metadata | None = None
@@ -117,7 +117,7 @@ class CherryPickBody(msgspec.Struct):
 
 
 class ResetBody(msgspec.Struct):
-    """Drop what is staged."""
+    """Discard uncommitted changes."""
 
     type: Name
     path: Paragraph | None = ""

@@ -128,7 +128,7 @@ class ObjectHandlers:
         return json_response({"errors": errors})
 
     async def _delete_one_by_one(self, request: Request, paths: list[str]) -> list[object]:
-        """One path was bad: the others are deleted all the same."""
+        """Delete paths one by one, because one of them was bad."""
         errors: list[object] = []
         for path in paths:
             try:

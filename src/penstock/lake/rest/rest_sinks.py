@@ -69,7 +69,7 @@ class SinkHandlers:
         return json_response(msgspec.to_builtins(found))
 
     async def diff(self, request: Request) -> Response:
-        """A two-dot diff with the addresses of what `right` has, and of what it no longer has."""
+        """A two-dot diff with the addresses of the objects that `right` has, and of those that it no longer has."""
         query = request.query_as(PageQuery)
         page = await self._lake.diff(
             request.parameters["repository"],

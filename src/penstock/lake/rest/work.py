@@ -1,4 +1,4 @@
-"""Long work behind a request: it goes on after the answer, and its status can be asked for. Bounded.
+"""Long work that a request starts: it continues after the answer, and its status can be asked for. Bounded.
 
 A finished work is remembered until `REMEMBERED_MAX` newer ones have come. Work belongs to the member it was started on:
 a restart forgets it, and the branch's log tells what became of it.
@@ -48,7 +48,7 @@ class Works:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self, call: Callable[[Callable[[Progress], None]], Awaitable[Commit | Garbage]]) -> Work:
-        """Start a call which reports its progress, and gives a commit, or what was garbage."""
+        """Start a call that reports its progress, and returns a commit or the garbage."""
         if len(self._tasks) >= RUNNING_MAX:
             raise Overloaded(f"{RUNNING_MAX} pieces of work are under way already")
         work = Work(secrets.token_hex(12), updated_at=time.time())
@@ -65,7 +65,7 @@ class Works:
             work.result = await call(work.watch)
         except PenstockError as error:
             work.error = error
-        except Exception as error:  # whoever waits would wait for ever
+        except Exception as error:  # the waiting client would wait for ever
             work.error = defect("lake work", error, request=work.id)
         work.updated_at = time.time()
 

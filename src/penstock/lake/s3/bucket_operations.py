@@ -1,4 +1,4 @@
-"""Operations on buckets: list them, look at one, list and delete what is in it."""
+"""Operations on buckets: list them, look at one, list and delete its objects."""
 
 import base64
 import binascii
@@ -59,7 +59,7 @@ async def get_versioning(call: Call) -> Response:
 
 
 async def get_acl(call: Call) -> Response:
-    """Whoever has a key may do everything; some clients ask for this to learn whether a bucket exists."""
+    """Return full control for everyone with a key; some clients ask for this to learn whether a bucket exists."""
     await call.buckets.check_bucket(call.bucket)
     grantee = Markup(
         '<Grantee xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:type="CanonicalUser">'
@@ -116,7 +116,7 @@ async def delete_objects(call: Call) -> Response:
 
 
 async def _delete(call: Call, keys: list[str]) -> dict[str, PenstockError]:
-    """All in one go; if that fails, one by one, to learn which cannot."""
+    """Delete all at once; if that fails, one by one, to learn which cannot be deleted."""
     try:
         await call.buckets.delete(call.bucket, keys)
     except PenstockError as error:

@@ -23,7 +23,7 @@ XML_BYTES_MAX: Final = 2 << 20
 METADATA_BYTES_MAX: Final = 2048
 META: Final = "x-amz-meta-"
 
-# Headers of an object which S3 keeps beside its metadata. They are kept among it, under a name no client can choose.
+# Headers of an object that S3 keeps next to its metadata. They are kept among it, under a name no client can choose.
 _KEPT: Final = ("cache-control", "content-disposition", "content-encoding", "content-language", "expires")
 _MARK: Final = ":"
 _TOKEN = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,200}", re.ASCII)
@@ -31,7 +31,7 @@ _TOKEN = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,200}", re.ASCII)
 
 @dataclass(slots=True)
 class Call:
-    """What was asked, and of whom. The key is empty for requests about a bucket."""
+    """The request, and its bucket and key. The key is empty for requests about a bucket."""
 
     request: Request
     signed: Signed
@@ -75,7 +75,7 @@ class Call:
         return {**own, **{name: value for name, value in kept.items() if value}}
 
     def precondition(self) -> Precondition | None:
-        """What must be under the key for a write to happen."""
+        """Return the condition on the present object under the key, for a write to happen."""
         absent, match = self.request.header("if-none-match"), self.request.header("if-match")
         if absent and match:
             raise fault("InvalidRequest", "If-Match and If-None-Match cannot both hold")

@@ -4,8 +4,8 @@
     server = await HttpServer.start(App([site]), "127.0.0.1", 9000)
 
 Buckets are addressed by path (`/bucket/key`), or by host (`bucket.DOMAIN/key`) where a domain is configured. On a
-shared port it claims what carries an AWS signature, and what is addressed to its domain. Nothing is looked up for a
-request whose signature does not hold.
+shared port it claims requests that carry an AWS signature, and those addressed to its domain. Nothing is looked up for
+a request whose signature does not hold.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,7 +34,7 @@ KEY_BYTES_MAX: Final = 1024
 
 
 class Credentials(Protocol):
-    """Who may sign."""
+    """The keys that may sign."""
 
     def secret_of(self, access_key: str) -> Secret | None: ...
 
@@ -74,7 +74,7 @@ _OBJECT: Final[dict[tuple[str, str], Operation]] = {
     ("DELETE", ""): on_object.delete_object,
     ("DELETE", "uploadId"): on_upload.abort_upload,
 }
-# S3 has these too. Taken for plain reads and writes they would do something nobody asked for.
+# S3 has these too. Taken for plain reads and writes they would do something that the client did not ask for.
 _FOREIGN: Final = frozenset(
     {
         "accelerate",
@@ -132,7 +132,7 @@ class S3Gateway:
         self._writes = Route("S3", self.respond, answer_ms=0)
 
     def site(self, *, is_alone: bool = False) -> Site:
-        """As a site of the HTTP edge. Alone on its port, it claims every request."""
+        """Return the gateway as a site of the HTTP edge. Alone on its port, it claims every request."""
         return Site("s3", self, render_xml, (lambda _: True) if is_alone else self.claims)
 
     def claims(self, request: Request) -> bool:

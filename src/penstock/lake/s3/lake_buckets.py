@@ -2,7 +2,7 @@
 
 Reads take any ref (a branch, a tag, a commit, an expression), writes a branch. A listing whose prefix has no slash goes
 over the branches: with the delimiter "/" they are the folders of the bucket, without one their objects follow each
-other. A ref which is not there lists as empty, as a folder of S3 would.
+other. A ref that does not exist lists as empty, as a folder of S3 would.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
@@ -122,7 +122,7 @@ class LakeBuckets:
         return await self._list_branches(bucket, prefix, after, delimiter, limit)
 
     async def _list_ref(self, bucket: str, ref: str, prefix: str, after: str, delimiter: str, limit: int) -> Listing:
-        """What one ref has, under keys which begin with it."""
+        """Return the objects of one ref, under keys that begin with it."""
         root = f"{ref}/"
         if after > root and not after.startswith(root):
             return Listing(())
@@ -163,7 +163,7 @@ class LakeBuckets:
         return Listing(objects, prefixes)
 
     async def _roots(self, bucket: str, prefix: str) -> Sequence[str]:
-        """Every branch with its slash, in the order of keys: "a-b/" stands before "a/"."""
+        """Return every branch with its slash, in the order of keys: "a-b/" comes before "a/"."""
         found: set[str] = set()
         after, has_more = "", True
         while has_more:

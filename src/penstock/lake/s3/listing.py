@@ -25,7 +25,7 @@ def page_of(
         cut = key.find(delimiter, len(prefix)) if delimiter else -1
         common = key[: cut + len(delimiter)] if cut >= 0 else ""
         if common and after.startswith(common):
-            continue  # it stood on an earlier page
+            continue  # it was on an earlier page
         if len(objects) + len(prefixes) >= limit:
             return objects, prefixes, last
         last = common or key

@@ -54,7 +54,7 @@ def _open(call: Call, wish: ByteRange | None) -> AbstractAsyncContextManager[Ope
 
 
 class _Stream:
-    """The bytes of an opened object, which is closed when they end, or when nobody wants them."""
+    """The bytes of an opened object, which is closed when they end, or when its reader is gone."""
 
     def __init__(self, opened: Opened, stack: AsyncExitStack) -> None:
         self._opened = opened

@@ -1,8 +1,8 @@
-"""The port of the S3 gateway: what it asks of whatever keeps its buckets.
+"""The port of the S3 gateway: its requests to the store of its buckets.
 
-Two stand behind it: a lake (`lake_buckets.py`; a bucket is a repository, a key is `ref/path`) and a bare object store
-(`store_buckets.py`). On both: an object appears whole or not at all; `put` and `copy` with a precondition are atomic;
-content which raises while it is read leaves nothing behind.
+It has two implementations: a lake (`lake_buckets.py`; a bucket is a repository, a key is `ref/path`) and a bare object
+store (`store_buckets.py`). On both: an object appears whole or not at all; `put` and `copy` with a precondition are
+atomic; content which raises while it is read leaves nothing behind.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ class Bucket(msgspec.Struct, frozen=True):
 
 
 class Info(msgspec.Struct, frozen=True):
-    """What is known of an object without its bytes."""
+    """An object's metadata."""
 
     key: str
     size: int
@@ -39,7 +39,7 @@ class Info(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """A page of a bucket, sorted. `next` goes into `after` for the page behind it; empty at the end."""
+    """A page of a bucket, sorted. `next` is the `after` of the following page; empty at the end."""
 
     objects: Sequence[Info]
     prefixes: Sequence[str] = ()
@@ -60,7 +60,7 @@ class Buckets(Protocol):
 
     @property
     def scratch(self) -> ObjectStore:
-        """Where parts of unfinished uploads go, below `scratch/`."""
+        """The place for parts of unfinished uploads, below `scratch/`."""
         ...
 
     async def buckets(self) -> Sequence[Bucket]: ...
@@ -93,7 +93,9 @@ class Buckets(Protocol):
 
     # Last, because below its definition `list` is no longer the type.
     async def list(self, bucket: str, *, prefix: str, after: str, delimiter: str, limit: int) -> Listing:
-        """Keys behind `after` which begin with the prefix; those which go on past a delimiter as one common prefix."""
+        """Return the keys after `after` that begin with the prefix; those that continue past a delimiter as one common
+        prefix.
+        """
         ...
 
 

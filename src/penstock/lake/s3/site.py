@@ -12,6 +12,6 @@ __all__ = ["lake_site"]
 def lake_site(
     lake: Lake, access_key_id: str, secret_access_key: str, *, domain: str = "", region: str = "us-east-1"
 ) -> Site:
-    """Claims what carries an AWS signature, and what is addressed to the domain, if there is one."""
+    """Claims requests that carry an AWS signature, and those addressed to the domain, if there is one."""
     credentials = Keyring({access_key_id: Secret(secret_access_key)})
     return S3Gateway(LakeBuckets(lake), credentials, domain=domain, region=region).site()

@@ -1,12 +1,12 @@
 """Buckets on a bare object store: a plain bucket server, without branches and commits.
 
     buckets/NAME                 a bucket
-    names/NAME/KEY               what is under a key: where its bytes are, their size and ETag, content type, metadata
+    names/NAME/KEY               the object of a key: where its bytes are, their size and ETag, type, metadata
     objects/NAME/ID              the bytes, written once, never changed
 
 The name is the truth: it is put last, with the store's own atomic conditions. A crash between the two, or two writers
-at once, may leave bytes nobody names; never a name without bytes. A listing reads every name below the prefix's folder:
-right for thousands of objects, not for millions; for those there is the lake.
+at once, may leave bytes without a name; never a name without bytes. A listing reads every name below the prefix's
+folder: right for thousands of objects, not for millions; for those there is the lake.
 """
 
 import hashlib

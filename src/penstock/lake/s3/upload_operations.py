@@ -89,7 +89,7 @@ async def list_parts(call: Call) -> Response:
 
 
 async def list_uploads(call: Call) -> Response:
-    """The first 1000 at most, which no paging goes beyond: they are there to be looked at and aborted."""
+    """List the first 1000 uploads at most, without paging: the list serves to look at them and abort them."""
     await call.buckets.check_bucket(call.bucket)
     limit = call.number("max-uploads", 1000, 1000)
     found = await call.uploads.under_way(call.bucket, call.query("prefix"), limit)

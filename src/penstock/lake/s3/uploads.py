@@ -5,8 +5,8 @@
     scratch/s3/ID/data/…         the bytes of parts
     scratch/s3/ID/done           the ETag of the finished object: a repeated completion gets the same answer
 
-An upload is known by its id to any process on the same store, and survives all of them. What nobody completes or aborts
-goes when the scratch folder is swept.
+An upload is known by its id to any process on the same store, and survives all of them. Uploads that are never
+completed or aborted go when the scratch folder is swept.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Upload(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A part which is there."""
+    """A stored part."""
 
     number: Count
     size: Size
@@ -100,7 +100,7 @@ class Uploads:
         return part
 
     async def parts(self, upload: Upload) -> list[Part]:
-        """By number."""
+        """Return the parts by number."""
         pages = self._store.list(_path(upload.id, "parts/"))
         keys = [meta.key async for page in pages for meta in page.objects]
         found: list[Part] = []
@@ -135,7 +135,7 @@ class Uploads:
                         yield chunk
 
     async def finish(self, upload: Upload, etag: str) -> None:
-        """The object is there: keep its ETag for whoever asks again, and drop the parts."""
+        """Finish an upload whose object exists: keep its ETag for repeated requests, and drop the parts."""
         await self._store.put(_path(upload.id, "done"), etag.encode("ascii"))
         for folder in ("parts/", "data/"):
             await self._drop(_path(upload.id, folder))
@@ -165,7 +165,7 @@ class Uploads:
 
 
 def composed_etag(parts: Sequence[Part]) -> str:
-    """As S3 does it: the MD5 of the parts' MD5s, and how many there were."""
+    """Return the ETag by S3's rule: the MD5 of the parts' MD5s, and their number."""
     digests = b"".join(bytes.fromhex(part.etag) for part in parts)
     return f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(parts)}"
 

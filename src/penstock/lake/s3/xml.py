@@ -33,7 +33,7 @@ def escape(text: str) -> str:
 
 
 def element(name: str, *content: str | int | None) -> Markup:
-    """An element. Text in it is escaped, elements stand as they are, None is left out.
+    """An element. Text in it is escaped, elements stay as they are, None is left out.
 
     >>> element("Key", "a<b"), element("Page", element("N", 1), None)
     ('<Key>a&lt;b</Key>', '<Page><N>1</N></Page>')

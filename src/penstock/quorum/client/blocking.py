@@ -80,7 +80,13 @@ class BlockingQuorumLog:
         roll_back: bool = False,
         seq: int | None = None,
     ) -> Appended:
-        """As `QuorumLog.append`."""
+        """Append a transaction.
+
+        Returns when it is committed (sync), or durable on the leader behind every sync one before it (async). A
+        time-out raises `Indeterminate`; with `roll_back`, the leader first tries to make that a definite `Refused`.
+        To repeat a transaction whose fate is unknown, give its `seq` again: it takes effect once, and the answer is
+        about the transaction, whichever copy of it the log took.
+        """
         return self._thread.run(
             self._log.append(ops, sync=sync, ack=ack, timeout=timeout, roll_back=roll_back, seq=seq)
         )
@@ -88,17 +94,23 @@ class BlockingQuorumLog:
     def read(
         self, query: bytes, *, linearizable: bool = True, after: EntryId | None = None, timeout: float = 5.0
     ) -> ReadResult:
-        """As `QuorumLog.read`."""
+        """Ask the state machine. Not linearizable: what the asked node has applied, at least up to `after`."""
         return self._thread.run(self._log.read(query, linearizable=linearizable, after=after, timeout=timeout))
 
     def resolve(self, entry: EntryId, *, timeout: float = 5.0) -> Resolution:
-        """As `QuorumLog.resolve`."""
+        """What became of an entry. PENDING only if it is still open after `timeout`."""
         return self._thread.run(self._log.resolve(entry, timeout=timeout))
 
     def status(self, *, timeout: float = 2.0) -> dict[str, list[tuple[ShardStatus, str]] | PenstockError]:
-        """As `QuorumLog.status`."""
+        """What every node says of its replicas, by address; with the reason in words why appends wait, if they do."""
         return self._thread.run(self._log.status(timeout=timeout))
 
     def subscribe(self, first: Offset = FIRST, *, follow: bool = True) -> Iterator[tuple[Offset, Txn]]:
-        """As `QuorumLog.subscribe`. Leaving the loop early ends the subscription."""
+        """Committed transactions from an offset on, each once, through restarts of nodes and elections.
+
+        Without `follow` it ends after the last transaction that was committed at the call. If the log begins later than
+        `first`, the subscription begins there; with `is_gapless` it raises `Compacted`. After its first transaction it
+        leaves none out: a subscriber that the log has overtaken gets `Compacted`. Leaving the loop early ends the
+        subscription.
+        """
         return self._thread.iterate(self._log.subscribe(first, follow=follow))

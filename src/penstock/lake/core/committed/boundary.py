@@ -1,10 +1,10 @@
 """Boundaries: where one range ends and the next begins, decided by the keys alone.
 
 Design: docs/design/committed.md; decision 451. A key whose 64-bit hash is below 2^64 / `rows_mean` is a **boundary
-key**: it is the last of its range in every tree that holds it. The keys behind one boundary key up to and including the
-next are a **segment**. Which keys stand in a segment does not depend on any other segment, so an edit disturbs its own
-segment only (and the next, if it removes the boundary key itself), and every part of a tree can be cut by itself: by
-another thread, another member, or Spark.
+key**: it is the last of its range in every tree that holds it. The keys after one boundary key up to and including the
+next are a **segment**. The keys of a segment do not depend on any other segment, so an edit disturbs its own segment
+only (and the next, if it removes the boundary key itself), and every part of a tree can be cut by itself: by another
+thread, another member, or Spark.
 
 A segment is one range, unless it is longer than the bounds allow: then it is cut every `rows_max` rows and wherever
 its bytes pass a multiple of `bytes_max`, both counted from the segment's first row. That is a function of the segment's
@@ -57,7 +57,7 @@ CHUNKING: Final = Chunking()
 
 
 def is_boundary(paths: pl.Series, chunking: Chunking = CHUNKING) -> npt.NDArray[np.bool_]:
-    """Which keys end their range wherever they stand."""
+    """Return which keys end their range, in every tree."""
     return key_hashes(paths) < chunking.threshold
 
 
@@ -97,7 +97,7 @@ def _absorb(state: Hashes, words: Hashes, left: npt.NDArray[np.integer]) -> Hash
 
 
 def cut(table: pa.Table, chunking: Chunking = CHUNKING, *, candidates: Rows | None = None) -> list[int]:
-    """Where ranges end in sorted entries which begin with a segment's first row: row numbers, exclusive.
+    """Return where ranges end in sorted entries that begin with a segment's first row: row numbers, exclusive.
 
     If `candidates` are given, ascending, no other row has a boundary key, so that no other is hashed.
     """
@@ -128,13 +128,13 @@ def _boundaries(table: pa.Table, chunking: Chunking, candidates: Rows | None) ->
 
 
 def _bytes_before(texts: list[pa.ChunkedArray]) -> Rows:
-    """How many bytes stand before each row, and before the end."""
+    """Return the number of bytes before each row, and before the end."""
     row_bytes = np.sum([text_lengths(text) for text in texts], axis=0, dtype=np.int64) + _FIXED_BYTES
     return np.concatenate([[0], np.cumsum(row_bytes)])
 
 
 def _cut_segment(before: Rows, chunking: Chunking) -> Rows:
-    """Where one segment which is too long is cut, counted from its first row."""
+    """Return where to cut one segment that is too long, counted from its first row."""
     row = np.arange(len(before) - 1)
     slot_rows, slot_bytes = row // chunking.rows_max, (before[:-1] - before[0]) // chunking.bytes_max
     return np.flatnonzero((np.diff(slot_rows) != 0) | (np.diff(slot_bytes) != 0)) + 1

@@ -69,19 +69,21 @@ def plan_build(
 
 
 def _segment_ends(parent: MetaRange, chunking: Chunking) -> Rows:
-    """Where the parent's segments end; the last one is open, maybe empty: what comes behind all keys joins it."""
+    """Return where the parent's segments end; the last one is open, maybe empty: keys after all others join it."""
     return np.append(parent.segments(chunking), len(parent))
 
 
 def _changes_per_segment(parent: MetaRange, changes: pl.DataFrame, ends: Rows) -> Rows:
-    """Where each segment's changes end: it takes the paths up to its boundary key; the open one takes the rest."""
+    """Return where each segment's changes end: it takes the paths up to its boundary key; the open one takes
+    the rest.
+    """
     closing = parent.frame["max_key"].gather(ends[:-1] - 1)
     upto = changes["path"].search_sorted(closing, side="right").to_numpy().astype(np.int64)
     return np.append(upto, changes.height)
 
 
 def _glued(parent: MetaRange, changes: pl.DataFrame, ends: Rows) -> npt.NDArray[np.bool_]:
-    """Which segments lose their boundary key, so that the next segment's rows join theirs."""
+    """Return which segments lose their boundary key, so that the next segment's rows join theirs."""
     closing = parent.frame["max_key"].gather(ends[:-1] - 1)
     removed = changes.filter(~pl.col("is_live"))["path"]
     return np.append(closing.is_in(removed.implode()).to_numpy(), False)

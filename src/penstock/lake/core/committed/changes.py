@@ -80,7 +80,7 @@ class Overlaid(NamedTuple):
 
 
 def overlay_rows(paths: pl.Series, changes: pl.DataFrame) -> Overlaid:
-    """Where each row of the overlay comes from, if the entries have these paths.
+    """Return the origin of each row of the overlay, if the entries have these paths.
 
     Both are sorted, so each change is sought in the entries, and one gather makes the result: no join, no sort.
     """

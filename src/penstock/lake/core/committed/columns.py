@@ -41,12 +41,12 @@ def table_with(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """Tables with the same columns, one behind the other, in one piece."""
+    """Join tables with the same columns into one piece."""
     return table_with({name: column_of(tables, name) for name in tables[0].column_names})
 
 
 def column_of(tables: Sequence[pa.Table], name: str) -> pa.Array:
-    """One column of all these tables, in one piece."""
+    """Return one column of all these tables, in one piece."""
     columns = [table.column(name) for table in tables]
     if _is_worth_a_dictionary(columns):
         both = _in_one_piece([_as_dictionary(column) for column in columns])
@@ -61,7 +61,7 @@ def column_of(tables: Sequence[pa.Table], name: str) -> pa.Array:
 
 
 def _is_worth_a_dictionary(columns: Sequence[pa.ChunkedArray]) -> bool:
-    """Whether most rows have one already, and the others are short enough to be given one."""
+    """Return whether most rows have a dictionary already, and the others are short enough to get one."""
     had = sum(len(column) for column in columns if column.type == _DICTIONARY)
     is_short = all(column.type in (_DICTIONARY, pa.string()) for column in columns)
     return is_short and 0 < sum(map(len, columns)) <= 2 * had

@@ -1,7 +1,7 @@
 """Diff of two trees, at the cost of what differs.
 
 Ranges with equal ids are skipped unread: since ids cover every stored column and keys are unique in a tree, a key in a
-skipped range is the same on both sides. What is left falls into **overlaps**, groups of ranges whose keys interleave;
+skipped range is the same on both sides. The rest falls into **overlaps**, groups of ranges whose keys interleave;
 each is compared by itself, in any order and anywhere.
 
 A diff's rows: `path`, `kind`, the right side's stored columns, and the left side's with the prefix `left_`. A row whose
@@ -102,7 +102,7 @@ def _only_in(one: MetaRange, other: MetaRange, prefix: str, side: int) -> list[_
 
 
 def _windows(group: list[_Span], overlap_rows: int) -> list[Overlap]:
-    """A group as one overlap, or as several, one behind the other, if it would be too much to hold at once."""
+    """Return a group as one overlap, or as several in a row, if it would be too much to hold at once."""
     ends: list[str] = []
     rows = 0
     for high, count in sorted((span.high, span.rows) for span in group):

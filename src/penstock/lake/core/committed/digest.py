@@ -1,7 +1,7 @@
 """Digests of columns: one id for a frame's content, the same whatever wrote it.
 
 Each column has a digest of its own, and the table's is that of a tag, the number of rows, and the columns' digests in
-order; all are BLAKE3. What is digested of a column:
+order; all are BLAKE3. The digest of a column is over:
 
     64-bit integers           the values, little-endian
     text, any                 all bytes of all values; where each value ends in them (32 bits, little-endian); a 0
@@ -56,7 +56,7 @@ def text_buffers(column: pl.Series | pa.Array | pa.ChunkedArray) -> TextBuffers:
 
 
 def text_lengths(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.integer]:
-    """How many bytes each value of a column of text has, be it a dictionary or not."""
+    """Return the byte length of each value of a column of text, be it a dictionary or not."""
     array = _one_array(column)
     if isinstance(array.type, pa.DictionaryType):
         lengths: npt.NDArray[np.integer] = text_buffers(array.dictionary).lengths[array.indices.to_numpy()]
@@ -65,7 +65,7 @@ def text_lengths(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.integer]:
 
 
 def text_bytes(column: pa.ChunkedArray) -> int:
-    """How many bytes all values of a column of text have together."""
+    """Return how many bytes all values of a column of text have together."""
     array = _one_array(column)
     if isinstance(array.type, pa.DictionaryType):
         return int(text_lengths(array).sum(dtype=np.int64))
@@ -118,7 +118,7 @@ def _digest_column(array: Any, parts: Parts) -> list[bytes]:
 
 
 def _digest_dictionary(array: Any, parts: Parts) -> list[bytes]:
-    """The values which the numbers stand for. A value which stands alone need not be looked up for each row."""
+    """The values which the numbers stand for. A dictionary of one value need not be looked up for each row."""
     assert array.null_count == 0
     if len(array.dictionary) == 1 and all(start < end for start, end in parts):
         return [blake3(array.dictionary[0].as_py().encode() + _ALIKE).digest()] * len(parts)
@@ -136,7 +136,7 @@ def _digest_text(offsets: npt.NDArray[np.integer], buffer: Any) -> bytes:
 
 
 def _are_alike(ends: npt.NDArray[np.integer], data: memoryview) -> bool:
-    """Whether there is a value, and every other is the same. Nearly always the first and the last one tell."""
+    """Return whether there is a value, and every other equals it. Nearly always the first and the last one tell."""
     count, size = len(ends), len(data)
     length = int(ends[0]) if count else 0
     if count == 0 or size != count * length or data[:length] != data[size - length :]:

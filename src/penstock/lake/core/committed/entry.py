@@ -5,7 +5,7 @@ bulk entries travel as a Polars frame with `ENTRY_SCHEMA`, sorted by path. Two n
 
 - the **stored entry**: every column, address and mtime included. Range ids and re-parenting (L9) go by it.
 - the **identity**: size, ETag, content type, metadata. Diffs and merge conflicts go by it, so uploading the same bytes
-  again is no change. Where there is no ETag the address stands in for it: nothing else says what the bytes are.
+  again is no change. Where the ETag is absent, the address takes its place: nothing else identifies the bytes.
 
 A frame of entries always has every column, no nulls, and strictly ascending paths (by UTF-8 bytes, which is the order
 of code points too: Polars, Python and Spark agree). An address with "://" in it is a full one, as imported, and never
@@ -74,7 +74,7 @@ def decode_metadata(text: str) -> dict[str, str]:
 
 
 def is_full_address(address: str) -> bool:
-    """Whether the object lies outside our storage namespace, so that it is not ours to delete."""
+    """Return whether the object lies outside our storage namespace, so that it is not ours to delete."""
     return "://" in address
 
 
@@ -89,7 +89,7 @@ def entries_from(entries: Iterable[tuple[str, Entry]]) -> pl.DataFrame:
 
 
 def row_of(frame: pl.DataFrame, path: str, *, behind: bool = False) -> int:
-    """How many of the sorted paths are less than this one; with `behind`, not greater."""
+    """Return how many of the sorted paths are less than this one; with `behind`, not greater."""
     paths: Any = frame[
         "path"
     ]  # read item by item: Polars' own search_sorted looks at the whole column (50 times slower)
@@ -110,7 +110,7 @@ def successor(prefix: str) -> str | None:
 
 
 def entry_of(frame: pl.DataFrame, row: int) -> Entry:
-    """One row as a record."""
+    """Return one row as a record."""
     return Entry(*frame.row(row)[1:])
 
 
@@ -120,19 +120,19 @@ def sort_entries(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def identity(prefix: str = "") -> list[pl.Expr]:
-    """What two entries must agree on to be the same content; the columns may carry a prefix, as after a join."""
+    """Return the columns that make two entries the same content; they may carry a prefix, as after a join."""
     etag, address = pl.col(f"{prefix}etag"), pl.col(f"{prefix}address")
     names = pl.when(etag == "").then(address).otherwise(etag)
     return [names, *(pl.col(f"{prefix}{name}") for name in ("size", "content_type", "metadata"))]
 
 
 def same(one: Iterable[pl.Expr], other: Iterable[pl.Expr]) -> pl.Expr:
-    """Whether two sides agree on everything; absent on both is agreement, absent on one is not."""
+    """Return whether two sides agree on everything; absent on both is agreement, absent on one is not."""
     return pl.all_horizontal(left.eq_missing(right) for left, right in zip(one, other, strict=True))
 
 
 def is_ascending(paths: pl.Series) -> bool:
-    """Whether each path is greater than the one before."""
+    """Return whether each path is greater than the one before."""
     return bool((paths.slice(1) > paths.slice(0, max(0, len(paths) - 1))).all())
 
 

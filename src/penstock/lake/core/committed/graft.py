@@ -1,10 +1,10 @@
 """Graft: a whole tree in place of what another one has below a prefix, at the cost of the two seams.
 
 For trees which were built elsewhere, like by Spark out of a hundred million entries: their ranges are referred to, not
-read. A range ends at a boundary key whatever stands around it (`boundary.py`), so all but the first and the last
-segment of the grafted tree are ranges of the result as they are. The first one joins the parent's rows before the
-prefix, back to the boundary key before them; the last one, which is open, joins those behind the prefix, up to the next
-boundary key. The result is the tree which overlaying the entries one by one would have built, with the same ids.
+read. A range ends at a boundary key whatever its neighbours (`boundary.py`), so all but the first and the last segment
+of the grafted tree are ranges of the result unchanged. The first one joins the parent's rows before the prefix, back to
+the boundary key before them; the last one, which is open, joins the rows after the prefix, up to the next boundary key.
+The result is the tree which overlaying the entries one by one would have built, with the same ids.
 """
 
 from bisect import bisect_left
@@ -23,14 +23,14 @@ __all__ = ["Graft", "Seam", "finish_graft", "pieces_of_seam", "plan_graft"]
 
 
 class Seam(msgspec.Struct, frozen=True):
-    """Ranges to be read and written anew: of the parent [first, last), of the grafted tree [start, end)."""
+    """Ranges to read and rewrite: of the parent [first, last), of the grafted tree [start, end)."""
 
     first: int
     last: int
     start: int
     end: int
     takes_before: bool  # the parent's rows before the prefix
-    takes_behind: bool  # those behind it: one range may have both
+    takes_behind: bool  # the parent's rows after it: one range may have both
 
 
 class Graft(msgspec.Struct, frozen=True):
@@ -46,14 +46,14 @@ class Graft(msgspec.Struct, frozen=True):
 
 
 def plan_graft(parent: MetaRange, source: MetaRange, prefix: str, chunking: Chunking = CHUNKING) -> Graft:
-    """Where the seams are. Everything in the source begins with the prefix."""
+    """Return the seams of a graft. Everything in the source begins with the prefix."""
     end = successor(prefix)
     _check(source, prefix, end)
     closed = [int(each) for each in parent.segments(chunking)]
     closing = [parent.max_keys[each - 1] for each in closed]
     before = bisect_left(closing, prefix)  # segments whose boundary keys stay before the prefix
     first = closed[before - 1] if before else 0
-    at_end = len(closing) if end is None else bisect_left(closing, end)  # the segment which reaches behind the prefix
+    at_end = len(closing) if end is None else bisect_left(closing, end)  # the segment that reaches beyond the prefix
     rest = closed[at_end - 1] if at_end else 0
     last = closed[at_end] if at_end < len(closed) else len(parent)
     left_last = first + sum(key < prefix for key in parent.min_keys[first:last])

@@ -22,7 +22,7 @@ _OPTIONAL: Final = ("content_type", "metadata")
 
 
 def imported_entries(batches: Iterable[pa.RecordBatch], destination: str = "") -> pl.DataFrame:
-    """The listed objects as entries below `destination`, which is a prefix as it stands ("" or "raw/2026/")."""
+    """Return the listed objects as entries below `destination`, a literal prefix ("" or "raw/2026/")."""
     frames = [_entries_of(batch, destination) for batch in batches]
     entries = check_entries(newest(pl.concat(frames))) if frames else empty_entries()
     if not entries["address"].str.contains("://", literal=True).all():

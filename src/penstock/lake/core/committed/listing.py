@@ -1,7 +1,7 @@
-"""Listing a tree: a page of the paths below a prefix, with everything behind a delimiter folded into its folder.
+"""Listing a tree: a page of the paths below a prefix, with all paths that share a folder folded into it.
 
-`Listing` is a small machine: it names the range to read next, takes its entries, and knows when the page is full.
-Behind a folded folder it seeks, so a folder of a million files costs two ranges, not all of them.
+`Listing` is a small machine: it names the range to read next, takes its entries, and knows when the page is full. After
+a folded folder it seeks, so a folder of a million files costs two ranges, not all of them.
 """
 
 from bisect import bisect_left
@@ -21,7 +21,7 @@ _LARGE_FOLDERS: Final = 8  # of one range are skipped by binary search; then all
 
 
 class ListPage(msgspec.Struct, frozen=True):
-    """A page: entries and folders ("a/b/"), each sorted. `next_after` continues behind it; empty if that was all."""
+    """A page: entries and folders ("a/b/"), each sorted. `next_after` continues after it; empty if that was all."""
 
     entries: pl.DataFrame
     folders: tuple[str, ...]
@@ -29,7 +29,7 @@ class ListPage(msgspec.Struct, frozen=True):
 
 
 class Listing:
-    """One page being made. `wanted()` names the range to read next; `take()` gets what is in it."""
+    """One page being made. `wanted()` names the range to read next; `take()` gets its entries."""
 
     def __init__(
         self, metarange: MetaRange, prefix: str = "", *, after: str = "", delimiter: str = "", limit: int = 1000
@@ -68,7 +68,7 @@ class Listing:
             self._first = None
 
     def page(self) -> ListPage:
-        """What was found, once nothing more is wanted."""
+        """Return the page, once nothing more is wanted."""
         assert self.wanted() is None
         entries = pl.concat([empty_entries(), *self._found])
         if self._has_room:
@@ -80,11 +80,11 @@ class Listing:
 
     @property
     def _has_room(self) -> bool:
-        """Whether more is wanted than there is: one more than asked for, to know if there is a next page."""
+        """True if more entries are wanted: one more than the limit, to know if there is a next page."""
         return self._count <= self._limit
 
     def _skip_to(self, after: str) -> None:
-        """Begin behind a path; behind a folder, if it is the name of one."""
+        """Begin after a path; if it names a folder, after the folder."""
         below = after[len(self._prefix) :] if after.startswith(self._prefix) else ""
         is_folder = bool(self._delimiter) and below.find(self._delimiter) == len(below) - len(self._delimiter) >= 0
         first = successor(after) if is_folder else after + "\0"
@@ -97,7 +97,7 @@ class Listing:
         return entries.slice(start, max(0, end - start))
 
     def _take_large_folders(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Take the folders which the rows begin with, each by one binary search; the rows behind them are left."""
+        """Take the folders that the rows begin with, each by one binary search; return the rows after them."""
         for _ in range(_LARGE_FOLDERS):
             path = rows["path"][0] if rows.height and self._has_room else ""
             at = path.find(self._delimiter, len(self._prefix))
@@ -130,7 +130,7 @@ class Listing:
         if folders:
             self._folders += folders
             self._count += len(folders)
-            self._first = successor(folders[-1])  # nothing more counts of what is in it
+            self._first = successor(folders[-1])  # the rest of this folder no longer counts
 
     def _seek(self) -> None:
         """Go to the first range, from here on, with a key that may count; there may be none."""

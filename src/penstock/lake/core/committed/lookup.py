@@ -21,7 +21,7 @@ class Lookup(msgspec.Struct, frozen=True):
 
 
 def plan_lookup(metarange: MetaRange, paths: pl.Series) -> list[Lookup]:
-    """The ranges which may hold some of the sorted paths. One which holds none of them is not read."""
+    """The ranges which may hold some of the sorted paths. A range that holds none of them is not read."""
     if len(paths) == 0 or len(metarange) == 0:
         return []
     starts = paths.search_sorted(metarange.frame["min_key"], side="left").to_numpy()

@@ -66,7 +66,7 @@ _CONTENT: Final = ("id", "min_key", "max_key", "count", "size")
 
 
 class TreeAddress(msgspec.Struct, frozen=True):
-    """A metarange and where it is stored: all that is needed to read a tree. Two are the same tree if the ids are."""
+    """A metarange and where it is stored, which is enough to read a tree. Two are the same tree if the ids are."""
 
     id: MetaRangeId
     location: Location
@@ -107,7 +107,7 @@ class MetaRange:
 
     @property
     def count(self) -> int:
-        """How many entries there are."""
+        """The number of entries."""
         return int(self.frame["count"].sum())
 
     @cached_property
@@ -120,7 +120,7 @@ class MetaRange:
 
     @cached_property
     def locations(self) -> dict[str, str]:
-        """Where each range is: what a child of this tree may refer to without writing it."""
+        """Return the location of each range: a child of this tree may refer to it without writing it."""
         return dict(zip(self.frame["id"].to_list(), self.frame["location"].to_list(), strict=True))
 
     def find(self, path: str) -> int | None:
@@ -135,7 +135,9 @@ class MetaRange:
         return range(bisect_left(self.max_keys, prefix), last)
 
     def segments(self, chunking: Chunking) -> npt.NDArray[np.int64]:
-        """Where segments end: range numbers, exclusive. An open last segment, which may still grow, is not counted."""
+        """Return where segments end: range numbers, exclusive. An open last segment, which may still grow, is not
+        counted.
+        """
         return np.flatnonzero(is_boundary(self.frame["max_key"], chunking)) + 1
 
     def check(self) -> None:
@@ -155,7 +157,7 @@ def encode_metarange(metarange: MetaRange) -> memoryview:
 
 
 def decode_metarange(data: bytes | memoryview, expected: MetaRangeId) -> MetaRange:
-    """The metarange in a file, if it is the one which the id names."""
+    """Return the metarange in a file, if it is the one that the id names."""
     metarange = MetaRange(frame_of(read_parquet(data, _NARROW, expected)))
     if metarange.id != expected:
         raise other_content(f"metarange {expected} holds another tree: its id is {metarange.id}")

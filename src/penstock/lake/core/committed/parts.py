@@ -1,9 +1,9 @@
 """Parts of a tree: sorted entries which are cut into ranges by many workers, and joined by one.
 
-A worker has the entries between two keys, and knows neither what stands before nor behind them. Segments which begin
-and end within its part are ranges whatever the others have (`boundary.py`). What is left are its **head**, up to the
-first boundary key, and its **tail**, behind the last one: a few thousand rows. Whoever joins the parts, in order, makes
-segments of tails and the heads behind them. The ranges are those which one worker alone would have made.
+A worker has the entries between two keys, and knows none of the keys before or after them. Segments which begin and end
+within its part are ranges whatever the others have (`boundary.py`). The rest are its **head**, up to the first boundary
+key, and its **tail**, after the last one: a few thousand rows. The process that joins the parts, in order, makes
+segments of each tail and the head that follows it. The ranges are the same that a single worker would have made.
 """
 
 from collections.abc import Iterable, Iterator

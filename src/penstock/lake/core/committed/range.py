@@ -1,4 +1,4 @@
-"""Ranges: a run of entries as one Parquet file, named by what is in it.
+"""Ranges: a run of entries as one Parquet file, named by its content.
 
 The **range id** is the digest of the rows (`digest.py`), every stored column included, so equal ids mean equal entries
 in the same order, and the bytes of the Parquet file do not matter. Reading checks it: a file which does not hold what
@@ -104,7 +104,7 @@ def range_id(table: pa.Table) -> RangeId:
 
 
 def decode_range(data: Data, expected: RangeId) -> pl.DataFrame:
-    """The entries in a file, if they are those which the id names."""
+    """Return the entries in a file, if they are the ones that the id names."""
     return frame_of(read_range(data, expected))
 
 
@@ -134,7 +134,9 @@ def write_parquet(table: pa.Table) -> memoryview:
 
 @lru_cache(maxsize=16)
 def _settings(schema: pa.Schema) -> dict[str, Any]:
-    """How a table is written. Kept, because to think it up costs as much as to write a hundred rows."""
+    """Return the settings for writing a table. Kept, because to think it up costs as much as to write a hundred
+    rows.
+    """
     numbers = [field.name for field in schema if field.type == pa.int64()]
     repeating = [name for name in _REPEATING if name in schema.names]
     text = [name for name in schema.names if name not in (*numbers, *repeating)]
@@ -152,7 +154,7 @@ def _settings(schema: pa.Schema) -> dict[str, Any]:
 def read_parquet(data: Data, schema: pa.Schema, name: str, *, dictionaries: Sequence[str] = ()) -> pa.Table:
     """A table with the columns of that schema out of a file, or `ObjectStoreFailed` if the file is none."""
     try:
-        # Not in parallel: a range is small, and whoever reads many has threads of its own.
+        # Not in parallel: a range is small, and a caller that reads many has threads of its own.
         file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=dictionaries)
         found = file.read(use_threads=False)
         table = pa.table([narrowed(found.column(field.name), field.type) for field in schema], schema.names)
@@ -178,5 +180,6 @@ def compact(frame: pl.DataFrame) -> pl.DataFrame:
 
 def table_of(frame: pl.DataFrame) -> pa.Table:
     """A frame as a table in one piece."""
-    # Column by column: for a whole frame Polars wakes its own threads, and whoever has many frames has threads already.
+    # Column by column: for a whole frame Polars wakes its own threads, and a caller with many frames has threads
+    # already.
     return joined([pa.table([column.rechunk().to_arrow() for column in frame.iter_columns()], frame.columns)])

@@ -1,8 +1,8 @@
 """Commits: what a tree was, who made it of which parents, and why.
 
-A commit's id is the SHA-256 of its content: committer, message, tree id, time, parents, metadata and the request which
-made it (lake.md, L2: whoever lost an answer finds it by that). Not in the id: where the tree is stored, which garbage
-collection may have to know but history does not; and the generation, which follows from the parents.
+A commit's id is the SHA-256 of its content: committer, message, tree id, time, parents, metadata and the request that
+made it (lake.md, L2: a client that lost an answer finds the commit by that). Not in the id: where the tree is stored,
+which garbage collection may have to know but history does not; and the generation, which follows from the parents.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ def commit_id(commit: Commit) -> CommitId:
 
 
 def commit_key(id_: CommitId) -> str:
-    """Where a commit is stored, below the repository's storage namespace."""
+    """Return where a commit is stored, below the repository's storage namespace."""
     return f"_penstock/commits/{id_}"
 
 
@@ -67,7 +67,7 @@ def encode_commit(commit: Commit) -> bytes:
 
 
 def decode_commit(data: bytes | memoryview, expected: CommitId) -> Commit:
-    """The commit in a file, if it is the one which the id names."""
+    """Return the commit in a file, if it is the one that the id names."""
     try:
         commit = _COMMITS.decode(data)
     except RemoteError as error:

@@ -4,7 +4,7 @@
     main~2                  its second ancestor, by first parents
     v1^  v1^2               its first parent; its second parent, which a merge has
     main^~3                 both, from left to right
-    main@                   the branch without what is staged
+    main@                   the branch without its uncommitted changes
 
 A base is looked up as a whole commit id, then as a branch, then a tag, then the beginning of a commit id: a branch
 named like an id's beginning hides it, and never the other way round.
@@ -78,7 +78,7 @@ def parse_ref(text: str) -> Ref:
 
 
 def lookup_order(base: str) -> list[BaseKind]:
-    """What to look the base up as, in this order; the first which exists counts."""
+    """Return the kinds that the base may be, in this order; the first that exists counts."""
     names = [BaseKind.BRANCH, BaseKind.TAG]
     if not _DIGITS.fullmatch(base) or not PREFIX_DIGITS_MIN <= len(base) <= 64:
         return names

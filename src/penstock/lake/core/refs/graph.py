@@ -17,7 +17,7 @@ __all__ = ["Log", "Logged", "Search", "merge_base", "run_search"]
 
 R = TypeVar("R")
 
-Search = Generator[CommitId, Commit, R]  # yields ids, is sent commits, returns what was searched
+Search = Generator[CommitId, Commit, R]  # yields ids, is sent commits, returns its result
 
 
 def run_search(search: Search[R], get: Callable[[CommitId], Commit]) -> R:
@@ -67,7 +67,7 @@ class Log:
     """A commit and its ancestors, newest first; of equal times the higher generation first.
 
     `following()` is a search for the next line; it gives none at the end. A parent is met through its child, so it
-    never comes before all of its children, whatever the clocks of those who made them said.
+    never comes before all of its children, whatever their committers' clocks said.
     """
 
     def __init__(self, head: CommitId, *, first_parent: bool = False) -> None:

@@ -27,6 +27,6 @@ class RetentionRules(msgspec.Struct, frozen=True):
     branches: Annotated[tuple[BranchRule, ...], msgspec.Meta(max_length=10_000)] = ()
 
     def since_ns(self, branch: str, now_ns: int) -> int:
-        """What was shown at this time or later is kept."""
+        """Return the time since which shown commits are kept."""
         days = {rule.branch_id: rule.retention_days for rule in self.branches}
         return now_ns - days.get(branch, self.default_retention_days) * DAY_NS

@@ -1,7 +1,7 @@
 """Branches, tags and repositories as the state machine holds them. Design: lake.md "State", L11, L14, L15.
 
-A branch is a head and a list of staging areas; what it shows is the tree of its head overlaid by its areas in order.
-Only the last area takes changes.
+A branch is a head and a list of staging areas; it shows the tree of its head overlaid by its areas in order. Only the
+last area takes changes.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
     parent: CommitId
     range: tuple[StagingToken, ...]
     deadline: int
-    gce: int  # the link epoch of what it writes
+    gce: int  # the link epoch of its files
 
 
 class SinkState(msgspec.Struct, frozen=True, array_like=True):
@@ -79,11 +79,11 @@ class Branch:
 
     @property
     def rows(self) -> int:
-        """How many rows are staged, overwritten ones included."""
+        """Return how many rows are uncommitted, overwritten ones included."""
         return sum(map(len, self.areas))
 
     def item(self) -> tuple[object, ...]:
-        """What the state hash is of, besides rows and sinks."""
+        """Return the content of its state hash, besides rows and sinks."""
         return "branch", self.instance, self.repository, self.name, self.head, self.tokens, self.is_hidden
 
     def set_areas(self, areas: Sequence[StagingArea]) -> None:
@@ -97,7 +97,7 @@ class Branch:
         return self.index.overlay(self.last.memtable).find(path)
 
     def overlay(self) -> Overlay | SmallOverlay:
-        """What is staged now, for as long as one likes."""
+        """Return the present uncommitted changes, which stay valid for any time."""
         return self.index.overlay(self.last.share())
 
     def sum(self) -> int:

@@ -159,11 +159,11 @@ class Changes(Tables):
 
 
 def _is_sound(row: Row) -> bool:
-    """Whether a column can hold it."""
+    """Return whether a column can hold it."""
     numbers = () if row.entry is None else (row.entry.size, row.entry.mtime_ns)
     return bool(row.path) and all(-_INT64_END <= number < _INT64_END for number in numbers)
 
 
 def _uploads(put: Put) -> bool:
-    """Whether it introduces objects of its own, which nothing else holds yet."""
+    """Return whether it introduces objects of its own, which nothing else holds yet."""
     return bool(put.batch and put.source is None) or any(row.entry and row.source is None for row in put.rows)

@@ -67,14 +67,14 @@ _codec: Codec[_State] = Codec(_State)
 
 
 def dump(machine: StagingMachine) -> bytes:
-    """Everything needed to go on from here, on any member."""
+    """Return everything that any member needs to continue from here."""
     return freeze(machine)()
 
 
 def freeze(machine: StagingMachine) -> Callable[[], bytes]:
     """The state as it is now; the call makes it bytes, later and on any thread, whatever the machine does meanwhile.
 
-    Runs never change, so what is copied here is small.
+    Runs never change, so the copy made here is small.
     """
     areas = {
         branch.instance: [(area.token, tuple(area.runs), dict(area.memtable)) for area in branch.areas]
@@ -136,7 +136,7 @@ def _dump_repository(repository: Repository) -> _Repository:
 
 
 def _dump_branch(branch: Branch) -> _Branch:
-    """All but its areas."""
+    """Return all of a branch but its areas."""
     sinks = dict(branch.sinks)
     return _Branch(branch.instance, branch.repository, branch.name, branch.head, branch.is_hidden, [], sinks)
 

@@ -1,8 +1,8 @@
 """ANNOUNCE, PERFORM, ABORT, EXTEND: how the head of a branch moves. Design: lake.md L7 to L10, L13 to L15.
 
-An announcement seals what is staged and says what a commit will cover; it locks nothing. Correctness rests on PERFORM
-alone: it takes effect only if the head is still its parent and its areas are still the oldest ones. A merge, a revert,
-an import or a sink is a PERFORM without an announcement and without areas.
+An announcement seals the uncommitted changes and says which of them a commit will cover; it locks nothing. Correctness
+rests on PERFORM alone: it takes effect only if the head is still its parent and its areas are still the oldest ones. A
+merge, a revert, an import or a sink is a PERFORM without an announcement and without areas.
 """
 
 import msgspec
@@ -57,7 +57,9 @@ class Commits(Changes):
         return lambda: self._seal(branch, announce)
 
     def _seal(self, branch: Branch, announce: Announce) -> Result:
-        """Not the record but the state says what is covered: everything, so a dead proposer orphans nothing."""
+        """Seal the areas. The state, not the record, decides which are covered: all of them, so a dead proposer orphans
+        nothing.
+        """
         covered = branch.tokens
         if len(branch.last):
             self._flush(branch)
@@ -109,7 +111,7 @@ class Commits(Changes):
         return () if live is None else tuple(token for token in live.range if token in branch.tokens)
 
     def _refuse_garbage(self, branch: Branch, perform: Perform) -> Result | None:
-        """L15: what it writes must be young enough, what it refers to must not be condemned."""
+        """L15: its own files must be young enough, and it must refer to nothing condemned."""
         repository = self.repositories[branch.repository]
         live = self.attempts.get(perform.request.id)
         epoch = perform.link_epoch if live is None else min(perform.link_epoch, live.gce)
@@ -137,7 +139,7 @@ class Commits(Changes):
     # sinks (L14)
 
     def _refuse_sink(self, branch: Branch, sink: SinkPart) -> Result | None:
-        """Only the batch behind the last one commits, and only if it begins where that one ended."""
+        """Only the batch after the last one commits, and only if it begins where that one ended."""
         last = branch.sinks.get(sink.query)
         if last is None:
             return None

@@ -1,6 +1,6 @@
 """Entries. Design: lake.md L4.
 
-An entry says where an object's bytes are and what they are.
+An entry says where an object's bytes are, and identifies them.
 """
 
 import msgspec

@@ -1,8 +1,8 @@
 """GC_FENCE and CONDEMN: what makes it safe to delete objects. Design: lake.md L15.
 
-Every object a record can introduce has a link epoch. A fence raises the epoch, and from then on what is two epochs old
-can no longer be linked. A collector marks after its fence, condemns the commits whose data it will give up, and sweeps
-only what is unmarked and older still: nothing can come to refer to that any more.
+Every object a record can introduce has a link epoch. A fence raises the epoch, and from then on objects that are two
+epochs old can no longer be linked. A collector marks after its fence, condemns the commits whose data it will give up,
+and sweeps only objects that are unmarked and older still: nothing can come to refer to them any more.
 """
 
 from penstock.lake.core.staging.branch import Repository

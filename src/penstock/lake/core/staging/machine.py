@@ -1,6 +1,6 @@
 """The staging state machine: a pure function from a queue of records to a state. Design: lake.md L1, L2, L3, L13, L17.
 
-`apply(position, stamp, record)` folds one record in and says what came of it. Every member applies the same records in
+`apply(position, stamp, record)` folds one record in and returns its result. Every member applies the same records in
 the same order and has the same state, byte for byte. It reads no clock, draws nothing at random, and raises nothing
 whatever a record says: a bad one has a result like any other.
 
@@ -134,7 +134,7 @@ class StagingMachine(Garbage):
     # invariants
 
     def check(self) -> None:
-        """Assert what one member can see of I5 and I12, and that the sum is the sum of what is there."""
+        """Assert the parts of I5 and I12 that one member can see, and that the sum is the sum over the state."""
         assert sum(self.items()) % (1 << 128) == self.total.value, "L17: the state's sum is wrong"
         for branch in self.branches.values():
             tokens = branch.tokens
@@ -151,7 +151,7 @@ def _part(request: Request) -> Request:
 
 
 def _named(part: Any) -> list[tuple[str, ...]]:
-    """What a part changes."""
+    """Return the names that a part changes."""
     match part:
         case records.CreateBranch():
             return [("name", part.repository, part.name), ("branch", part.instance)]

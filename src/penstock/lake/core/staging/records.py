@@ -1,8 +1,8 @@
-"""What stands on the queue: every change of the lake is one record. Design: lake.md L2 to L17.
+"""The records on the queue: every change of the lake is one. Design: lake.md L2 to L17.
 
 A record carries everything its effect depends on: ids, staging tokens, times to live. It names the *instance* of a
-branch, tag or repository, never its name alone, so that a late one never hits what was made again under that name.
-`Request` is the same in every copy and every retry of a record, through any member (L2).
+branch, tag or repository, never its name alone, so that a late one never hits a new object of that name. `Request` is
+the same in every copy and every retry of a record, through any member (L2).
 """
 
 from typing import NewType
@@ -57,7 +57,7 @@ StagingToken = NewType("StagingToken", str)  # names a staging area; never used 
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Whose wish it is: an id, and the state machine's `now` known to whoever made the id."""
+    """The origin of a change: an id, and the state machine's `now` that the id's maker knew."""
 
     id: str
     issued: int
@@ -100,7 +100,7 @@ class Basis(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class FromStaged(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The entry was copied from what is staged there: at apply it must still be there (L15)."""
+    """The entry was copied from an uncommitted entry, which must still exist at apply (L15)."""
 
     instance: Instance
     path: str
@@ -155,7 +155,7 @@ class Delete(msgspec.Struct, frozen=True, tag="delete"):
 
 
 class Sync(msgspec.Struct, frozen=True, tag="sync"):
-    """Changes nothing; whoever sent it may serve reads when it comes back (L6)."""
+    """Changes nothing; its sender may serve reads when it comes back (L6)."""
 
 
 class Tick(msgspec.Struct, frozen=True, tag="tick"):
@@ -213,7 +213,7 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
 
 
 class Reset(msgspec.Struct, frozen=True, tag="reset"):
-    """Drop what is staged (L12): everything if neither paths nor prefixes are named."""
+    """Discard uncommitted changes (L12): all of them if neither paths nor prefixes are named."""
 
     request: Request
     instance: Instance
@@ -223,7 +223,7 @@ class Reset(msgspec.Struct, frozen=True, tag="reset"):
 
 
 class HardReset(msgspec.Struct, frozen=True, tag="hard-reset"):
-    """Set the head to a commit and drop what is staged (L11)."""
+    """Set the head to a commit and discard uncommitted changes (L11)."""
 
     request: Request
     instance: Instance
@@ -291,7 +291,7 @@ class DeleteTag(msgspec.Struct, frozen=True, tag="delete-tag"):
 
 
 class SinkRewind(msgspec.Struct, frozen=True, tag="sink-rewind"):
-    """Let a query go on behind an earlier batch; `batch` None forgets the query (L14)."""
+    """Let a query continue after an earlier batch; `batch` None forgets the query (L14)."""
 
     request: Request
     instance: Instance
@@ -301,7 +301,7 @@ class SinkRewind(msgspec.Struct, frozen=True, tag="sink-rewind"):
 
 
 class GcFence(msgspec.Struct, frozen=True, tag="gc-fence"):
-    """Begin a run of the garbage collector: what was addressed two runs ago can no longer be linked (L15)."""
+    """Begin a run of the garbage collector: objects addressed two runs ago can no longer be linked (L15)."""
 
     request: Request
     repository: Instance

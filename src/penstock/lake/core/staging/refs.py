@@ -1,6 +1,6 @@
 """Repositories, branches, tags: how they come and go. Design: lake.md L11, L15 b.
 
-What is created has an instance of its own, given in the record and never used again; what is deleted is named by it.
+A created thing has an instance of its own, given in the record and never used again; a deletion names it.
 """
 
 from penstock.lake.core.staging.areas.area import StagingArea

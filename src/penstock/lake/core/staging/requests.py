@@ -1,6 +1,6 @@
 """The request table: what became of each request, so that none takes effect twice. Design: lake.md L2.
 
-The table is bounded, so it forgets: the oldest recorded entry first. What it forgets raises the floor, and a request
+The table is bounded, so it forgets: the oldest recorded entry first. A forgotten entry raises the floor, and a request
 not above the floor is refused. Whatever the bound, a copy is either answered from the table or refused: never applied
 again.
 """
@@ -50,7 +50,7 @@ class RequestTable:
         return None if entry is None else entry.result
 
     def is_forgotten(self, request: Request) -> bool:
-        """Whether an entry of this request might have been evicted."""
+        """Return whether an entry of this request might have been evicted."""
         return request.issued <= self.floor
 
     def record(self, request: Request, result: Result, now: int) -> None:

@@ -36,9 +36,9 @@ class Status(Enum):
     MALFORMED = "malformed"
     # retry
     STALE_BASIS = "stale-basis"  # commit = the head in which to look again; detail = the path
-    STALE_SOURCE = "stale-source"  # what was to be copied is no longer staged there; detail = the path
+    STALE_SOURCE = "stale-source"  # the source of a copy is no longer uncommitted; detail = the path
     STALE_GC = "stale-gc"  # upload again, or announce again
-    LOST = "lost"  # commit = the new head, tokens = what is left of the attempt's range
+    LOST = "lost"  # commit = the new head, tokens = the rest of the attempt's range
     SUPERSEDED = "superseded"
     NOT_YET = "not-yet"
     BUSY = "busy"
@@ -72,7 +72,7 @@ _NEITHER = frozenset([Status.ANNOUNCED, Status.EXTENDED, Status.SYNCED, Status.E
 
 
 class Result(msgspec.Struct, frozen=True, array_like=True):
-    """What every copy of a record is told; what the fields mean stands beside each status."""
+    """The result that every copy of a record gets; the comment of each status explains the fields."""
 
     status: Status
     commit: CommitId = CommitId("")

@@ -1,6 +1,6 @@
 """What a read sees: head and areas of a branch, captured together when a SYNC was applied. Design: lake.md L6.
 
-A snapshot never changes, and any thread may look things up in it. What is committed is asked through `Tree`, for the
+A snapshot never changes, and any thread may look things up in it. Committed entries are read through `Tree`, for the
 snapshot's own head and no other: head and areas from two positions would show a tree that never was.
 """
 
@@ -65,18 +65,20 @@ class Snapshot:
         return f"Snapshot({self.instance} at {self.applied}: {self.head} + {len(self.tokens)} areas)"
 
     def get(self, path: str, tree: Tree) -> Entry | None:
-        """What the branch shows under a path."""
+        """Return the entry that the branch shows under a path."""
         staged = self.overlay.find(path)
         return tree.get(path) if staged is None else staged[0]
 
     def list(
         self, tree: Tree, *, prefix: str = "", after: str = "", delimiter: str = "", limit: int = 1000
     ) -> list[Listed]:
-        """What the branch shows below a prefix and behind `after`, sorted; grouped up to the next delimiter."""
+        """Return the paths that the branch shows below a prefix and after `after`, sorted; grouped up to the next
+        delimiter.
+        """
         stop = after_prefix(prefix)
         start = max(prefix, after + "\0" if after else "")
         cut = after.find(delimiter, len(prefix)) if delimiter and after.startswith(prefix) else -1
-        if cut >= 0:  # what is below the common prefix of `after` is one line, which is not behind it
+        if cut >= 0:  # all paths below the common prefix of `after` are one line, which does not come after it
             start = after_prefix(after[: cut + len(delimiter)]) or start
         listed: list[Listed] = []
         while len(listed) < limit:
@@ -89,14 +91,16 @@ class Snapshot:
                     if behind is None:
                         return listed
                     start = behind
-                    break  # what is below the common prefix is skipped, not read
+                    break  # paths below the common prefix are skipped, not read
                 listed.append(Listed(path, entry))
             else:
                 break
         return listed
 
     def changes(self, tokens: Sequence[StagingToken] | None = None) -> pa.RecordBatch:
-        """The newest change of each path in these sealed areas (all that is staged, without tokens), sorted."""
+        """Return the newest change of each path in these sealed areas (without tokens, of all uncommitted changes),
+        sorted.
+        """
         if tokens is None:
             return self.overlay.batch()
         return self._newest(tokens).batch
@@ -119,7 +123,7 @@ class Snapshot:
         return merge(self.overlay.entries(start, stop), self._committed(tree, start, stop), key=lambda row: row[0])
 
     def _committed(self, tree: Tree, start: str, stop: str | None) -> Iterator[tuple[str, Entry]]:
-        """What is committed and not hidden by what is staged."""
+        """Yield the committed entries that no uncommitted change hides."""
         for rows in tree.scan(start, stop):
             hidden = self.overlay.covers([path for path, _ in rows])
             for row, is_hidden in zip(rows, hidden, strict=True):
@@ -139,7 +143,7 @@ class Refs(msgspec.Struct, frozen=True):
 
 
 def after_prefix(prefix: str) -> str | None:
-    """The first string behind all that begin with a prefix; None if there is none.
+    """Return the first string after all that begin with a prefix; None if there is none.
 
     >>> after_prefix("a/")
     'a0'

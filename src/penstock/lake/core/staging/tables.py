@@ -1,6 +1,6 @@
 """The state of the lake, and what every rule needs of it. Design: lake.md "State", L2, L3, L15, L17.
 
-Everything in here is in the checkpoint and in the state hash, except what is derived (the indexes of branches). Rules
+Everything in here is in the checkpoint and in the state hash, except derived data (the indexes of branches). Rules
 verify first and change afterwards: a handler returns either a result, and nothing was changed, or a `Plan`, which
 changes the state and cannot fail. So several records can be verified together and then made together (ATOMIC).
 """
@@ -49,7 +49,7 @@ class Tables:
         return None if branch is None else self._snapshot(branch)
 
     def refs(self, repository: Repository) -> Refs:
-        """All of a repository together, as it is now."""
+        """Return all of a repository together, at the present position."""
         branches = {name: self._snapshot(branch) for name, branch in repository.branches.items()}
         return Refs(
             self.applied,

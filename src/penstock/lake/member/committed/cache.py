@@ -1,6 +1,6 @@
 """A cache of what never changes: a name stands for the same content for ever, so nothing in it is ever stale.
 
-Bounded by bytes: what was not asked for the longest goes first. Of several callers who want the same thing at once, one
+Bounded by bytes: the least recently used entry leaves first. Of several callers who want the same thing at once, one
 loads it and the others wait for that.
 """
 
@@ -44,7 +44,8 @@ class Cache(Generic[V]):
         if loading is None:
             self.misses += 1
             loading = self._loading[name] = asyncio.ensure_future(self._load(name, load))
-            loading.add_done_callback(lambda done: done.cancelled() or done.exception())  # heard, if all waiters left
+            # retrieved, if all waiters left
+            loading.add_done_callback(lambda done: done.cancelled() or done.exception())
         # One waiter's cancellation must not end what others wait for.
         return await asyncio.shield(loading)
 
@@ -60,7 +61,7 @@ class Cache(Generic[V]):
             self.bytes -= dropped
 
     async def close(self) -> None:
-        """End what is loading, and let go of everything."""
+        """End the loads under way, and release everything."""
         loading = list(self._loading.values())
         for task in loading:
             task.cancel()

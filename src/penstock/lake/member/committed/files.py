@@ -1,4 +1,6 @@
-"""Ranges and metaranges as objects of a store. What is read is checked against its id; work on rows is in threads."""
+"""Ranges and metaranges as objects of a store. Every object read is checked against its id; work on rows is in
+threads.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -66,7 +68,7 @@ class TreeFiles:
         return await self.in_thread(lambda: decode_metarange(data, address.id))
 
     async def save(self, tree: MetaRange, location: Location) -> TreeAddress:
-        """Write the table of contents; its ranges must be there already."""
+        """Write the table of contents; its ranges must be stored already."""
         address = TreeAddress(tree.id, location)
         if tree.id != EMPTY.id:
             data = await self.in_thread(lambda: encode_metarange(tree))
@@ -76,7 +78,7 @@ class TreeFiles:
         return address
 
     async def entries(self, found: Range) -> pl.DataFrame:
-        """The entries of a range, for somebody who is likely to come again."""
+        """Return the entries of a range, and cache them for the next reader."""
         return await self.ranges.get(found.id, lambda: self._read_range(found))
 
     async def scan(self, found: Range) -> pl.DataFrame:
@@ -116,7 +118,7 @@ class TreeFiles:
 
 
 class Fetched:
-    """Ranges which were read or held, in order. Call its methods in a thread, which does all there is to do with them.
+    """Ranges which were read or held, in order. Call its methods in a thread: they do all the work on the ranges.
 
     So nothing waits for the event loop between a file and the rows in it.
     """
@@ -131,7 +133,7 @@ class Fetched:
         ]
 
     def entries(self) -> pl.DataFrame:
-        """The entries of all, one behind the other."""
+        """Return the entries of all, one after the other."""
         return frame_of(joined(self.tables())) if self._parts else empty_entries()
 
 

@@ -14,10 +14,11 @@ R = TypeVar("R")
 async def in_order(
     items: Iterable[T], call: Callable[[T], Awaitable[R]], in_flight_max: int
 ) -> AsyncGenerator[R, None]:
-    """What `call` gives for each item, in the items' order; at most so many are running or waiting to be taken.
+    """Yield the result of `call` for each item, in the items' order; at most `in_flight_max` are running or waiting to
+    be taken.
 
-    If a call fails, or the caller stops early, those behind it are cancelled and awaited. Close the iterator when you
-    leave it early (`contextlib.aclosing`), or that happens late.
+    If a call fails, or the caller stops early, the calls after it are cancelled and awaited. Close the iterator when
+    you leave it early (`contextlib.aclosing`), or that happens late.
     """
     running: deque[asyncio.Future[R]] = deque()
     try:

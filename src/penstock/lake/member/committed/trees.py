@@ -1,11 +1,11 @@
 """Trees in an object store: get, list, diff, build, merge, re-parent, import, graft.
 
-Design: docs/design/committed.md. What is decided is decided in `lake/committed/`; here it is read, run in threads, and
-written. Every call costs what it touches: untouched ranges are neither read nor written. Whatever a call returns is
-durable, so that a PERFORM may name it at once (lake.md, L8); nothing it writes is visible before.
+Design: docs/design/committed.md. The decisions are made in `lake/committed/`; here trees are read, run in threads, and
+written. Every call costs in proportion to its changes: untouched ranges are neither read nor written. Whatever a call
+returns is durable, so that a PERFORM may name it at once (lake.md, L8); nothing it writes is visible before.
 
-Everything a call writes lies in the `location` it is given, the folder of its attempt. It refers to what it wrote, and
-to what its parent and sources refer to, and to nothing else that happens to exist (L15).
+Everything a call writes lies in the `location` it is given, the folder of its attempt. It refers to its own files and
+to those that its parent and sources refer to, and to nothing else that happens to exist (L15).
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -155,7 +155,7 @@ class Trees:
     async def _do_job(
         self, parent: MetaRange, changes: pl.DataFrame, known: dict[str, str], location: Location, job: Job
     ) -> list[Range]:
-        """All the work on rows in one thread; another thread has another job meanwhile."""
+        """Do all the work on the rows of a job in one thread; another thread has another job meanwhile."""
         base = await self.files.fetch([parent[row] for row in range(job.first, job.last)])
         own = changes.slice(job.start, job.end - job.start)
 
@@ -166,7 +166,7 @@ class Trees:
         return await self._write(await self.files.in_thread(make))
 
     async def _write(self, made: "list[tuple[Range, memoryview | None]]") -> list[Range]:
-        """Store ranges which are not there already."""
+        """Store the ranges that are not stored already."""
         await self.files.write({range_key(row.location, row.id): data for row, data in made if data is not None})
         return [row for row, _ in made]
 
@@ -200,7 +200,7 @@ class Trees:
         location: Location,
         strategy: Strategy = Strategy.REFUSE,
     ) -> MergeOutcome:
-        """What the source did since the base, laid over the destination. Revert and cherry-pick too: see `merge.py`."""
+        """Lay the source's changes since the base over the destination. Revert and cherry-pick too: see `merge.py`."""
         if dest.id == base.id:
             return MergeOutcome(source)
         if source.id in (base.id, dest.id):
@@ -253,5 +253,5 @@ class Trees:
 def _rows_of(
     pieces: Sequence[EncodedRange], known: Mapping[str, str], location: Location
 ) -> list[tuple[Range, memoryview | None]]:
-    """Pieces as rows of a metarange, with the files of those which are not known to be stored."""
+    """Return pieces as rows of a metarange, with the files of those that are not known to be stored."""
     return [(to_range(each, known, location), None if each.id in known else each.to_parquet()) for each in pieces]

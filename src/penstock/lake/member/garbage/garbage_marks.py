@@ -5,7 +5,7 @@ Keys are relative to a repository's storage namespace. Every one of them has a l
     data/<link epoch>/...          bytes of objects
     _penstock/<link epoch>/...     ranges and metaranges
 
-What has none is nobody's garbage: commits are kept for ever, and so is whatever strangers put there.
+An object without a link epoch is never garbage: commits are kept for ever, and so are objects of other programs.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ def held_by(machine: StagingMachine, repository: Repository) -> Held:
 
 
 async def commit_ids(shelf: Shelf) -> set[CommitId]:
-    """All commits which were ever written, performed or not."""
+    """Return all commits that were ever written, performed or not."""
     folder = shelf.folder + commit_key(CommitId(""))
     return {CommitId(each.key[len(folder) :]) async for page in shelf.store.list(folder) for each in page.objects}
 
@@ -96,9 +96,9 @@ async def mark(
     *,
     trees_only: Iterable[CommitId] = (),
 ) -> pl.DataFrame:
-    """The keys of all that is staged, and of the trees of these commits with all they contain.
+    """Return the keys of all uncommitted objects, and of the trees of these commits with all they contain.
 
-    Of `trees_only` the trees alone, not what they contain: merges and diffs of others still need them.
+    Of `trees_only` the trees alone, not their contents: merges and diffs of other commits still need them.
     """
     trees, ranges = await _metadata(shelf, commits)
     other_trees, other_ranges = await _metadata(shelf, trees_only)
@@ -134,5 +134,5 @@ def _keys(keys: list[str]) -> pl.DataFrame:
 
 
 def _below(shelf: Shelf, addresses: pl.DataFrame) -> pl.DataFrame:
-    """Addresses as keys; what is written in full but lies in this namespace counts too."""
+    """Return addresses as keys; a full address that lies in this namespace counts too."""
     return addresses.select(key=pl.col("address").str.strip_prefix(shelf.storage + "/"))

@@ -1,7 +1,7 @@
-"""The roots of a repository's garbage: what somebody else needs who marks and compares by itself, as Spark does.
+"""The roots of a repository's garbage, for a process that marks and compares by itself, as Spark does.
 
-Design: lake.md L15. What is kept is decided here, as for the collector's own dry run; nothing is changed, and no range
-is read. Roots must be asked for behind a listing of the store: what comes in between is then in neither.
+Design: lake.md L15. The kept commits are decided here, as for the collector's own dry run; nothing is changed, and no
+range is read. Roots must be asked for after a listing of the store: objects that come in between are then in neither.
 """
 
 from penstock.lake.core.committed.metarange import EMPTY, metarange_key

@@ -1,11 +1,12 @@
 """Garbage of the lake's service: found, and swept. Design: lake.md L15.
 
-A run raises the epoch (GC_FENCE), marks all that something refers to as of a SYNC behind the fence, gives up commits
-which no branch and no tag reaches any more, or which are older than the retention rules keep (CONDEMN), and only then
-sweeps. Of the latter the trees stay, for those who merge what came of them. What goes is unmarked now, was unmarked in
-an earlier run at least `grace_s` ago, and was addressed before the run before this one: nothing can come to refer to
-it. So an object is gone after its second run, and what a given-up commit alone had after its fourth. A collector which
-dies, or wakes up late, does no harm; of two at the same time one is refused. A dry run reads, and changes nothing.
+A run raises the epoch (GC_FENCE), marks all that something refers to at a SYNC after the fence, gives up commits that
+no branch and no tag reaches any more, or that are older than the retention rules keep (CONDEMN), and only then sweeps.
+Of the latter the trees stay, for merges with their descendants. An object is deleted if it is unmarked now, was
+unmarked in an earlier run at least `grace_s` ago, and was addressed before the run before this one: nothing can come to
+refer to it. So an object is gone after its second run, and what a given-up commit alone had after its fourth. A
+collector which dies, or wakes up late, does no harm; of two at the same time one is refused. A dry run reads, and
+changes nothing.
 """
 
 import time
@@ -39,7 +40,7 @@ class GarbageCollector:
     async def find_garbage(self, repository: str) -> Garbage:
         found = await self.engine.repository(repository)
         held, shelf = held_by(self.engine.machine, found), self.engine.shelves.of(found)
-        there = await listed(shelf)  # before the trees: what comes meanwhile is not in it
+        there = await listed(shelf)  # before the trees: objects that come meanwhile are not in it
         reached = await reachable(shelf, held.commits)
         kept = await kept_by_rules(shelf, held.heads, held.tags, reached) - held.expired
         marked = await mark(shelf, held, kept, trees_only=reached - kept)
@@ -57,7 +58,7 @@ class GarbageCollector:
         fenced = await self.engine.write(GcFence(self.engine.request(), instance))
         self.engine.judge(fenced, repository)
         gce = int(fenced.detail)
-        held = held_by(self.engine.machine, await self.engine.repository(repository))  # behind the fence
+        held = held_by(self.engine.machine, await self.engine.repository(repository))  # after the fence
         tell(Progress("listing"))
         ids = await commit_ids(shelf)
         seen = (await self.engine.repository(repository)).gce  # everything in `ids` was built by then
@@ -80,8 +81,9 @@ class GarbageCollector:
         return _garbage(doomed, is_dry_run=False, too_young=left.height)
 
     async def _condemn(self, instance: Instance, gce: int, commits: list[CommitId]) -> None:
-        """Also with nothing to give up: it proves that no other run has begun, which would have forgotten what was
-        touched since our fence."""
+        """Write the record also without commits to give up: it proves that no other run has begun, which would have
+        forgotten the changes since our fence.
+        """
         for first in range(0, max(1, len(commits)), CONDEMNED_AT_ONCE):
             part = tuple(commits[first : first + CONDEMNED_AT_ONCE])
             result = await self.engine.write(Condemn(self.engine.request(), instance, gce, part))

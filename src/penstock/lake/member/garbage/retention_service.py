@@ -42,7 +42,7 @@ class Retention:
 async def kept_by_rules(
     shelf: Shelf, heads: Mapping[str, CommitId], tags: tuple[CommitId, ...], reachable: set[CommitId]
 ) -> set[CommitId]:
-    """Of the commits which heads and tags reach, those which are kept: all of them, if there are no rules."""
+    """Return the kept commits among those that heads and tags reach: all of them, if there are no rules."""
     rules = await _read(shelf)
     return reachable if rules is None else await shelf.history.search(retained(rules, heads, tags, time.time_ns()))
 
@@ -55,7 +55,7 @@ async def _read(shelf: Shelf) -> RetentionRules | None:
     try:
         return msgspec.json.decode(data, type=RetentionRules)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        # Whoever cannot read the rules must not collect without them.
+        # A collector that cannot read the rules must not collect without them.
         raise ObjectStoreFailed(
             f"{_KEY} of {shelf.storage} holds no retention rules: {error}", retryable=False
         ) from None

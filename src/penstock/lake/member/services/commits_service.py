@@ -120,7 +120,7 @@ class Commits:
     async def _touches(
         self, shelf: Shelf, commit: records.Commit, paths: Sequence[str], prefixes: Sequence[str]
     ) -> bool:
-        """Whether a commit changed something there against its first parent."""
+        """Return whether a commit changed something there against its first parent."""
         if not paths and not prefixes:
             return True
         before = (await shelf.history.get(commit.parents[0])).tree if commit.parents else EMPTY_TREE

@@ -1,6 +1,6 @@
 """Grafts of the lake's service: trees which were built elsewhere, by Spark say, become commits. Design: lake.md L15.
 
-Whoever built the tree has written its ranges and its metarange into a location of its own, under the link epoch which
+The builder of the tree has written its ranges and its metarange into a location of its own, under the link epoch that
 it was given. One PERFORM moves the head; its link epoch keeps it from naming what a collector may have swept meanwhile.
 """
 

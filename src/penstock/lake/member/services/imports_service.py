@@ -122,7 +122,7 @@ class Imports(Commits):
             made.updated_at = time.time()
 
     async def _listing(self, made: _Import, path: ImportPath) -> list[pa.RecordBatch]:
-        """What is to be below the destination, as a listing whose paths go on from there."""
+        """Return the listing of objects to add below the destination, with paths relative to it."""
         shelves = self.engine.shelves
         key = shelves.key_of(path.source)
         if not path.is_prefix:
@@ -156,7 +156,7 @@ class Imports(Commits):
         if made.has_ended:
             raise Refused(f"import {id} has ended already")
         assert made.task is not None
-        if not made.is_cancelled:  # a second cancellation would end the wait for what came of the first
+        if not made.is_cancelled:  # a second cancellation would end the wait for the result of the first
             made.is_cancelled = True
             made.task.cancel()
         await asyncio.wait([made.task])

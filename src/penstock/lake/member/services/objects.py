@@ -199,7 +199,7 @@ class Objects:
             except NotFound as error:
                 if error.details.get("kind") != "source":
                     raise
-                failure = error  # what was staged there has gone meanwhile: look again
+                failure = error  # the uncommitted entry has gone meanwhile: look again
         assert failure is not None
         raise failure
 
@@ -223,7 +223,7 @@ class Objects:
         return Object(path, entry, shelf.full_address(entry), shelf.key(entry))
 
     async def _basis(self, repository: str, branch: str, path: str) -> Basis:
-        """What is committed under the path, in the head this member knows (L5)."""
+        """Return the committed entry under the path, in the head that this member knows (L5)."""
         found, known = await self.engine.branch_to_write(repository, branch)
         shelf, head = self.engine.shelves.of(found), known.head
         return Basis(head, await shelf.trees.get((await shelf.history.get(head)).tree, path))
@@ -244,7 +244,7 @@ def in_records(paths: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _source_of(view: View, path: str) -> FromStaged | FromCommit:
-    """What holds the bytes which are copied, so that the collector cannot take them first (L15 b)."""
+    """Return the holder of the copied bytes, so that the collector cannot take them first (L15 b)."""
     if view.snapshot is not None and view.is_staged(path):
         return FromStaged(view.snapshot.instance, path)
     return FromCommit(CommitId(view.commit))

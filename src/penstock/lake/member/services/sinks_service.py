@@ -1,7 +1,8 @@
 """Sinks of the lake's service: batches of files, each committed once, however often asked for. Design: spark.md, L14.
 
 Tasks have put files into the store; a batch's list names them; one PERFORM moves the head and the sink's register
-together. Whether a batch is next, a replay or stale, `sink_rule` says; that nobody came in between, the record checks.
+together. `sink_rule` decides whether a batch is next, a replay or stale; the record checks that no other batch came in
+between.
 """
 
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ class SinkWish:
         return pl.DataFrame(columns, schema=ENTRY_SCHEMA).sort("path")
 
     async def _paths(self, tree: TreeAddress, prefix: str) -> pl.Series:
-        """What the tree has below a prefix."""
+        """Return the paths of the tree below a prefix."""
         files = self.draft.shelf.trees.files
         contents = await files.open(tree)
         rows = [(await files.scan(contents[row]))["path"] for row in contents.below(prefix)]
@@ -92,7 +93,7 @@ class Sinks(Commits):
         return SinkPlace(self.store_url, folder, f"data/{found.gce:08d}/")
 
     async def tree_place(self, repository: str, ref: str) -> TreePlace:
-        """Where what a ref names lies in the store; of a branch, what is committed."""
+        """Return where the tree of a ref lies in the store; of a branch, the committed tree."""
         shelf, id_ = await self.engine.commit_of(repository, ref)
         tree = (await shelf.history.get(id_)).tree
         key = "" if tree.id == EMPTY_TREE.id else metarange_key(tree.location, tree.id)
@@ -106,7 +107,7 @@ class Sinks(Commits):
         ]
 
     async def adopt_sink(self, repository: str, branch: str, body: SinkBody) -> None:
-        """Let a query go on behind a batch, whoever had the sink before."""
+        """Let a query continue after a batch, whichever query had the sink before."""
         _, known = await self.engine.branch(repository, branch)
         self._check_room(known, body.sink)
         register = Register(_named(body.query, "query"), body.batch, body.guard)
@@ -153,7 +154,7 @@ class Sinks(Commits):
                 return BatchOutcome("applied", result.commit)
             if result.status not in (Status.FENCED, Status.ALREADY):
                 self.engine.judge(result, branch)
-            # Somebody was faster: look again who, and whether that was this very batch.
+            # Another driver was faster: look again which one, and whether that was this very batch.
         raise PreconditionFailed(f"sink {body.sink}: others commit to it all the time")
 
     async def _commit_alone(

@@ -4,7 +4,7 @@
     data/<link epoch, 8 digits>/<random name>.<sign>    what a client uploads, and links later
 
 The link epoch is in the address: a link that comes two garbage collections later is refused by the state machine. The
-signature binds the address to a path of one life of a branch: nobody links over what they were not given.
+signature binds the address to a path of one life of a branch: a client cannot link over a path that it was not given.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Checksums of payloads: the five S3 knows, as running hashes, and how they stand in headers and trailers."""
+"""Checksums of payloads: the five that S3 knows, as running hashes, and their form in headers and trailers."""
 
 import base64
 import binascii
@@ -58,7 +58,7 @@ ALGORITHMS: Final[dict[str, tuple[Callable[[], Running], int]]] = {
 
 
 class Checksum:
-    """What a payload's checksum should be, once it is known, and what it turns out to be."""
+    """The expected checksum of a payload, once it is known, and the computed one."""
 
     def __init__(self, algorithm: str, expected: bytes | None) -> None:
         make, self._size = ALGORITHMS[algorithm]
@@ -88,7 +88,7 @@ def header_of(algorithm: str) -> str:
 
 
 def given_checksums(headers: Mapping[str, str]) -> list[Checksum]:
-    """Those a request brings in its headers, and those it announces as trailers."""
+    """Return the checksums that a request brings in its headers, and those that it announces as trailers."""
     found = [
         Checksum(name, decode_digest(headers[header_of(name)], size, header_of(name)))
         for name, (_, size) in ALGORITHMS.items()

@@ -3,8 +3,8 @@
     SIZE;chunk-signature=HEX CRLF  payload CRLF  …  0;chunk-signature=HEX CRLF  [trailers]  CRLF
 
 Each signature covers its chunk and the signature before it, the first one the request's own, so that no chunk can be
-changed, dropped or moved. Payload is given out before its chunk's signature is checked: whoever takes it must not
-believe in it before `finish`. Sizes and lines are bounded; whatever is not in this form is an error.
+changed, dropped or moved. Payload is given out before its chunk's signature is checked: its reader must not believe in
+it before `finish`. Sizes and lines are bounded; whatever is not in this form is an error.
 """
 
 import hashlib
@@ -79,7 +79,7 @@ class ChunkDecoder:
             self._state = _State.PAYLOAD_END
 
     def _read_line(self, data: bytes, at: int) -> int:
-        """One line, or as much of it as is there; where the next one begins."""
+        """Read one line, or as much of it as has arrived; return where the next one begins."""
         end = data.find(b"\n", at)
         piece = data[at:] if end < 0 else data[at : end + 1]
         if len(self._line) + len(piece) > LINE_BYTES_MAX:

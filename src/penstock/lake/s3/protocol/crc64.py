@@ -68,7 +68,7 @@ def _word_tables() -> tuple[States, ...]:
 
 
 def _side_by_side(state: int, block: memoryview, lanes: int) -> int:
-    """The state after a block of so many lanes, a power of two."""
+    """Return the state after a block of `lanes` lanes, a power of two."""
     words = np.ascontiguousarray(np.frombuffer(block, dtype="<u8").reshape(lanes, LANE_BYTES // 8).T)
     t0, t1, t2, t3 = _word_tables()
     states = np.zeros(lanes, dtype=np.uint64)

@@ -1,6 +1,6 @@
-"""Faults: S3's error codes, as errors of ours, and their XML.
+"""Faults: S3's error codes, as Penstock errors, and their XML.
 
-An error raised with `fault(…)` carries its S3 code; any other error of ours gets the code its kind stands for.
+An error raised with `fault(…)` carries its S3 code; any other Penstock error gets the code of its kind.
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
 """Payload: the body of a signed request as the bytes which were meant, checked in every way the request allows.
 
-The client says in `x-amz-content-sha256` how its body is protected: by a hash, not at all, or chunk by chunk; beside
-that it may send a checksum, an MD5 and a length. What always holds: the iterator ends well only if all of them fit. So
-whoever writes the bytes must make them visible after the end, never before.
+The client says in `x-amz-content-sha256` how its body is protected: by a hash, not at all, or chunk by chunk. In
+addition it may send a checksum, an MD5 and a length. What always holds: the iterator ends well only if all of them fit.
+So the writer of the bytes must make them visible after the end, never before.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _HEX64 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 class Payload:
-    """The payload of one request: iterate over it once, then `checksum_headers` says what was checked."""
+    """The payload of one request: iterate over it once, then read `checksum_headers` for the checked sums."""
 
     def __init__(self, request: Request, signed: Signed, bytes_max: int) -> None:
         self._request = request
@@ -43,7 +43,7 @@ class Payload:
 
     @property
     def size(self) -> int | None:
-        """How many bytes will come, if the client has said so."""
+        """The number of bytes to come, if the client has said so."""
         return self._expected_size
 
     async def __aiter__(self) -> AsyncIterator[bytes]:

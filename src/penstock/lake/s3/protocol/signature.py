@@ -1,9 +1,9 @@
 """Signatures: AWS Signature Version 4, as a header and as a presigned query. Pure: the time comes in as `now`.
 
-A request names an access key, a day, a region and which headers it signed (the `Claim`); whoever knows the secret can
+A request names an access key, a day, a region and the headers that it signed (the `Claim`); an owner of the secret can
 compute the same signature over the same canonical request. What always holds: nothing of a request is believed before
-`verify` returned, both signatures are compared in constant time, `host` and every `x-amz-` header must be signed, and
-a claim outlives neither its presigned time nor, signed in a header, a quarter of an hour.
+`verify` returned, both signatures are compared in constant time, `host` and every `x-amz-` header must be signed, and a
+claim outlives neither its presigned time nor, signed in a header, a quarter of an hour.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ Pairs = Sequence[tuple[str, str]]
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Who a request says it is from, and what it signed. Nothing of it is checked yet."""
+    """The claimed sender of a request, and the parts that it signed. Nothing of it is checked yet."""
 
     access_key: str
     day: str
@@ -58,11 +58,11 @@ class Signed(msgspec.Struct, frozen=True):
     timestamp: str
     key: bytes
     signature: str
-    payload: str  # what was signed as the hash of the payload
+    payload: str  # the signed value of the payload's hash
 
 
 def is_signed(headers: Mapping[str, str], raw_query: str) -> bool:
-    """Whether a request carries an AWS signature of any version, so that it is meant for this gateway."""
+    """Return whether a request carries an AWS signature of any version, so that it is meant for this gateway."""
     if headers.get("authorization", "").startswith(("AWS4-", "AWS ")):
         return True
     return any(name in raw_query for name in ("X-Amz-Credential=", "X-Amz-Signature=", "AWSAccessKeyId="))
@@ -219,7 +219,9 @@ def _check_coverage(claim: Claim, headers: Mapping[str, str]) -> None:
 
 
 def _canonical_path(raw_path: str) -> str:
-    """Each segment decoded and encoded again, as clients differ in what they leave bare; %2F stays one."""
+    """Decode each segment and encode it again, as clients differ in the characters that they leave bare; %2F
+    stays one.
+    """
     return "/".join(_encode(decode_part(segment, "path")) for segment in raw_path.split("/")) or "/"
 
 

@@ -1,7 +1,7 @@
 """Re-parenting: a commit which lost its race is moved onto the new head from its finished metarange (lake.md, L9).
 
 P is the old parent, M the finished metarange (P overlaid by the announced areas), H the new head, `rest` the announced
-areas which are still there. The exact result is **H overlaid by rest**. From M, without building it again:
+areas that still exist. The exact result is **H overlaid by rest**. From M, without building it again:
 
 - D = the paths whose *stored entry* differs between P and H: not identity, or an object's new address would be lost;
 - K = the paths of the announced areas which are gone meanwhile: without them a commit that was made and reverted in

@@ -32,7 +32,7 @@ class StagingArea:
         self._is_shared = False  # a snapshot holds the memtable: the next change goes into a copy
 
     def __len__(self) -> int:
-        """How many rows it holds, overwritten ones included."""
+        """Return how many rows it holds, overwritten ones included."""
         return self._run_rows + len(self._memtable)
 
     @property
@@ -87,7 +87,7 @@ class StagingArea:
         return None
 
     def changes(self) -> dict[str, Entry | None]:
-        """All of it as a dict: for tests and small areas."""
+        """Return all of it as a dict: for tests and small areas."""
         rows: dict[str, Entry | None] = dict(self._newest())
         return rows | self._memtable
 

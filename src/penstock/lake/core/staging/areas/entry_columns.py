@@ -69,7 +69,7 @@ def changes_of(batch: pa.RecordBatch) -> Iterator[Change]:
 
 
 def entry_at(batch: pa.RecordBatch, row: int) -> Entry | None:
-    """One row as an entry; None is a tombstone."""
+    """Return one row as an entry; None is a tombstone."""
     if not batch.column(1)[row].as_py():
         return None
     return Entry(*(batch.column(number)[row].as_py() for number in range(2, 8)))
@@ -82,7 +82,7 @@ def entries_at(batch: pa.RecordBatch, rows: list[int]) -> list[Entry]:
 
 
 def batch_to_bytes(batch: pa.RecordBatch) -> bytes:
-    """As an Arrow IPC stream: what a columnar PUT carries and a checkpoint holds."""
+    """Return a batch as an Arrow IPC stream, the form in a columnar PUT and a checkpoint."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, SCHEMA) as writer:
         writer.write_batch(batch)

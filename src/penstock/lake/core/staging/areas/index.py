@@ -74,7 +74,7 @@ class _Level:
         return bisect(self.paths, path)
 
     def has(self, paths: pa.LargeStringArray) -> npt.NDArray[np.bool_]:
-        """Which of these paths the level has, tombstones included."""
+        """Return which of these paths the level has, tombstones included."""
         if not len(self):
             return np.zeros(len(paths), dtype=np.bool_)
         at = pc.search_sorted(self.paths, paths).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -88,7 +88,7 @@ class Index:
     """The index of a branch, kept up while runs are added. The machine owns it; readers take `overlay`."""
 
     def __init__(self, runs: Iterable[Run] = (), *, small_rows_max: int = SMALL_ROWS_MAX) -> None:
-        self._small: dict[str, Entry | None] | None = {}  # all there is, while that is little; then there are levels
+        self._small: dict[str, Entry | None] | None = {}  # all rows, while they are few; then there are levels
         self._small_rows_max = small_rows_max
         self._rows = 0
         self._runs: dict[int, Run] = {}
@@ -123,7 +123,7 @@ class Index:
         self._levels = (*older, levels[-1])
 
     def overlay(self, memtable: Memtable) -> "Overlay | SmallOverlay":
-        """What is staged now. The memtable must not change afterwards."""
+        """Return the present uncommitted changes. The memtable must not change afterwards."""
         if self._small is not None:
             return SmallOverlay(self._small, memtable)
         return Overlay(self._runs, self._levels, memtable)
@@ -134,7 +134,7 @@ class Index:
 
 
 class Overlay:
-    """All that is staged on a branch at one position; nothing in it ever changes. Any thread may use it."""
+    """All uncommitted changes of a branch at one position; they never change. Any thread may use it."""
 
     def __init__(self, runs: Mapping[int, Run], levels: Sequence[_Level], memtable: Memtable) -> None:
         self._runs = runs
@@ -162,7 +162,9 @@ class Overlay:
         return None
 
     def covers(self, paths: Sequence[str]) -> list[bool]:
-        """Which of these paths are staged, as an entry or as a tombstone: what is committed there is hidden."""
+        """Return which of these paths have an uncommitted change, an entry or a tombstone, which hides the committed
+        entry.
+        """
         asked = pa.array(paths, pa.large_string())
         covered = np.zeros(len(paths), dtype=np.bool_)
         for level in self._all_levels:
@@ -252,7 +254,7 @@ class _Cursor:
         return self._level.paths.take(pa.array(rows, pa.int64()))
 
     def take(self, block: pa.LargeStringArray, bound: str | None) -> tuple[pa.LargeStringArray, npt.NDArray[np.int64]]:
-        """The rows of a peeked block up to the bound, and their locators; the cursor goes behind them."""
+        """Return the rows of a peeked block up to the bound, and their locators; the cursor moves past them."""
         if bound is not None and len(block):
             block = block[: bisect(block, bound, "right")]
         rows = self._level.live[self._at : self._at + len(block)]

@@ -27,7 +27,7 @@ from penstock.lake.core.staging.entry import Change, Entry
 
 __all__ = ["SMALL_ROWS_MAX", "Run", "bisect", "find", "merge_order"]
 
-SMALL_ROWS_MAX = 256  # up to so many rows a dict is faster than columns, and not much larger
+SMALL_ROWS_MAX = 256  # up to this number of rows a dict is faster than columns, and not much larger
 
 Rows = Mapping[str, Entry | None]
 
@@ -44,7 +44,7 @@ class Run:
 
     @classmethod
     def of(cls, changes: Iterable[Change]) -> "Run":
-        """From rows in any order; each path once."""
+        """Make a run from rows in any order; each path once."""
         rows = dict(sorted(changes, key=lambda change: change[0]))
         if len(rows) > SMALL_ROWS_MAX:
             return cls(batch_of(rows.items()))
@@ -61,7 +61,7 @@ class Run:
 
     @property
     def batch(self) -> pa.RecordBatch:
-        """As columns."""
+        """Return the rows as columns."""
         if self._batch is None:
             assert self._rows is not None
             self._batch = batch_of(self._rows.items())
@@ -73,7 +73,7 @@ class Run:
 
     @property
     def rows(self) -> Rows:
-        """As Python objects, sorted, to look at: for small runs and for tests."""
+        """Return the rows as Python objects, sorted, to look at: for small runs and for tests."""
         if self._rows is not None:
             return self._rows
         rows = dict(changes_of(self.batch))
@@ -87,7 +87,7 @@ class Run:
 
     @property
     def digest(self) -> bytes:
-        """Of the content."""
+        """Return the digest of the content."""
         if not self._digest:
             self._digest = _digest(self._batch) if self._batch is not None else _digest_of_rows(self.rows)
         return self._digest
@@ -99,7 +99,7 @@ class Run:
         return path in self.rows if self.is_small else find(self.paths, path) is not None
 
     def get(self, path: str) -> Entry | None:
-        """The entry; None is a tombstone. The path must be there."""
+        """The entry; None is a tombstone. The path must exist."""
         if self.is_small:
             return self.rows[path]
         row = find(self.paths, path)
@@ -107,11 +107,11 @@ class Run:
         return entry_at(self.batch, row)
 
     def changes(self) -> list[Change]:
-        """As Python objects: for small runs and for tests."""
+        """Return the changes as Python objects: for small runs and for tests."""
         return list(self.rows.items())
 
     def live(self) -> npt.NDArray[np.bool_]:
-        """Which rows are no tombstones."""
+        """Return which rows are no tombstones."""
         return np.asarray(self.batch.column(1).to_numpy(zero_copy_only=False), dtype=np.bool_)
 
     def without(self, paths: Sequence[str], prefixes: Sequence[str]) -> "Run":
@@ -127,18 +127,20 @@ class Run:
 
 
 def bisect(paths: pa.LargeStringArray, path: str, side: str = "left") -> int:
-    """The first row not before the path in sorted paths; for `right`, the first row behind it."""
+    """Return the first row not before the path in sorted paths; for `right`, the first row after it."""
     return int(pc.search_sorted(paths, pa.scalar(path, pa.large_string()), side=side).as_py()) if len(paths) else 0
 
 
 def find(paths: pa.LargeStringArray, path: str) -> int | None:
-    """The row of a path in sorted paths, if it is there."""
+    """Return the row of a path in sorted paths, or None."""
     row = bisect(paths, path)
     return row if row < len(paths) and paths[row].as_py() == path else None
 
 
 def merge_order(older: pa.LargeStringArray, newer: pa.LargeStringArray) -> npt.NDArray[np.int64]:
-    """How to take rows from older + newer, so that they are sorted and the newer of two equal paths stands alone."""
+    """Return how to take rows from older + newer, so that they are sorted and only the newer of two equal paths
+    remains.
+    """
     at = pc.search_sorted(older, newer).to_numpy(zero_copy_only=False).astype(np.int64)
     keep = np.ones(len(older), dtype=np.bool_)
     inside = np.flatnonzero(at < len(older))
@@ -194,7 +196,7 @@ def _values(column: pa.Array) -> memoryview:
 
 
 def _text(column: pa.LargeStringArray) -> memoryview:
-    """All strings of a column in a row."""
+    """Return all strings of a column in a row."""
     _, offsets, data = column.buffers()
     if data is None:
         return memoryview(b"")

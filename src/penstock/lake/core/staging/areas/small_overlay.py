@@ -1,4 +1,4 @@
-"""All that is staged on a branch, when that is little: a dict of rows under the memtable. Design: lake.md L6.
+"""All uncommitted changes of a branch, when they are few: a dict of rows under the memtable. Design: lake.md L6.
 
 It answers what `Overlay` answers, for as long as all runs of a branch together are small: most branches, most of the
 time. A call of Arrow costs some microseconds, a look into a dict a tenth of one.
@@ -32,7 +32,9 @@ class SmallOverlay:
         return (self._rows[path],) if path in self._rows else None
 
     def covers(self, paths: Sequence[str]) -> list[bool]:
-        """Which of these paths are staged, as an entry or as a tombstone: what is committed there is hidden."""
+        """Return which of these paths have an uncommitted change, an entry or a tombstone, which hides the committed
+        entry.
+        """
         return [path in self._memtable or path in self._rows for path in paths]
 
     def entries(self, start: str = "", stop: str | None = None) -> Iterator[tuple[str, Entry]]:

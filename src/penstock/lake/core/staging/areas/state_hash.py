@@ -1,7 +1,7 @@
 """The state hash: a sum over everything in the state, kept while it changes. Design: lake.md L17.
 
 Each item of the state (a row, a run, a request, a branch …) has a hash of its own, and the state's hash is their sum:
-what is added is added, what goes is subtracted, and order plays no part. Members compare it at equal positions.
+new items are added, old ones subtracted, and order plays no part. Members compare it at equal positions.
 """
 
 from hashlib import blake2b

@@ -1,4 +1,4 @@
-"""A member: the state machine on its queue, and those who wait for it. Design: lake.md L2, L3, L6, L10, L16.
+"""A member: the state machine on its queue, and the requests that wait for it. Design: lake.md L2, L3, L6, L10, L16.
 
 A member never assumes that its state is up to date: it puts a record on the queue and answers when that record comes
 back. Records may be lost, doubled and late; everything is sent again with the same request id until it is final.
@@ -87,7 +87,7 @@ class Member:
         self.name = name
         self.boot = boot
         self.config = config or MemberConfig()
-        self.is_ready = False  # own SYNC came back: what is here is no older than this start
+        self.is_ready = False  # own SYNC came back: the state here is no older than this start
         self.bad_tokens = 0
         self._number = 0
         self._writes: dict[int, Waiting] = {}
@@ -100,11 +100,11 @@ class Member:
 
     @property
     def is_present(self) -> bool:
-        """Whether a deadline set now means what it says."""
+        """Return whether a deadline set now is reliable."""
         return self.is_ready and not self._is_behind
 
     def start(self, now: Instant) -> list[Effect]:
-        """What a fresh member does first."""
+        """Return the effects of a member that starts without a checkpoint."""
         self._heard_at = now
         return [*self._send_sync(now), *self.watch_on(now)]
 
@@ -170,7 +170,7 @@ class Member:
         return self.proposals.forget(waiting, now)
 
     def _release(self, delivered: Delivered, result: Result, now: Instant) -> list[Effect]:
-        """Whoever waits for this record goes on."""
+        """Continue the request that waits for this record."""
         token, record = delivered.envelope.token, delivered.envelope.record
         if token is None or token.member != self.name:
             return []
@@ -244,7 +244,7 @@ class Member:
         return self._again(write, result, now)
 
     def _again(self, write: Waiting, result: Result, now: Instant) -> list[Effect]:
-        """The same request once more, or never again (L2)."""
+        """Send the same request again, or never again (L2)."""
         write.retries += 1
         if write.retries > self.config.retries_max or result.status is Status.STALE_GC:
             return self.cancel(write.waiting, write.record.request, result.status.value, now)
@@ -254,7 +254,7 @@ class Member:
         return [SetTimer(str(write.waiting), Instant(now + self.config.retry_ns))]
 
     def cancel(self, waiting: RequestId, request: Request, why: str, now: Instant) -> list[Effect]:
-        """Only what CANCEL results in may be told as a failure."""
+        """Cancel a request: only the result of CANCEL may be reported as a failure."""
         reached("lake.cancelled")
         following = self.proposals.end(waiting, now)
         return [*self._send(Waiting(waiting, Cancel(request), now, why=why)), *following]
@@ -304,7 +304,7 @@ class Member:
         return self._send_sync(now) if len(self._syncs) < self.config.syncs_max else []
 
     def _send_sync(self, now: Instant, resends: int = 0) -> list[Effect]:
-        """One SYNC for all who wait; whoever comes now waits for the next."""
+        """Send one SYNC for all waiting reads; later reads wait for the next."""
         token = self._next_token()
         self._syncs[token.number] = SyncWait(self._reads, now, resends)
         self._reads = []
@@ -356,7 +356,7 @@ class Member:
         return effects
 
     def enqueue(self, record: Record) -> list[Effect]:
-        """Put a record on the queue for nobody."""
+        """Put a record on the queue, with no request waiting for it."""
         return [Enqueue(Envelope(None, record))]
 
     def _resend(self, now: Instant) -> list[Effect]:
@@ -378,7 +378,7 @@ class Member:
         return now - sent.sent_at >= self.config.resend_ns << min(sent.resends, RESEND_DOUBLINGS_MAX)
 
     def check(self) -> None:
-        """Of the waiting alone; the machine has a check of its own, which looks at the whole state."""
+        """Check the waiting requests; the machine has a check of its own, which looks at the whole state."""
         if self._writes:
             waiting = [*(write.waiting for write in self._writes.values()), *self._retrying]
             assert len(set(waiting)) == len(waiting), "a request waits for two records"

@@ -1,8 +1,8 @@
-"""What a member is told and what it asks for: the queue, its clients, and whoever builds metaranges. Design: lake.md.
+"""A member's inputs and requests: the queue, its clients, and the builder of metaranges. Design: lake.md.
 
-The queue is a port: a member says `Enqueue` and hears `Delivered`. It promises one order for all members and at least
-one delivery of what it accepted; positions are dense and begin at 1. An `Enqueue` may be lost, doubled and late: the
-member sends it again. The queue stamps each record with the time (L3).
+The queue is a port: a member sends `Enqueue` and receives `Delivered`. It promises one order for all members and at
+least one delivery of every accepted record; positions are dense and begin at 1. An `Enqueue` may be lost, doubled and
+late: the member sends it again. The queue stamps each record with the time (L3).
 """
 
 from typing import Any
@@ -48,7 +48,9 @@ __all__ = [
 
 
 class ContinuationToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Links a record on the queue to who waits for it (L16). The boot id is new at every start of a member."""
+    """Links a record on the queue to the request that waits for it (L16). The boot id is new at every start of a
+    member.
+    """
 
     member: str
     boot: str
@@ -56,7 +58,7 @@ class ContinuationToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Envelope(msgspec.Struct, frozen=True, tag="lake"):
-    """A record as it stands on the queue."""
+    """A record and its token, as they travel on the queue."""
 
     token: ContinuationToken | None
     record: Record
@@ -107,7 +109,7 @@ class RefsRead(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """Commit what is staged on a branch (L7 to L9). `what` is the builder's: message, metadata, committer."""
+    """Commit the uncommitted changes of a branch (L7 to L9). `what` is the builder's: message, metadata, committer."""
 
     request: Request
     instance: Instance
@@ -118,7 +120,9 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """Move a head without what is staged (L13): a merge, a revert, a cherry-pick, an import, a sink's batch."""
+    """Move a head without its uncommitted changes (L13): a merge, a revert, a cherry-pick, an import, a sink's
+    batch.
+    """
 
     request: Request
     instance: Instance
@@ -188,7 +192,7 @@ class Built(Event, frozen=True):
 
 
 class BuildFailed(Event, frozen=True):
-    """It cannot be built: a conflict, or something broke. The client is told the reason."""
+    """It cannot be built: a conflict, or something broke. The client gets the reason."""
 
     waiting: RequestId
     reason: str

@@ -1,12 +1,12 @@
 """The proposer: commits and head moves from request to reply, as a state machine. Design: lake.md L7 to L10, L13, L15.
 
 A commit is announced, built by the shell, and performed. Correctness rests on PERFORM alone, so a proposer may die
-anywhere: any member aborts its attempt after its deadline, and what is staged stays staged.
+anywhere: any member aborts its attempt after its deadline, and its changes stay uncommitted.
 
 - A lost race is not built again: the finished metarange is laid over the new head (L9). It then refers to objects of
   the old parent too, so that one is named among the sources (decision 404).
-- If a reset of a path has changed an area of the attempt, what is left of the range is not all that must be committed:
-  it is announced again (403).
+- If a reset of a path has changed an area of the attempt, the rest of the range is not everything that must be
+  committed: it is announced again (403).
 """
 
 from dataclasses import dataclass, field
@@ -52,7 +52,7 @@ class Phase(Enum):
     ANNOUNCING = "announcing"
     BUILDING = "building"
     PERFORMING = "performing"
-    BACKING_OFF = "backing-off"  # time, before it goes on
+    BACKING_OFF = "backing-off"  # waits before it continues
     ENDING = "ending"  # its ABORT or CANCEL
 
 
@@ -66,7 +66,7 @@ class Proposal:
     attempt: int = 0
     parent: CommitId = NO_COMMIT
     range: tuple[StagingToken, ...] = ()
-    opened: StagingToken = NO_TOKEN  # the area behind the range: what was staged before it must be committed
+    opened: StagingToken = NO_TOKEN  # the area after the range: changes made before it must be committed
     link_epoch: int = 0
     snapshot: Snapshot | None = None  # of the announcement
     built: Built | None = None
@@ -126,7 +126,7 @@ class Proposals:
         return [] if proposal is None else self._leave(proposal, now)
 
     def owns(self, attempt: Attempt) -> bool:
-        """Whether the attempt is of a proposal which is alive here."""
+        """Return whether the attempt belongs to a live proposal of this member."""
         return any(
             each.wish.request.id == attempt.request.id and each.attempt == attempt.number
             for each in self._proposals.values()
@@ -306,7 +306,7 @@ class Proposals:
                 return [Reply(waiting, result), *self.forget(waiting, now)]
 
     def _on_lost(self, proposal: Proposal, lost: Result, now: Instant) -> list[Effect]:
-        """L9: what is left of the range, laid over the new head."""
+        """L9: lay the rest of the range over the new head."""
         if isinstance(proposal.wish, Move):
             return self._again(proposal, now)
         proposal.losses += 1
@@ -320,7 +320,7 @@ class Proposals:
         return self._rebuild(proposal, lost)
 
     def _older(self, proposal: Proposal) -> tuple[StagingToken, ...] | None:
-        """All areas staged before the announcement, as they are now; None if that can no longer be told."""
+        """Return all areas staged before the announcement, as they are now; None if they are no longer known."""
         tokens = self.member.machine.branches[proposal.wish.instance].tokens
         return tokens[: tokens.index(proposal.opened)] if proposal.opened in tokens else None
 
@@ -348,7 +348,7 @@ class Proposals:
         proposal.phase, proposal.parent, proposal.range = Phase.BUILDING, lost.commit, lost.tokens
         return [effect]
 
-    # go on later
+    # continue later
 
     def _start_over(self, proposal: Proposal, now: Instant) -> list[Effect]:
         if isinstance(proposal.wish, Commit):

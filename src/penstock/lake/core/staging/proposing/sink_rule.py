@@ -1,11 +1,11 @@
 """Which batch of a sink may commit: the rule for batch numbers. Design: spark.md "Rule for batchId"; lake.md L14.
 
 A sink's register is (query, last batch, guard of its plan). PERFORM compares and sets it in one step; this rule says
-what to offer it. Nothing is registered: any batch may come, since a checkpoint may switch sinks half-way. Another
-query: refused until somebody adopts the sink. last + 1 commits, last is a replay, all else comes from a stale driver.
+what to offer it. Nothing is registered: any batch may come, since a checkpoint may switch sinks half-way. Another query
+is refused until the sink is adopted.
 
 In the state machine the register is a `SinkState`, whose `end` is `query:guard` here. The guard names the plan of a
-batch, where it is known: without it a checkpoint which was rewound by hand and planned anew would pass for a replay.
+batch, where it is known: without it a checkpoint that was rewound by hand and planned again would pass for a replay.
 """
 
 from enum import Enum
@@ -64,5 +64,5 @@ def verdict(last: Register | None, batch: Register) -> Verdict:
 
 
 def part_of(sink: str, last: Register | None, batch: Register) -> SinkPart:
-    """What PERFORM compares and sets: it begins where the register stood when we looked."""
+    """Return the part that PERFORM compares and sets: it begins at the register's value when we looked."""
     return SinkPart(sink, batch.batch, last.end if last is not None else "", batch.end)
