@@ -1,7 +1,7 @@
 """A member's shell: who gives up is cancelled, who cannot go on says so, what fails outside is told to who waits."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from penstock.kernel.errors import (
     InvalidArgument,
     LimitExceeded,
     MergeConflict,
+    ObjectStoreFailed,
     ShuttingDown,
     Unavailable,
 )
@@ -39,11 +40,13 @@ from penstock.lake.core.staging.records import (
     Request,
     Row,
     StagingToken,
+    Version,
 )
 from penstock.lake.core.staging.results import Result, Status
+from penstock.lake.core.staging.tables import RULES
 from penstock.lake.member.checkpoints import Checkpoints
 from penstock.lake.member.member_host import MemberHost
-from penstock.lake.member.queue import RECORD_BYTES_MAX, QueueBatch
+from penstock.lake.member.queue import RECORD_BYTES_MAX, START, QueueBatch
 from penstock.plumbing.objects import open_store
 from penstock.plumbing.process.defects import DEFECTS
 
@@ -225,4 +228,115 @@ async def test_an_error_in_a_committed_record_ends_the_member(tmp_path: Path, mo
     with pytest.raises(ShuttingDown, match="fell over it"):
         await host.request(Write(repository()))
     assert "fell over it" in host.failed
+    await host.close()
+
+
+class SharedQueue:
+    """One order for several members, in memory: a batch for each record."""
+
+    checkpoint_span = 10
+
+    def __init__(self) -> None:
+        self.envelopes: list[Envelope] = []
+        self._grown = asyncio.Condition()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def put(self, envelope: Envelope) -> None:
+        self.envelopes.append(envelope)
+        task = asyncio.get_running_loop().create_task(self._tell())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _tell(self) -> None:
+        async with self._grown:
+            self._grown.notify_all()
+
+    async def read(self, cursor: int) -> AsyncIterator[QueueBatch]:
+        while True:
+            async with self._grown:
+                while len(self.envelopes) <= cursor:
+                    await self._grown.wait()
+            cursor += 1
+            yield QueueBatch(cursor, cursor, (self.envelopes[cursor - 1],))
+
+    async def close(self) -> None:
+        pass
+
+
+async def members(queue: SharedQueue, folder: Path, *names: str) -> list[MemberHost]:
+    store = open_store(f"file://{folder}/objects")
+    return [
+        await MemberHost.start(queue, Checkpoints(store, "c/"), NoBuilder(), name=name, dispute_s=0.05)
+        for name in names
+    ]
+
+
+async def play(hosts: list[MemberHost], syncs: int) -> None:
+    for _ in range(syncs):
+        await asyncio.gather(*(host.sync() for host in hosts), return_exceptions=True)
+
+
+async def test_a_member_that_differs_from_most_stops(tmp_path: Path) -> None:
+    queue = SharedQueue()
+    bad, good, other = hosts = await members(queue, tmp_path, "bad", "good", "other")
+    await bad.request(Write(repository()))
+    bad.machine.retire("local://nowhere", 1)  # what a defect would do
+    async with asyncio.timeout(20):
+        while not bad.failed:
+            await play(hosts, 1)
+        assert "most members have another state" in await bad.ended()
+    await play([good, other], 12)
+    assert (good.failed, other.failed) == ("", "")
+    wrong = bad.machine.state_hash()
+    for host in hosts:
+        await host.close()
+    (again,) = await members(queue, tmp_path, "bad")
+    assert again.machine.state_hash() != wrong
+    await play([again], 1)
+    assert again.machine.repository_named("shop") is not None
+    await again.close()
+
+
+async def test_of_two_that_differ_nobody_is_right(tmp_path: Path) -> None:
+    queue = SharedQueue()
+    hosts = await members(queue, tmp_path, "first", "second")
+    hosts[0].machine.retire("local://nowhere", 1)
+    async with asyncio.timeout(20):
+        while not all(host.failed for host in hosts):
+            await play(hosts, 1)
+    assert all("no state has more than half" in host.failed for host in hosts)
+    for host in hosts:
+        await host.close()
+
+
+class FailingStore(Checkpoints):
+    """A store that takes nothing for a while."""
+
+    failures = 2
+
+    async def save(self, key: str, encode: Callable[[], bytes]) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise ObjectStoreFailed("503, after all retries")
+        await super().save(key, encode)
+
+
+async def test_a_checkpoint_that_could_not_be_saved_is_taken_at_the_next_place(tmp_path: Path) -> None:
+    checkpoints = FailingStore(open_store(f"file://{tmp_path}/objects"), "c/")
+    host = await MemberHost.start(SharedQueue(), checkpoints, NoBuilder(), name="m")
+    async with asyncio.timeout(20):
+        while (await checkpoints.newest())[0] == START:
+            await host.sync()
+    assert host.failed == ""
+    assert host.figures.checkpoints_failed == 2
+    await host.close()
+
+
+async def test_rules_of_a_newer_release_stop_a_member(tmp_path: Path) -> None:
+    queue = SharedQueue()
+    (host,) = await members(queue, tmp_path, "old")
+    assert host.machine.version == RULES, "a start raises the rules"
+    queue.put(Envelope(None, Version(Request("v", 0), RULES + 1)))
+    async with asyncio.timeout(20):
+        assert f"rules {RULES + 1}" in await host.ended()
     await host.close()

@@ -22,10 +22,11 @@ def test_a_namespace_is_a_folder_of_the_store(shelves: Shelves) -> None:
             shelves.folder_of(wrong)
 
 
-def test_namespaces_do_not_overlap(shelves: Shelves) -> None:
-    assert shelves.overlaps("local://a/b", ["local://a"])
-    assert shelves.overlaps("local://a", ["local://x", "local://a/b"])
-    assert not shelves.overlaps("local://ab", ["local://a"])
+def test_a_new_namespace_has_one_spelling(shelves: Shelves) -> None:
+    assert shelves.canonical("local://shop/raw/") == "local://shop/raw"
+    for wrong in ("local:///shop", "local://shop//raw", "local://shop/_penstock/x", "local://a\x01", "local://a\\b"):
+        with pytest.raises(InvalidArgument):
+            shelves.canonical(wrong)
 
 
 def test_keys_of_addresses_outside_are_none() -> None:

@@ -1,27 +1,34 @@
 """Checkpoints of a member in the object store: a state, and the cursor to continue from. Design: lake.md L1, L17.
 
-    <folder>/<position, 20 digits>-<state hash>    the cursor and the whole state, one atomic write
+    <folder>/<position, 20 digits>-<state hash>              the cursor and the whole state, one atomic write
+    <folder>/<position, 20 digits>-<state hash>.disputed     a count of the members found this state wrong
 
-Members take them at the same positions of the queue, and the state's hash is in the name: if a member finds a
-checkpoint of the same position under another hash, one of the two has diverged. A new member begins with the newest
-one.
+Members take checkpoints at the same positions of the queue, and compare their states' hashes on the queue
+(`core/staging/proposing/agreement.py`). A new member begins with the newest undisputed one. An unreadable checkpoint
+stays in the folder, and the next older one is used (D16).
 """
 
 import asyncio
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
 
-from penstock.kernel.errors import InternalError, NotFound
+from penstock.kernel.errors import DataDamaged, FormatTooNew, NotFound, PenstockError
 from penstock.lake.core.staging.checkpoint import freeze, load
 from penstock.lake.core.staging.machine import StagingMachine
+from penstock.lake.core.staging.tables import RULES
 from penstock.lake.member.queue import START
 from penstock.plumbing.objects import ObjectStore
+from penstock.plumbing.process.logs import get_logger
 
 __all__ = ["Checkpoints"]
 
 KEPT: Final = 3
+DISPUTED: Final = ".disputed"
+
+log = get_logger()
 
 
 class _Checkpoint(msgspec.Struct, frozen=True, array_like=True, tag="lake-checkpoint-1"):
@@ -40,20 +47,38 @@ class Checkpoints:
         assert folder.endswith("/")
         self._store = store
         self._folder = folder
+        self.unreadable: list[str] = []  # what `newest` passed over, and why
 
     async def newest(self) -> tuple[int, StagingMachine]:
         """The cursor and the state to begin with."""
-        for key in reversed(await self._keys()):
+        self.unreadable = []
+        for key in reversed(_trusted(await self._keys())):
             try:
-                data = (await self._store.get(key)).data
+                return await self._load(key)
             except NotFound:
                 continue  # another member tidied up: there is a newer one
+            except DataDamaged as error:
+                self.unreadable.append(str(error))
+                log.error("a checkpoint of the lake is passed over", key=key, reason=str(error))
+        return START, StagingMachine()
+
+    async def _load(self, key: str) -> tuple[int, StagingMachine]:
+        data = (await self._store.get(key)).data
+        try:
             checkpoint = _decode(data)
             machine = load(checkpoint.state, StagingMachine)
-            if not key.endswith(_name(machine)):
-                raise InternalError(f"checkpoint {key} holds another state: {_name(machine)}")
-            return checkpoint.cursor, machine
-        return START, StagingMachine()
+        except PenstockError:
+            raise
+        except Exception as error:  # whatever its bytes are: they are not those that were written
+            raise DataDamaged(f"checkpoint {key} cannot be read: {error}") from None
+        if machine.version > RULES:
+            raise FormatTooNew(
+                f"checkpoint {key} is of rules {machine.version}; this release knows rules 1 to {RULES}",
+                next_step="start the release that wrote it, or a newer one",
+            )
+        if not key.endswith(_name(machine)):
+            raise DataDamaged(f"checkpoint {key} holds another state: {_name(machine)}")
+        return checkpoint.cursor, machine
 
     def take(self, cursor: int, machine: StagingMachine) -> tuple[str, Callable[[], bytes]]:
         """The state as it is now, under its name; to be saved. The call, which takes its time, makes it bytes."""
@@ -61,18 +86,30 @@ class Checkpoints:
         return self._folder + _name(machine), lambda: _encode(_Checkpoint(cursor, state()))
 
     async def save(self, key: str, encode: Callable[[], bytes]) -> None:
-        """Write it, unless another member has; and drop old ones. An operation of the log, with its content."""
+        """Write it, unless another member has, and drop old ones."""
         keys = await self._keys()
-        position = key[: key.rindex("-") + 1]
-        rivals = [each for each in keys if each.startswith(position)]
-        if any(each != key for each in rivals):
-            raise InternalError(f"members have diverged: {rivals[0]} and {key} are of one position")
-        if not rivals:
+        if key not in keys:
             await self._store.put(key, await asyncio.to_thread(encode))
-        await self._store.delete(*[each for each in keys if each < key][: -(KEPT - 1)])
+        older = [each for each in _trusted(keys) if each < key]
+        await self._store.delete(*older[: -(KEPT - 1)])
+
+    async def dispute(self, applied: int, hashes: Iterable[str]) -> None:
+        """Mark states of a position as disputed, so that no member begins with them."""
+        for each in hashes:
+            await self._store.put(f"{self._folder}{applied:020d}-{each}{DISPUTED}", b"")
 
     async def _keys(self) -> list[str]:
         return [each.key async for page in self._store.list(self._folder) for each in page.objects]
+
+
+def _trusted(keys: Iterable[str]) -> list[str]:
+    """Return the undisputed checkpoints, sorted. Two states of one position dispute each other."""
+    found = set(keys)
+    by_position: defaultdict[str, list[str]] = defaultdict(list)
+    for key in found:
+        if not key.endswith(DISPUTED) and key + DISPUTED not in found:
+            by_position[key[: key.rindex("-")]].append(key)
+    return sorted(keys[0] for keys in by_position.values() if len(keys) == 1)
 
 
 def _name(machine: StagingMachine) -> str:

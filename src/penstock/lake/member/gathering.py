@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.kernel.errors import PenstockError
+from penstock.kernel.errors import FormatTooNew, PenstockError
 from penstock.lake.core.staging.proposing.port import Envelope
 from penstock.lake.member.queue import QueueBatch
 from penstock.plumbing.process.logs import get_logger
@@ -39,12 +39,30 @@ _decode = msgspec.msgpack.Decoder(Batch).decode
 
 
 def decode_batch(data: bytes | memoryview, place: int) -> Batch | None:
-    """The batch in some bytes; None if they are none: every member leaves them out alike."""
+    """The batch in some bytes; None if they are none: every member leaves them out alike.
+
+    A batch with a record of an unknown kind raises `FormatTooNew`. A member that skipped it would continue with another
+    state than the members that know the kind.
+    """
     try:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if _is_of_the_lake(data):
+            raise FormatTooNew(
+                f"the batch of records at {place} has one that this release does not know: {error}",
+                next_step="run the newest release of the lake's members here, too",
+            ) from None
         log.warning("this is no batch of records", place=place, reason=str(error))
         return None
+
+
+def _is_of_the_lake(data: bytes | memoryview) -> bool:
+    """Return whether a member of any release wrote these bytes."""
+    try:
+        first = next(iter(msgspec.msgpack.decode(data, type=list[msgspec.Raw])), b"")
+        return msgspec.msgpack.decode(first, type=str).startswith("lake-")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
 
 
 class GatheringQueue(ABC):

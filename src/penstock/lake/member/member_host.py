@@ -15,12 +15,24 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+import msgspec
 
 from penstock.kernel.effects import Effect, Event, Reply, Requested, TimerFired
-from penstock.kernel.errors import InternalError, PenstockError, ShuttingDown, Unavailable, Written
+from penstock.kernel.errors import (
+    Compacted,
+    DataDamaged,
+    FormatTooNew,
+    InternalError,
+    PenstockError,
+    ShuttingDown,
+    Unavailable,
+    Written,
+)
 from penstock.kernel.ids import Instant, Lsn, NodeId, RequestId
 from penstock.lake.core.staging.machine import StagingMachine
+from penstock.lake.core.staging.proposing.agreement import Agreement, Verdict
 from penstock.lake.core.staging.proposing.member import Member, MemberConfig
 from penstock.lake.core.staging.proposing.port import (
     Build,
@@ -38,16 +50,41 @@ from penstock.lake.core.staging.proposing.port import (
     Warn,
     Write,
 )
+from penstock.lake.core.staging.records import Request, StateHash, Version
+from penstock.lake.core.staging.tables import RULES
 from penstock.lake.member.checkpoints import Checkpoints
 from penstock.lake.member.queue import Queue, QueueBatch, check_record
 from penstock.plumbing.host.loop import Done, MachineLoop
 from penstock.plumbing.process.defects import defect
 from penstock.plumbing.process.logs import get_logger
+from penstock.plumbing.process.metrics import Tally
 from penstock.plumbing.process.tasks import Tasks
 
 __all__ = ["Builder", "MemberHost"]
 
 log = get_logger()
+
+DISPUTE_S: Final = 5.0  # how long members that differ wait for what the others say
+
+
+class Figures(msgspec.Struct):
+    """What a member counts."""
+
+    checkpoints_failed: int = 0
+    disputes: int = 0
+    bad_tokens: int = 0
+
+
+TALLY: Final = Tally(
+    "lake",
+    "member",
+    counters={
+        "checkpoints_failed": "Checkpoints which the object store did not take.",
+        "disputes": "Positions at which members of the lake had different states.",
+        "bad_tokens": "Continuation tokens of an earlier start of this member that came back late.",
+    },
+    gauges={},
+)
 
 
 class Builder(Protocol):
@@ -72,14 +109,18 @@ class MemberHost:
         name: str,
         config: MemberConfig | None = None,
         checkpoint_span: int | None = None,
+        dispute_s: float = DISPUTE_S,
     ) -> None:
         self.member = Member(machine, name, secrets.token_hex(6), config)
         self.failed = ""
+        self.figures = Figures()
         self._queue = queue
         self._checkpoints = checkpoints
         self._builder = builder
         self._cursor = cursor
         self._saved_cursor = cursor
+        self._agreement = Agreement(name)
+        self._dispute_s = dispute_s
         self._checkpoint_span = checkpoint_span or queue.checkpoint_span
         self._numbers = count(1)
         self._waiting: dict[RequestId, asyncio.Future[Any]] = {}
@@ -99,6 +140,7 @@ class MemberHost:
         name: str,
         config: MemberConfig | None = None,
         checkpoint_span: int | None = None,
+        dispute_s: float = DISPUTE_S,
     ) -> "MemberHost":
         """Start a member, and return once it has caught up: its own SYNC has come back to it."""
         cursor, machine = await checkpoints.newest()
@@ -111,12 +153,26 @@ class MemberHost:
             name=name,
             config=config,
             checkpoint_span=checkpoint_span,
+            dispute_s=dispute_s,
         )
+        TALLY.add(host.figures, name)
         host._tasks.start(host._read(), "lake queue read")
         host._loop.run(host.member.start(host._loop.now))
-        await host.sync()
+        try:
+            await host.sync()
+            await host._raise_rules()
+        except BaseException:
+            await host.close()
+            raise
         log.info("member plays along", member=name, position=machine.applied, from_cursor=cursor)
         return host
+
+    async def _raise_rules(self) -> None:
+        """Switch this release's rules on, for all members at one position (L17). Members of older releases stop."""
+        machine = self.machine
+        if machine.version < RULES:
+            request = Request(f"rules/{RULES}/{secrets.token_hex(8)}", machine.now)
+            await self.request(Write(Version(request, RULES, machine.limits)))
 
     @property
     def machine(self) -> StagingMachine:
@@ -171,30 +227,85 @@ class MemberHost:
             except PenstockError as error:
                 log.warning("no last checkpoint", reason=str(error))
         await self._tasks.close()
+        TALLY.remove(self.figures)
         self._stop("it was closed")
 
     # the queue
 
     async def _read(self) -> None:
-        async for batch in self._queue.read(self._cursor):
-            self._take(batch)
+        try:
+            async for batch in self._queue.read(self._cursor):
+                self._take(batch)
+        except Compacted as error:
+            passed = "; ".join(self._checkpoints.unreadable)
+            raise error if not passed else Compacted(f"{error.message}, and before that: {passed}") from None
         raise InternalError("the queue ended")
 
     def _take(self, batch: QueueBatch) -> None:
         position = self.machine.applied
         for envelope in batch.envelopes:
+            if isinstance(envelope.record, Version) and envelope.record.version > RULES:
+                raise FormatTooNew(
+                    f"the lake was raised to rules {envelope.record.version}; this release knows rules 1 to {RULES}",
+                    next_step="run the newest release of the lake's members here, too",
+                )
             position += 1
             self._loop.post(Delivered(position, batch.stamp, envelope))
-        self._cursor = batch.cursor
+            if isinstance(envelope.record, StateHash):
+                self._compare(envelope.record)
+        before, self._cursor = self._cursor, batch.cursor
         # At places every member shares, so that their states can be compared.
-        if batch.cursor // self._checkpoint_span > self._saved_cursor // self._checkpoint_span:
+        if batch.cursor // self._checkpoint_span > before // self._checkpoint_span:
+            self._say_hash()
             self._checkpoint()
 
     def _checkpoint(self) -> None:
         if self._saving is None or self._saving.done():
-            self._saved_cursor = self._cursor
-            taken = self._checkpoints.take(self._cursor, self.machine)
-            self._saving = self._tasks.start(self._checkpoints.save(*taken), "lake checkpoint")
+            self._saving = self._tasks.start(
+                self._save(self._cursor, *self._checkpoints.take(self._cursor, self.machine)), "lake checkpoint"
+            )
+
+    async def _save(self, cursor: int, key: str, encode: Callable[[], bytes]) -> None:
+        """Save a checkpoint. If the store does not take it, the next place is as good."""
+        try:
+            await self._checkpoints.save(key, encode)
+        except PenstockError as error:
+            self.figures.checkpoints_failed += 1
+            log.warning("no checkpoint at this place", key=key, reason=str(error))
+        else:
+            self._saved_cursor = max(self._saved_cursor, cursor)
+
+    # comparing states
+
+    def _say_hash(self) -> None:
+        machine = self.machine
+        self._agreement.own(machine.applied, f"{machine.state_hash():032x}")
+        if self.member.is_ready and machine.version >= RULES:  # once, however often it plays back
+            said = StateHash(self.member.name, machine.applied, f"{machine.state_hash():032x}")
+            self._queue.put(Envelope(None, said))
+
+    def _compare(self, said: StateHash) -> None:
+        was_disputed = self._agreement.is_disputed(said.applied)
+        self._agreement.heard(said.member, said.applied, said.hash)
+        if self._agreement.is_disputed(said.applied) and not was_disputed:
+            self.figures.disputes += 1
+            log.error("members of the lake differ", position=said.applied, member=said.member)
+            self._tasks.start(self._settle(said.applied), "lake dispute")
+
+    async def _settle(self, applied: int) -> None:
+        """Wait for what the others say, then count."""
+        await asyncio.sleep(self._dispute_s)
+        verdict, wrong = self._agreement.count(applied)
+        try:
+            await self._checkpoints.dispute(applied, wrong)
+        except PenstockError as error:
+            log.warning("a disputed checkpoint could not be marked", position=applied, reason=str(error))
+        if verdict is not Verdict.AGREED:
+            why = "most members have another state" if verdict is Verdict.WRONG else "no state has more than half"
+            raise DataDamaged(
+                f"members have diverged at position {applied}: {why}",
+                next_step="start it again: it begins with a checkpoint from before; report this as a defect",
+            )
 
     # effects: what the loop's World must do
 
@@ -214,6 +325,7 @@ class MemberHost:
             case LookUp():
                 self._tasks.start(self._look_up(effect), "lake look-up")
             case Warn(what):
+                self.figures.bad_tokens = self.member.bad_tokens
                 log.warning("lake member", what=what)
             case _:
                 raise AssertionError(f"unknown effect {effect}")

@@ -11,6 +11,7 @@ from typing import Final
 from penstock.kernel.errors import InvalidArgument
 from penstock.lake.core.staging.branch import Repository
 from penstock.lake.core.staging.entry import Entry
+from penstock.lake.core.staging.namespaces import is_canonical
 from penstock.lake.member.committed import TreeOptions, Trees
 from penstock.lake.member.history import History
 from penstock.plumbing.objects import ObjectStore
@@ -82,6 +83,17 @@ class Shelves:
             raise InvalidArgument(f"storage namespace {storage[:200]!r} is no folder of its own below {self.prefix}")
         return check_key(folder) + "/"
 
+    def canonical(self, storage: str) -> str:
+        """The one spelling of a new repository's namespace; `InvalidArgument` if it cannot be one."""
+        self.folder_of(storage)
+        spelled = storage.rstrip("/")
+        if not is_canonical(spelled):
+            raise InvalidArgument(
+                f"storage namespace {storage[:200]!r}: expected {self.prefix}FOLDER, no part of it empty, . or ..",
+                next_step=f"name a folder of the store, like {self.prefix}shop",
+            )
+        return spelled
+
     def of(self, repository: Repository) -> Shelf:
         shelf = self._shelves.get(repository.instance)
         if shelf is None:
@@ -94,13 +106,6 @@ class Shelves:
     def key_of(self, address: str) -> str:
         """The store's key of a full address; empty if it is not in the store, or not for everybody."""
         return key_below(address, self.prefix)
-
-    def overlaps(self, storage: str, others: list[str]) -> bool:
-        """Return whether a namespace lies in, or holds, one of the others: collectors must never meet."""
-        mine = self.folder_of(storage)
-        return any(
-            mine.startswith(theirs) or theirs.startswith(mine) for theirs in (self.folder_of(each) for each in others)
-        )
 
     async def close(self) -> None:
         await asyncio.gather(*(shelf.trees.files.close() for shelf in self._shelves.values()))

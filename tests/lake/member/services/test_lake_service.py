@@ -228,3 +228,27 @@ async def test_members_agree_and_a_new_one_begins_with_the_newest_checkpoint(tmp
             assert len(await paths(three, "main@")) == 30
             assert len((await three.log("shop", "main")).results) == 3
             assert three.engine.machine.applied > 0
+
+
+async def test_of_many_creations_at_once_on_one_namespace_one_succeeds(tmp_path: Path) -> None:
+    async with (
+        running_cluster(tmp_path / "quorum", 1) as cluster,
+        member_of(cluster, tmp_path, "m1") as one,
+        member_of(cluster, tmp_path, "m2") as two,
+    ):
+        places = ["local://place", "local://place/", "local://place/below", "local://place"]
+        made = await asyncio.gather(
+            *(
+                lake.create_repository(f"r-{n}-{lake_no}", storage=place)
+                for lake_no, lake in enumerate((one, two))
+                for n, place in enumerate(places)
+            ),
+            return_exceptions=True,
+        )
+        refused = [each for each in made if isinstance(each, InvalidArgument)]
+        assert len(refused) == len(made) - 1, made
+        found = (await one.repositories()).results
+        assert len(found) == 1
+        assert all(found[0].name in str(each) for each in refused), "the refusal names who has it"
+        with pytest.raises(InvalidArgument, match="no part of it empty"):
+            await one.create_repository("other", storage="local:///place")

@@ -61,6 +61,7 @@ class _State(msgspec.Struct, frozen=True, tag="lake-staging-1"):
     attempts: list[Attempt]
     repositories: list[_Repository]
     branches: list[_Branch]
+    retired: dict[str, int] = {}
 
 
 _codec: Codec[_State] = Codec(_State)
@@ -90,6 +91,7 @@ def freeze(machine: StagingMachine) -> Callable[[], bytes]:
         list(machine.attempts.values()),
         [_dump_repository(each) for each in machine.repositories.values()],
         [_dump_branch(each) for each in machine.branches.values()],
+        dict(machine.retired),
     )
 
     def encode() -> bytes:
@@ -118,6 +120,8 @@ def load(data: bytes, kind: type[M]) -> M:
         _load_repository(machine, repository)
     for branch in state.branches:
         _load_branch(machine, branch)
+    for storage, epoch in state.retired.items():
+        machine.retire(storage, epoch)
     return machine
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.lake.core.staging import records
 from penstock.lake.core.staging.garbage import Garbage
-from penstock.lake.core.staging.records import Atomic, Cancel, Changing, Record, Request, Sync, Tick, Version
+from penstock.lake.core.staging.records import Atomic, Cancel, Changing, Record, Request, StateHash, Sync, Tick, Version
 from penstock.lake.core.staging.results import Result, Status
 from penstock.lake.core.staging.tables import Plan
 
@@ -30,7 +30,7 @@ class StagingMachine(Garbage):
             return None
         self.applied = position
         self._pass_time(stamp)
-        if isinstance(record, (Sync, Tick)):
+        if isinstance(record, (Sync, Tick, StateHash)):
             self.requests.evict(self.limits, self.now)
             return Result(Status.SYNCED)
         return self._apply_request(record)

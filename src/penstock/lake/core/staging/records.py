@@ -45,6 +45,7 @@ __all__ = [
     "SinkPart",
     "SinkRewind",
     "StagingToken",
+    "StateHash",
     "Sync",
     "Tick",
     "Version",
@@ -160,6 +161,14 @@ class Sync(msgspec.Struct, frozen=True, tag="sync"):
 
 class Tick(msgspec.Struct, frozen=True, tag="tick"):
     """Moves time on while the queue is idle (L3)."""
+
+
+class StateHash(msgspec.Struct, frozen=True, tag="state-hash"):
+    """Changes nothing; says what a member's state is at a place that all members share (L17)."""
+
+    member: str
+    applied: int
+    hash: str
 
 
 class Announce(msgspec.Struct, frozen=True, tag="announce"):
@@ -347,6 +356,6 @@ Changing = (
     | Condemn
     | Version
 )
-Record = Changing | Sync | Tick
+Record = Changing | Sync | Tick | StateHash
 
 codec: Codec[Record] = Codec(Record)

@@ -6,6 +6,7 @@ A created thing has an instance of its own, given in the record and never used a
 from penstock.lake.core.staging.areas.area import StagingArea
 from penstock.lake.core.staging.branch import Branch, Repository, Tag
 from penstock.lake.core.staging.commits import Commits
+from penstock.lake.core.staging.namespaces import is_canonical
 from penstock.lake.core.staging.records import (
     CommitId,
     CreateBranch,
@@ -28,14 +29,27 @@ class Refs(Commits):
         is_taken = create.instance in self.repositories or create.branch_instance in self.branches
         if is_taken or self.repository_named(create.name) is not None:
             return Result(Status.EXISTS)
+        refusal = self._refuse_namespace(create.storage) if self.has_disjoint_namespaces else None
+        if refusal is not None:
+            return refusal
 
         def created() -> Result:
-            self.add_repository(Repository(create.instance, create.name, create.storage, create.branch))
+            repository = Repository(create.instance, create.name, create.storage, create.branch)
+            repository.gce = self.retired.get(create.storage, repository.gce)
+            self.retire(create.storage, None)
+            self.add_repository(repository)
             area = StagingArea(create.branch_instance, create.token)
             self.add_branch(Branch(create.branch_instance, create.instance, create.branch, create.commit, [area]))
             return Result(Status.OK, create.commit)
 
         return created
+
+    def _refuse_namespace(self, storage: str) -> Result | None:
+        """D17: canonical, and disjoint from all others, those of deleted repositories included."""
+        if not is_canonical(storage):
+            return Result(Status.MALFORMED, detail="the storage namespace is not canonical")
+        owner = self.namespaces.overlapping(storage) or self.retired_namespaces.overlapping(storage, may_be_equal=True)
+        return None if owner is None else Result(Status.IN_USE, detail=owner)
 
     def _delete_repository(self, delete: DeleteRepository) -> Result | Plan:
         repository = self.repositories.get(delete.repository)
@@ -44,6 +58,8 @@ class Refs(Commits):
 
         def deleted() -> Result:
             self.drop_repository(repository)
+            if self.has_disjoint_namespaces:
+                self.retire(repository.storage, repository.gce + 1)
             return Result(Status.OK)
 
         return deleted

@@ -24,6 +24,7 @@ class Status(Enum):
     NO_REPOSITORY = "no-repository"
     NO_TAG = "no-tag"
     EXISTS = "exists"
+    IN_USE = "in-use"  # of a storage namespace: detail = the repository which has one that overlaps
     STALE_TOKEN = "stale-token"  # of a pinned PUT; or a record would use a token again
     PRECONDITION_FAILED = "precondition-failed"  # detail = the path
     DIRTY = "dirty"

@@ -7,17 +7,22 @@ changes the state and cannot fail. So several records can be verified together a
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from penstock.lake.core.staging.areas.state_hash import StateSum, item
 from penstock.lake.core.staging.branch import Attempt, Branch, Repository, SinkState
+from penstock.lake.core.staging.namespaces import Namespaces
 from penstock.lake.core.staging.records import CommitId, Instance, Limits, Request
 from penstock.lake.core.staging.requests import RequestTable
 from penstock.lake.core.staging.results import Result, Status
 from penstock.lake.core.staging.snapshot import Refs, Snapshot
 
-__all__ = ["Plan", "Tables"]
+__all__ = ["RULES", "Plan", "Tables"]
 
 Plan = Callable[[], Result]
+
+RULES: Final = 2  # the rules of this release: a VERSION record switches them on (L17)
+RETIRED_MAX: Final = 100_000  # namespaces of deleted repositories whose epochs are remembered
 
 
 class Tables:
@@ -34,6 +39,8 @@ class Tables:
         self.requests = self.request_table(self.total)
         self.attempts: dict[str, Attempt] = {}  # by request id: at most one live each
         self.repositories: dict[Instance, Repository] = {}
+        self.retired: dict[str, int] = {}  # namespace of a deleted repository → the first epoch of the next one
+        self.namespaces, self.retired_namespaces = Namespaces(), Namespaces()  # derived
         self._names: dict[str, Instance] = {}  # derived: where a repository of that name is
         self.branches: dict[Instance, Branch] = {}  # those of all repositories
 
@@ -42,6 +49,11 @@ class Tables:
     def repository_named(self, name: str) -> Repository | None:
         instance = self._names.get(name)
         return None if instance is None else self.repositories[instance]
+
+    @property
+    def has_disjoint_namespaces(self) -> bool:
+        """D17, since version 2."""
+        return self.version >= 2
 
     def capture(self, instance: Instance) -> Snapshot | None:
         """Head and areas of a branch together, as they are now (L6)."""
@@ -82,6 +94,8 @@ class Tables:
                 yield item("expired", repository.instance, commit)
             for commit in repository.touched:
                 yield item("touched", repository.instance, commit)
+        for storage, epoch in self.retired.items():
+            yield item("retired", storage, epoch)
         for branch in self.branches.values():
             yield item(*branch.item())
             yield branch.sum()
@@ -102,6 +116,7 @@ class Tables:
     def add_repository(self, repository: Repository) -> None:
         self.repositories[repository.instance] = repository
         self._names[repository.name] = repository.instance
+        self.namespaces.add(repository.storage, repository.name)
         self.total.add(*repository.item())
 
     def drop_repository(self, repository: Repository) -> None:
@@ -116,6 +131,20 @@ class Tables:
         self.total.remove(*repository.item())
         del self.repositories[repository.instance]
         del self._names[repository.name]
+        self.namespaces.remove(repository.storage, repository.name)
+
+    def retire(self, storage: str, epoch: int | None) -> None:
+        """Remember the first epoch of the next repository in a namespace; None forgets it."""
+        before = self.retired.pop(storage, None)
+        if before is not None:
+            self.retired_namespaces.remove(storage, storage)
+            self.total.remove("retired", storage, before)
+        if epoch is not None:
+            if len(self.retired) >= RETIRED_MAX:
+                self.retire(next(iter(self.retired)), None)
+            self.retired[storage] = epoch
+            self.retired_namespaces.add(storage, storage)
+            self.total.add("retired", storage, epoch)
 
     def add_branch(self, branch: Branch) -> None:
         self.branches[branch.instance] = branch

@@ -20,6 +20,7 @@ from penstock.lake.core.staging.records import (
     HardReset,
     Reset,
 )
+from penstock.lake.core.staging.results import Status
 from penstock.lake.member.engine import Engine, made_at, new_instance, new_token
 from penstock.lake.member.history import History
 from penstock.lake.member.names import check_branch, check_repository, check_tag
@@ -41,12 +42,13 @@ class Names:
         check_repository(name)
         check_branch(default_branch)
         shelves = self.engine.shelves
-        storage = storage or f"{shelves.prefix}{name}"
+        storage = shelves.canonical(storage or f"{shelves.prefix}{name}")
         await self.engine.sync()
         if self.engine.machine.repository_named(name) is not None:
             raise AlreadyExists(f"repository {name} already exists")
-        if shelves.overlaps(storage, [each.storage for each in self.engine.machine.repositories.values()]):
-            raise InvalidArgument(f"storage namespace {storage!r} is in use by another repository")
+        owner = self.engine.machine.namespaces.overlapping(storage)  # the record decides; this saves its work
+        if owner is not None:
+            raise namespace_in_use(storage, owner)
         instance, token = new_instance("repository"), new_token()
         made_ns = int(made_at(instance) * 1e9)
         first = Commit(EMPTY_TREE, (), "penstock", "Repository created", made_ns, {}, instance, 1)
@@ -56,6 +58,8 @@ class Names:
                 self.engine.request(), name, instance, storage, default_branch, new_instance("branch"), token, commit
             )
         )
+        if result.status is Status.IN_USE:
+            raise namespace_in_use(storage, result.detail)
         self.engine.judge(result, f"repository {name}")
         return Repository(name, storage, default_branch, made_at(instance))
 
@@ -164,6 +168,13 @@ class Names:
             raise _no_tag(repository, name)
         result = await self.engine.write(DeleteTag(self.engine.request(), found.instance, tag.instance))
         self.engine.judge(result, f"tag {name}")
+
+
+def namespace_in_use(storage: str, owner: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"storage namespace {storage!r} is in use: it overlaps that of {owner}",
+        next_step="name another folder with --storage, or none: then it is named like the repository",
+    )
 
 
 def _no_tag(repository: str, name: str) -> NotFound:
