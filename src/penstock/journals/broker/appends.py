@@ -1,12 +1,12 @@
 """Appends on their way through one broker: what their clients have sent, and what the core was given of it.
 
 Many small appends which came in one message are fed as one (a group): one proposal, one acknowledgement, one fate. The
-sum of an append alone is told by its answer, and by the register of a transaction: so it is made when peers have the
-content already, unless there is a transaction.
+answer of an append and the register of a transaction tell the sum of the append alone: so it is computed when peers
+have the content already, unless there is a transaction.
 
 A client sends without asking whose turn it is, so content waits here until the core asks for it (`ReadContent`). How
-much may wait is bounded by the credit of its stream. A client which is too slow while it is its turn holds up everybody
-behind it: below the minimum rate it is told to go (`FlowPolice`). A journal may have a maximum rate: `Bucket`.
+much may wait is bounded by the credit of its stream. A client that is too slow while it is its turn delays every append
+after it: below the minimum rate its append is aborted (`FlowPolice`). A journal may have a maximum rate: `Bucket`.
 """
 
 import hashlib
@@ -91,7 +91,7 @@ class Content:
         return content
 
     def sum_up(self) -> None:
-        """Sum what was taken, now that there is time."""
+        """Sum the taken content, now that there is time."""
         taken, self._taken = self._taken, []
         for content in taken:
             if self.members:
@@ -112,11 +112,13 @@ class Content:
 
     @property
     def numbers(self) -> list[int]:
-        """Its clients' numbers: several, if it is a group."""
+        """Return its clients' numbers: several, if it is a group."""
         return [each[0] for each in self.members] or [self.number]
 
     def answers(self, response: AppendResponse) -> list[tuple[int, AppendResponse]]:
-        """What each of its clients' appends is told: the same, and where its own bytes are, with their sum."""
+        """Return the response to each of its clients' appends: the same, but with the place and sum of its own
+        bytes.
+        """
         commit = response.commit
         if commit is None or self.has_txn:
             return [(number, response) for number in self.numbers]
@@ -133,7 +135,7 @@ class Content:
         return answers
 
     def drop(self) -> None:
-        """Nobody wants what has not been taken."""
+        """Drop the content that has not been taken."""
         if not self.chunks:
             return
         if self.session is not None:
@@ -170,7 +172,9 @@ class FlowPolice:
         self._paid_until = max(self._paid_until, now + self._grace_ns)
 
     def is_too_slow(self, now: Instant) -> bool:
-        """What came faster than it had to is no credit for later: at most the grace is."""
+        """Return whether the client is too slow. Content that came faster than needed is no credit for later: at most
+        the grace is.
+        """
         self._paid_until = min(self._paid_until, now + self._grace_ns)
         return now > self._paid_until
 
@@ -189,7 +193,7 @@ class Bucket:
         self._at = Instant(0)
 
     def wait_ns(self, now: Instant) -> int:
-        """How long until something may be taken: 0, if it is now."""
+        """Return how long to wait until content may be taken: 0 for now."""
         if not self.bytes_per_s:
             return 0
         self._level += (now - self._at) * self.bytes_per_s / SECOND

@@ -47,7 +47,7 @@ __all__ = ["BrokerServer"]
 
 LISTINGS_MAX: Final = 16
 TOUCHED_MAX: Final = 32  # journals looked after in one turn of the loop: others must get theirs
-CATCH_UP_S: Final = 2.0  # a mirror hears of a change within milliseconds, or it is cut off
+CATCH_UP_S: Final = 2.0  # a mirror learns of a change within milliseconds, or it is cut off
 log = get_logger()
 
 
@@ -97,7 +97,7 @@ class BrokerServer:
         self._stop_observing: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Serve what is assigned, and what a Spool of an earlier run still holds."""
+        """Serve the assigned journals, and those of which an earlier run left a Spool."""
         self.ports.disk.make_folders(self._spools)
         self._damages = damages_in(self.quarantine)
         for journal in kept_journals(self.ports.disk, self._spools):
@@ -109,7 +109,7 @@ class BrokerServer:
         self.loads.start()
 
     async def close(self) -> None:
-        """Stop every replica. What is kept stays on disk."""
+        """Stop every replica. Kept Spools stay on disk."""
         self._is_exiting = True
         TALLY.remove(self._figures)
         self._stop_observing()
@@ -138,7 +138,7 @@ class BrokerServer:
             stop()
 
     def exit(self) -> None:
-        """The process ends: Spools are kept from now on, so that it comes back with what it has."""
+        """The process ends: Spools are kept from now on, so that it comes back with its content."""
         self._is_exiting = True
 
     async def left(self, wait_s: float) -> None:
@@ -188,7 +188,9 @@ class BrokerServer:
         return self.catalog.address_of(primary) if primary is not None else ""
 
     def unserved(self, journal: str, min_revision: Revision) -> tuple[AppendResponse, str]:
-        """The answer to an append to a journal which this broker does not serve, to who knows this revision."""
+        """Return the answer to an append to a journal that this broker does not serve, for a client that knows this
+        revision.
+        """
         topology = self.topology(journal)
         status = Status.NOT_JOURNAL_PRIMARY_BROKER
         if not self.mirror.has_revision(min_revision):
@@ -205,7 +207,7 @@ class BrokerServer:
         return answer, self.primary_address(journal)
 
     async def caught_up(self, revision: Revision) -> None:
-        """Wait until this broker knows what whoever asks it knows; or let another one be asked."""
+        """Wait until this broker knows the KeySpace up to the client's revision; otherwise let another one be asked."""
         if self.mirror.has_revision(revision):
             return
         try:
@@ -256,7 +258,9 @@ class BrokerServer:
             self._touch_some()
 
     def _touch_some(self) -> None:
-        """Those which changed again while they waited are touched once, with what is there now."""
+        """Touch some changed journals. A journal that changed again while it waited is touched once, in its present
+        state.
+        """
         self._touching = None
         for journal in list(islice(self._touched, TOUCHED_MAX)):
             del self._touched[journal]
@@ -265,7 +269,9 @@ class BrokerServer:
             self._touching = asyncio.get_running_loop().call_soon(self._touch_more)
 
     def _touch_more(self) -> None:
-        """As an observer of the mirror: who cannot look after a journal must not go on as if it did."""
+        """Touch more journals, as an observer of the mirror. A broker that fails to look after a journal must not
+        continue as if it did.
+        """
         try:
             self._touch_some()
         except Exception as error:
@@ -349,7 +355,7 @@ class BrokerServer:
         return host
 
     def failed(self, host: ReplicaHost) -> None:
-        """It cannot go on: try again a little later, with what of its Spool can be read back."""
+        """A replica failed: try again a little later, with the readable part of its Spool."""
         self.tasks.start(self._reopen(host), f"{host.journal}: opens again")
 
     async def _reopen(self, host: ReplicaHost) -> None:
@@ -371,8 +377,8 @@ class BrokerServer:
     def _let_go(self, host: ReplicaHost) -> None:
         """Drop a replica which has retired, unless it may be needed again.
 
-        While nobody has certified a later epoch than its own, it may be the only one who has all that was acknowledged:
-        after a restart of the whole cluster nobody is a member at first.
+        While no other broker has certified a later epoch, this replica may be the only one that has everything
+        acknowledged: after a restart of the whole cluster no broker is a member at first.
         """
         topology, epoch = self.topology(host.journal), host.replica.spool.epoch
         is_needed = topology.spec is not None and topology.head is not None and topology.head.epoch <= epoch

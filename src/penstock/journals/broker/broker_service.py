@@ -122,7 +122,7 @@ class BrokerService:
         return _encode(explain(self._server, self._server.served(query.journal)))
 
     async def _query(self, call: Call) -> JournalQuery:
-        """What is asked, as soon as this broker knows what whoever asks it knows."""
+        """Return the query, as soon as this broker knows the KeySpace up to the client's revision."""
         query = _JOURNAL.decode(call.body)
         check_journal_name(query.journal)
         if not 0 < query.timeout_ms <= TIMEOUT_MS_MAX:

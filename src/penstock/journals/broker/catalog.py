@@ -50,12 +50,12 @@ class Catalog:
         return topology_of(cast("Mirror", self._mirror), self.layout, journal)
 
     def address_of(self, broker: NodeId) -> str:
-        """Where a broker is; empty if it is not there."""
+        """Return a broker's address; empty if it is not running."""
         entry = self._mirror.get(self.layout.members + broker)
         return BrokerSpec.decode(entry.stored.value).endpoint if entry is not None else ""
 
     def brokers(self) -> dict[NodeId, BrokerSpec]:
-        """All which are there."""
+        """Return all running brokers."""
         prefix = self.layout.members
         entries = self._mirror.range(prefix)
         return {NodeId(entry.key[len(prefix) :]): BrokerSpec.decode(entry.stored.value) for entry in entries}
@@ -89,7 +89,8 @@ class Catalog:
     async def unheard(self, selector: LabelSelector) -> Revision:
         """The revision of the one journal which is asked for by name, if the KeySpace has it and the mirror has not.
 
-        A mirror is behind by a moment: nobody is to be told that a journal is not there which somebody has just made.
+        Return the revision to wait for before an empty answer. A mirror is behind by a moment: a journal that was just
+        created must not be reported as missing.
         """
         name = _named(selector)
         if name is None or self.has(name):
@@ -107,7 +108,9 @@ class Catalog:
                 yield self.info(entry)
 
     async def listings(self, query: ListQuery) -> AsyncIterator[Listing]:
-        """What fits the selector, as far as the mirror has come; again after each change, if the query watches."""
+        """Yield the journals that match the selector, as far as the mirror has come; again after each change, if the
+        query watches.
+        """
         changed = asyncio.Event()
         stop = self._mirror.observe(lambda _: changed.set())
         told: list[JournalInfo] | None = None
@@ -164,7 +167,7 @@ class Catalog:
         return msgspec.structs.replace(spec, fragment=fragment)
 
     async def _conflict(self, request: Apply) -> NotFound | PreconditionFailed:
-        """Which of them did not hold, as far as can be seen afterwards."""
+        """Return the error for the change that did not hold, as far as it can be seen afterwards."""
         for change in request.changes:
             stored = await self._keyspace.get(self.layout.items + _name(change))
             now = stored.mod_revision if stored is not None else NO_REVISION

@@ -16,6 +16,6 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     drain_s: float = 60.0  # how long a leaving broker waits to be relieved
     reopen_s: float = 5.0  # before a replica which failed (a full disk, say) is tried again
     late_upload_ms: int = 120_000  # a replica stores a Fragment which its primary did not store by then
-    replication_max: int = 0  # who asks for so many or more gets this, with fsync; 0: as it asks
+    replication_max: int = 0  # a spec with this replication or more gets this, with fsync; 0: as specified
     default_store: str = ""  # of journals whose spec names none; empty: their fragments stay with the brokers
     core: JournalConfig = JournalConfig()

@@ -1,4 +1,4 @@
-"""In words: where a journal stands at one broker, and what an append waits for there. Design: style.md, "kind"."""
+"""Explains a journal's state at one broker, and why an append waits there, in words. Design: style.md, "kind"."""
 
 from collections.abc import Sequence
 
@@ -77,7 +77,7 @@ def _content(host: ReplicaHost) -> list[str]:
 
 
 def _gaps(host: ReplicaHost) -> list[str]:
-    """What no fragment covers, once the stores were listed."""
+    """Return the gaps that no fragment covers, once the stores were listed."""
     gaps = host.fragments.gaps() if host.fragments.is_refreshed else []
     lines = [f"No fragment has [{gap.begin}, {gap.end}): {_gap_text(gap)}" for gap in gaps[:SHOWN_MAX]]
     return [*lines, f"{len(gaps) - SHOWN_MAX} more gaps are behind them."] if len(gaps) > SHOWN_MAX else lines

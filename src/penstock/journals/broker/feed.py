@@ -1,10 +1,10 @@
 """The feed of one journal: appends which are open here, and the content of the one whose turn it is, for the core.
 
 The core asks for content (`ReadContent`) and gets it when every event before was handled (`next_content`), peers have
-room for it, and the journal's maximum rate allows it. A client which is too slow when it is its turn is told to go.
+room for it, and the journal's maximum rate allows it. A client that is too slow when it is its turn loses its append.
 
-What always holds: every append which was begun gets one answer; content is summed in the order the core gets it, into
-the Fragment's sum before peers are told of it, and into the append's own when they were.
+Invariants: every append that was begun gets one answer; content is summed in the order in which the core gets it, into
+the Fragment's sum before peers learn of it, and into the append's own afterwards.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class Feed:
         self._loop = asyncio.get_running_loop()
         self._appends: dict[RequestId, Content] = {}
         self.answered: list[tuple[Content, AppendResponse]] = []  # not sent yet
-        self._reading: Content | None = None  # whose turn it is
+        self._reading: Content | None = None  # the append whose turn it is
         self.unsummed: list[Content] = []  # of which something was taken since the last `sum_up`,
         self._fed_bytes = 0  # and how much
         self._ahead: Any = None  # content which is in the file, and the core has not said so yet
@@ -84,7 +84,7 @@ class Feed:
     ) -> None:
         """A client wants to append this, or several which are fed as one; unless it is the end, more comes by `offer`.
 
-        What came with the wish is there when the core asks for it, so an append which came whole is done in one go.
+        Content that came with the wish is ready when the core asks for it, so a whole append is done in one step.
         """
         append = Content(self, self._host.next_request(), session, number, members, has_txn=wish.txn is not None)
         append.add(content)
@@ -133,7 +133,7 @@ class Feed:
                 self._patrol = self._loop.call_later(POLICE_S, self._look)
 
     def next_content(self) -> Event | None:
-        """What the core has asked for: if it is here, peers can take it, and the rate allows it."""
+        """Return the content that the core has asked for: if it is here, peers can take it, and the rate allows it."""
         if self._ahead is not None:
             self._take_back()
         append = self._reading
@@ -169,7 +169,7 @@ class Feed:
         return files.add_summed(content)
 
     def sum_up(self) -> None:
-        """Sum appends alone, and count what was fed: what was sent is on its way."""
+        """Sum appends alone, and count the fed bytes, after the messages were sent."""
         unsummed, self.unsummed = self.unsummed, []
         fed_bytes, self._fed_bytes = self._fed_bytes, 0
         self._note(self._host.journal, fed_bytes)
@@ -184,11 +184,11 @@ class Feed:
             self._files.add(content)
 
     def forget_ahead(self) -> None:
-        """What was added ahead goes with all that is cut or dropped now."""
+        """Forget the content added ahead, because everything is cut or dropped now."""
         self._ahead = None
 
     def _take_back(self) -> None:
-        """What was added ahead, and the core did not want."""
+        """Take back the content that was added ahead and that the core did not want."""
         self._ahead = None
         self._files.cut(self._before)
 

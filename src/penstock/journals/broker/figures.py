@@ -1,4 +1,4 @@
-"""What a broker tells Prometheus: sums over its journals, read when somebody asks, never kept beside them.
+"""A broker's metrics for Prometheus: sums over its journals, computed at each scrape, never kept in parallel.
 
 Per broker and not per journal: a broker may have ten thousand, and every one would be a series for ever. What one
 journal does, `penstock journals explain` says.

@@ -1,8 +1,8 @@
 """The Fragments of one journal at one broker: those in the Spool's files, those in stores, and the way between.
 
 Local ones are served from their files. A finished one is handed to the persister, and its file goes when it is in the
-store. The stores are listed when the replica starts, and then from time to time; the primary also removes what is older
-than the retention, and what larger Fragments cover. `find` answers where an offset is; its rules are the core's
+store. The stores are listed when the replica starts, and then from time to time; the primary also removes Fragments
+older than the retention, and those that larger ones cover. `find` answers where an offset is; its rules are the core's
 (`journals/records/reading.py`).
 
     {root}/retained/{journal}    everything below this offset was removed by retention: any broker's readers may jump
@@ -28,7 +28,7 @@ from penstock.plumbing.process.logs import get_logger
 
 __all__ = ["JournalFragments", "Shelf"]
 
-COVERED_GRACE_S: Final = 600  # nobody reads a covered Fragment any more when it was covered so long ago
+COVERED_GRACE_S: Final = 600  # after this time no reader still reads a covered Fragment
 SIGNED_S: Final = 3_600
 RETRY_S: Final = 1.0  # after a listing which failed
 RETRY_S_MAX: Final = 60.0
@@ -98,7 +98,7 @@ class JournalFragments:
 
     @property
     def is_refreshed(self) -> bool:
-        """The stores were listed at least once, so that what is not known is not there."""
+        """True if the stores were listed at least once, so that an unknown Fragment does not exist."""
         return self._index.is_refreshed
 
     async def refreshed(self) -> None:
@@ -109,7 +109,7 @@ class JournalFragments:
         return max(self._owner.mark, self._index.end)
 
     def known(self) -> list[Fragment]:
-        """The cover set of all there is, local and stored, as far as readers may see it."""
+        """Return the cover set of all Fragments, local and stored, as far as readers may see it."""
         return list(self._index.fragments(self._current()))
 
     def gaps(self) -> list[Gap]:
@@ -129,7 +129,7 @@ class JournalFragments:
         return sum(each.length for each in self._shelf.persister.waiting(self.journal))
 
     def find(self, offset: Offset) -> Found | Jump | Wait:
-        """Where the content at an offset is: in a file here, in a store, nowhere yet, or gone for good."""
+        """Find the content at an offset: in a file here, in a store, nowhere yet, or gone for good."""
         mark = self._owner.mark
         file = self._files.at(offset) if HEAD < offset < mark else None
         if file is not None:
@@ -151,7 +151,7 @@ class JournalFragments:
         return next((each for each in self._shelf.damages(self.journal) if each.begin <= offset < each.end), None)
 
     def offset_since(self, offset: Offset, mod_time: int) -> Offset:
-        """Where a reader begins who wants nothing that was stored before."""
+        """Return where a reader begins that wants nothing stored before `mod_time`."""
         if offset == HEAD:
             return offset
         skipped = self._index.skip_older(offset, mod_time)
@@ -176,7 +176,7 @@ class JournalFragments:
             file.release()
 
     async def url(self, fragment: Fragment) -> str:
-        """Where anybody can read it without us, for a while; empty if there is no such place."""
+        """Return a URL where any client can read it without us, for a while; empty if none exists."""
         return await self._shelf.stores.sign(fragment, SIGNED_S) if fragment.backing_store else ""
 
     # life
@@ -188,7 +188,9 @@ class JournalFragments:
         self._refreshing = asyncio.create_task(self._keep_refreshed(), name=f"{self.journal}: refreshes its index")
 
     def on_primary(self, primary: NodeId | None) -> None:
-        """Another one leads. It need not have what was written before it, and who has may be gone: wait for neither."""
+        """Another one leads. The new primary need not have the earlier content, and the brokers that have it may be
+        gone: wait for neither.
+        """
         if primary is not None and primary != self._primary:
             self._primary, self._before = primary, self._files.end
             self._shelf.persister.hasten(self.journal)
@@ -242,7 +244,7 @@ class JournalFragments:
             self._files.forget(fragment)
 
     def drop(self) -> None:
-        """The journal was deleted, or has another life: what is here belongs to nobody."""
+        """Drop all content: the journal was deleted, or has another life."""
         self._shelf.persister.cancel(self.journal)
         self._files.drop()
         self._index = FragmentIndex(self.journal)
@@ -303,7 +305,7 @@ class JournalFragments:
         self._owner.wake_readers()
 
     async def prune(self) -> list[Fragment]:
-        """Remove what is older than the retention, and what others cover; return what that was."""
+        """Remove Fragments older than the retention, and covered ones; return them."""
         if self._spec is None or not self._spec.flags.may_write:
             return []
         index, now_s = self._index, self._clock.time_ns() // 1_000_000_000

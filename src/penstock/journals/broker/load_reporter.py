@@ -24,8 +24,8 @@ __all__ = ["LoadReporter", "rounded"]
 
 INTERVAL_S: Final = 60.0
 _MEMORY: Final = 0.7  # of the rate so far, in each new one: half of it is forgotten in two intervals
-_SLACK: Final = 1.6  # how far a rate may be from what was told: more than half way to the next power of two
-_LEAST: Final = 1 << 16  # bytes per second; what is below costs nothing worth telling
+_SLACK: Final = 1.6  # how far a rate may be from the reported one: more than half way to the next power of two
+_LEAST: Final = 1 << 16  # bytes per second; smaller rates are not worth a report
 
 log = get_logger()
 
@@ -40,10 +40,10 @@ def rounded(rate: float) -> float:
 
 
 class LoadReporter:
-    """Counts for all journals of a broker. `is_primary` says which journals are its to tell; what is told of a journal
-    which does not exist any more, whoever sees it first takes away.
+    """Counts for all journals of a broker. `is_primary` says for which journals it reports; the report of a journal
+    that no longer exists is removed by the first broker that sees it.
 
-    `find` is its mirror's `range`: what the allocator goes by now, whoever told it.
+    `find` is its mirror's `range`: the rates that the allocator uses now, whichever broker reported them.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class LoadReporter:
         return self
 
     def note(self, journal: str, size: int) -> None:
-        """So many bytes were appended."""
+        """Count appended bytes."""
         self._bytes[journal] = self._bytes.get(journal, 0) + size
 
     async def report(self) -> int:
@@ -89,7 +89,7 @@ class LoadReporter:
             known, load = told.get(journal, 0.0), rounded(rate)
             if load != known and not known / _SLACK <= rate <= known * _SLACK:
                 changed[journal] = load
-        changed.update({journal: 0.0 for journal in told if not self._exists(journal)})  # nobody is its primary
+        changed.update({journal: 0.0 for journal in told if not self._exists(journal)})  # no broker is its primary
         await self._write(changed)
         return len(changed)
 

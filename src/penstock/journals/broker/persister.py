@@ -1,11 +1,11 @@
 """The persister: brings final Fragments from Spools into stores. Design: gazette.md §2.4, journals.md J11.
 
-A primary stores a Fragment at once; replicas wait, and then store it only if nobody did: so each is stored once while
-all is well. When another primary leads they wait no longer: it need not have what was written before it. Failures are
-tried again, for ever, ever more slowly: until then the file stays, and readers are served from it. A broker which exits
+A primary stores a Fragment at once; replicas wait, and then store it only if no other did: so each is stored once while
+all is well. When another primary leads they wait no longer: it need not have the earlier content. Failures are tried
+again, for ever, ever more slowly: until then the file stays, and readers are served from it. A broker which exits
 hastens all that waits, and waits for it.
 
-What it stores was decided by the core: only Fragments which its effects named ever come here.
+The core decides what to store: only Fragments that its effects named ever come here.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class _Job:
 
     @property
     def url(self) -> str:
-        """New Fragments go to the first store. One which exits tries the others too, rather than to wait."""
+        """New Fragments go to the first store. A broker that exits tries the others too, rather than to wait."""
         return self.urls[self.failures % len(self.urls) if self.hurry.is_set() else 0]
 
 
@@ -93,7 +93,7 @@ class Persister:
             job.hurry.set()
 
     def cancel(self, journal: str) -> None:
-        """The journal was deleted: nobody wants its Fragments any more."""
+        """Cancel the uploads of a deleted journal."""
         for job in self._of(journal):
             assert job.task is not None
             job.task.cancel()
@@ -102,14 +102,14 @@ class Persister:
         """Wait until nothing is on its way any more."""
         while jobs := self._of(journal):
             await asyncio.wait([job.task for job in jobs if job.task is not None])
-            await asyncio.sleep(0)  # what is called when they end comes behind
+            await asyncio.sleep(0)  # callbacks of their end come later
 
     def waiting(self, journal: str | None = None) -> list[Fragment]:
-        """What is not in its store yet."""
+        """Return the Fragments that are not in their store yet."""
         return sorted((job.fragment for job in self._of(journal)), key=lambda each: (each.journal, each.begin))
 
     async def close(self) -> None:
-        """Give up what is on its way; the files of kept Spools are found again by the next run."""
+        """Give up uploads under way; the next run finds the files of kept Spools again."""
         tasks = [job.task for job in self._of(None) if job.task is not None]
         for task in tasks:
             task.cancel()

@@ -1,7 +1,7 @@
 """A broker as something that runs: opened in order, closed in reverse, all it needs in one place.
 
-One which is told to end drains first: the allocator gives its journals to others, and it stores what it still holds. So
-nothing is lost when a whole cluster is restarted one by one.
+A broker that is asked to end drains first: the allocator gives its journals to others, and it stores its remaining
+content. So nothing is lost when a whole cluster is restarted one by one.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from penstock.plumbing.wiring.wiring import Wiring
 __all__ = ["BROKER_LIMITS", "RunningBroker", "running_broker"]
 
 MIB = 1 << 20
-STORING: Final = 1 / 6  # of the time to drain: at least so much is left for what is to be stored
+STORING: Final = 1 / 6  # of the time to drain: at least this part is left for storing
 # A stream per journal and peer on one connection; a peer which is paused is noticed within seconds.
 BROKER_LIMITS = Limits(
     frame_bytes_max=8 * MIB,
@@ -46,7 +46,7 @@ log = get_logger()
 
 
 class RunningBroker(RunningMember):
-    """A broker, and what it runs on."""
+    """A broker, and its connections."""
 
     def __init__(self, config: BrokerConfig, clock: Clocks) -> None:
         super().__init__()
@@ -55,22 +55,23 @@ class RunningBroker(RunningMember):
         self.server: BrokerServer
 
     async def drain(self) -> list[str]:
-        """Have others take over every journal, and store what is left; return what nobody could take.
+        """Have others take over every journal, and store the rest; return the journals that no other broker could take.
 
-        All of it within `drain_s`, and a little more for what is to be stored if others took all of that.
+        All of it within `drain_s`, and a little more for storing if the takeover used all of that.
         """
         drain_s, began_ns = self.config.drain_s, self._clock.monotonic_ns()
         log.info("broker drains", broker=self.server.me, journals=len(self.server.hosts))
         await self._be_relieved(drain_s)
         left = self.allocator.assigned_items
         self.server.exit()
-        await self.membership.close()  # what nobody could take is given up, and stored as far as it is decided
+        # journals that no other broker could take are given up, and stored as far as they are decided
+        await self.membership.close()
         await self.server.left(max(drain_s - (self._clock.monotonic_ns() - began_ns) / 1e9, drain_s * STORING))
         log.info("broker drained", broker=self.server.me, left=len(left))
         return left
 
     async def _be_relieved(self, wait_s: float) -> None:
-        """Wait until nothing is assigned to this broker, or nobody is there who could take it, or long enough."""
+        """Wait until nothing is assigned to this broker, or no other broker could take it, or the time is over."""
         spec = BrokerSpec(endpoint=self.address, limit=self.config.limit, is_exiting=True)
         draining = asyncio.create_task(
             self.allocator.drain(self.membership, spec.encode(), wait_s=wait_s), name="drains"

@@ -2,8 +2,8 @@
 
 Design: gazette.md §2.5; journals.md J9, J16.
 
-What always holds: nothing above the mark is sent; content is in order and without a hole, unless a header says that it
-goes on further behind; whoever waits for more costs no timer and no task beside its own.
+Invariants: nothing above the mark is sent; content is in order and without a hole, unless a header says that it
+continues at a later offset; a waiting reader costs no timer and no task besides its own.
 """
 
 from collections.abc import AsyncIterator
@@ -105,11 +105,13 @@ class _Read:
         return found
 
     def _is_behind(self) -> bool:
-        """The reader knows of content which this replica does not show yet: it has not heard that all have it."""
+        """True if the reader knows of content that this replica does not show yet, because it has not learned of the
+        commit.
+        """
         return self._host.fragments.write_head < self._query.min_head
 
     async def _look_again(self, offset: Offset) -> None:
-        """There is content, but not here: this broker has come later, and whoever has it may just have stored it."""
+        """There is content, but not here: this broker has come later, and another may just have stored it."""
         fragments = self._host.fragments
         await fragments.refresh_soon()
         if isinstance(fragments.find(offset), Wait):

@@ -1,8 +1,8 @@
 """One journal at one broker, in a real process: the append core on spool files, Replicate streams and the KeySpace.
 
 The core decides; this runs its effects and brings completions back. Content goes through as views of what the network
-brought: through SHA-1, to peers, and into the Spool's file, all that one read brought with one write. Whoever waits to
-read is woken when the mark moves.
+brought: through SHA-1, to peers, and into the Spool's file, all that one read brought with one write. Waiting readers
+are woken when the mark moves.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ from penstock.plumbing.wire.client import Channel
 __all__ = ["Broker", "ReplicaHost"]
 
 SYNC_S: Final = 1.0  # a sync takes milliseconds: a reader that waits longer asks the primary
-CATCH_UP_S: Final = 5.0  # a replica hears of the mark with the next message, or at once: far less than this
+CATCH_UP_S: Final = 5.0  # a replica learns of the mark with the next message, or at once: far less than this
 log = get_logger()
 
 
@@ -194,7 +194,7 @@ class ReplicaHost:
         return shortage is None
 
     def together(self) -> AbstractContextManager[None]:
-        """Handle several events which came at once: what they lead to is sent and written once."""
+        """Handle several events that came at once: their messages are sent, and their content written, once."""
         return self._machine
 
     def on_links_drained(self) -> None:
@@ -230,7 +230,7 @@ class ReplicaHost:
             await self.wait_for_change()
 
     async def come_to(self, head: Offset) -> None:
-        """Until this replica shows what whoever asks knows to be there; or let another one be asked."""
+        """Wait until this replica shows the content that the client knows of; otherwise let another one be asked."""
         try:
             async with asyncio.timeout(CATCH_UP_S):
                 while self.fragments.write_head < head:
@@ -290,9 +290,9 @@ class ReplicaHost:
         self._saver.save(state, done)
 
     def flush(self) -> None:
-        """Peers are told of content before it is written here, so that all of them write at the same time.
+        """Peers learn of content before it is written here, so that all of them write at the same time.
 
-        But nobody is told that content is here before it is.
+        But no peer learns that content is here before it is.
         """
         links, files = self._links, self.files
         if links.has_answers and files.is_behind:
@@ -346,7 +346,7 @@ class ReplicaHost:
     def _perform_rare(self, effect: Effect) -> None:
         match effect:
             case CloseStream(peer, epoch):
-                self.files.write_out()  # what was sent on it leaves first
+                self.files.write_out()  # messages already sent on it leave first
                 self._links.close(peer, epoch)
             case Transact(number, transaction):
                 self._start(self._transact(number, transaction), "transaction")
@@ -412,7 +412,7 @@ class ReplicaHost:
     # ends
 
     def stopped(self, reason: str) -> None:
-        """The core cannot go on: this replica is at its end, others of the process are not."""
+        """The core cannot continue: this replica has ended, others of the process have not."""
         self.failed = reason
         report = log.info if self._is_closing else log.error
         report("journal stopped", journal=self.journal, reason=reason)
@@ -426,7 +426,7 @@ class ReplicaHost:
             self._broker.failed(self)
 
     async def close(self, *, keeps: bool) -> None:
-        """Stop: its streams end, whoever waits is told. `keeps`: the Spool is to be found by the next run."""
+        """Stop: its streams end, and waiting clients get an error. `keeps`: the Spool is for the next run."""
         self._is_closing = True
         self.feed.close()
         was_well = not self.failed

@@ -1,10 +1,10 @@
 """The loop of one replica: events in, effects out, content whenever the core has nothing else to do.
 
-It keeps the order of `base.effects`: what stands behind a `SaveState` waits until that is durable, other lists do not;
-saves take place in order, and many may be under way, since one fdatasync serves them all. Beside events there is the
-client's content: its sum is that of the file as it is when the core gets it, so it is taken (`Shell.next_content`) only
-when every event before it has been handled. What effects have gathered, messages and content, leaves by `Shell.flush`
-when there is nothing more to do: once for all that one read brought, if that is handled in one `with` block.
+It keeps the order of `base.effects`: effects after a `SaveState` wait until that is durable, other lists do not; saves
+take place in order, and many may be under way, since one fdatasync serves them all. Besides events there is the
+client's content: its sum is that of the file when the core gets it, so it is taken (`Shell.next_content`) only when
+every event before it has been handled. What effects have gathered, messages and content, leaves by `Shell.flush` when
+there is nothing more to do: once for all that one read brought, if that is handled in one `with` block.
 """
 
 from collections import deque
@@ -43,11 +43,11 @@ class Shell(Protocol):
     def save(self, state: Any, done: Callable[[], None]) -> None: ...
 
     def next_content(self) -> Event | None:
-        """What the core has asked for, if it is here."""
+        """Return the content that the core has asked for, if it is here."""
         ...
 
     def flush(self) -> None:
-        """Send and write what has gathered."""
+        """Send and write the gathered messages and content."""
         ...
 
     def stopped(self, reason: str) -> None: ...
@@ -71,13 +71,15 @@ class ReplicaLoop:
         return Instant(self.clock())
 
     def post(self, event: Event) -> None:
-        """Let the replica handle an event, after those which came before it. One which has stopped hears nothing."""
+        """Let the replica handle an event, after those that came before it. A stopped replica handles none."""
         if self.stop_reason is None:
             self._events.append(event)
             self.go_on()
 
     def __enter__(self) -> None:
-        """Several events which came at once: what they lead to leaves at once, at the end of the outermost block."""
+        """Begin to handle several events that came at once: their effects leave together, at the end of the outermost
+        block.
+        """
         self._blocks += 1
 
     def __exit__(self, *_: object) -> None:
@@ -86,7 +88,7 @@ class ReplicaLoop:
             self.go_on()
 
     def go_on(self) -> None:
-        """Handle what is there: events first, then content."""
+        """Handle the waiting events first, then the content."""
         if self._is_running:
             return
         self._is_running = True
@@ -110,7 +112,9 @@ class ReplicaLoop:
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """The disk failed, and nobody knows what is in the file; or it is a defect of ours. Either way it ends."""
+        """End the replica: the disk failed, and the content of the file is unknown; or it is a defect in Penstock.
+        Either way it ends.
+        """
         if isinstance(error, PenstockError):
             self.stop(str(error))
         else:

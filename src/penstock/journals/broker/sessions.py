@@ -1,9 +1,9 @@
 """A client's stream of appends to one journal: parts of appends in, answers out, many in flight.
 
-Answers which a journal gives at once are one message. A client which does not read its answers loses its stream, never
-the broker its memory; one which sends faster than its journal can take gets no more credit until something was taken.
-A client which knows more of the KeySpace than this broker is answered when the broker knows it too: else a journal it
-has just made would not be found.
+Answers which a journal gives at once are one message. A client that does not read its answers loses its stream, and
+never costs the broker its memory; one that sends faster than its journal can take gets no more credit until something
+was taken. A client which knows more of the KeySpace than this broker is answered when the broker knows it too: else a
+journal it has just made would not be found.
 """
 
 import asyncio
@@ -56,14 +56,14 @@ class AppendSession:
         self._content_bytes = 0  # received, and not yet taken
         self._is_holding = False
         self._is_ended = False
-        self._early: list[Message] | None = None  # what came before this broker knew what the client knows
+        self._early: list[Message] | None = None  # messages that came before this broker had the client's revision
         if not server.mirror.has_revision(min_revision):
             self._early = []
             self._hold()
             server.tasks.start(self._catch_up(), f"{journal}: appends wait for revision {min_revision}")
 
     async def _catch_up(self) -> None:
-        with suppress(Unavailable):  # then what came is refused, and may go elsewhere
+        with suppress(Unavailable):  # the messages are then refused, and may go elsewhere
             await self._server.caught_up(self._min_revision)
         early, self._early = self._early or [], None
         if self._stream is None:
@@ -94,7 +94,7 @@ class AppendSession:
         return host.together() if host is not None else nullcontext()
 
     def _hold(self) -> None:
-        """No more credit for this client until something of what it has sent is taken."""
+        """Give this client no more credit until some of its content is taken."""
         if self._stream is not None:
             self._is_holding = True
             self._stream.hold_credit()
@@ -118,7 +118,7 @@ class AppendSession:
                 index, at = last, end
 
     def _last_of_group(self, parts: list[AppendPart], index: int) -> int:
-        """Up to where parts can be one append of the core: whole appends, which ask for nothing but to be appended."""
+        """Return the end of the parts that can be one append of the core: whole appends, without conditions."""
         first = parts[index].wish
         if first is None or not _is_plain(parts[index]):
             return index + 1
@@ -201,7 +201,7 @@ class AppendSession:
             self._answers.append(AppendAnswer(number, part, address))
 
     def send_answers(self) -> None:
-        """All answers which have gathered, as one message."""
+        """Send all gathered answers, as one message."""
         answers, self._answers = self._answers, []
         stream = self._stream
         if stream is None or not answers:
@@ -240,7 +240,7 @@ class AppendSession:
             self._stream.end()
 
     def on_closed(self, error: PenstockError | None) -> None:
-        """What was not sent whole is aborted; what was goes on without its client."""
+        """Abort the incomplete appends; the complete ones continue without their client."""
         self._stream = None
         self._waiting.clear()
         for append in list(self._open.values()):

@@ -4,13 +4,13 @@
         done = await service.append("shop/orders", b"...")     # when it is on every replica
         service.put("shop/orders", b"...")                     # the same, later: a future
 
-One batch of a journal is in flight; what comes meanwhile is the next. While brokers are away batches gather: in memory,
-then in a file, up to a bound, and then whoever appends waits. What always holds:
+One batch of a journal is in flight; appends that come meanwhile are the next. While brokers are away batches gather: in
+memory, then in a file, up to a bound, and then appends wait. What always holds:
 
 - Appends of one journal are in the order they were asked for, each whole and once: every batch is a transaction, so
   one whose answer was lost is sent again under the same number.
 - A failure which may pass is tried again until it has passed. A definite refusal fails the appends of that batch with
-  the reason, and nothing behind it.
+  the reason, and none after it.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class _Batch:
         self.contents: list[bytes] = []
         self.waiting: list[tuple[int, asyncio.Future[Appended]]] = []  # length, and who waits
         self.size = 0
-        self.place: int | None = None  # where it is in the spool file, if it is there
+        self.place: int | None = None  # its place in the spool file, if it is in there
         self.txn: Txn | None = None  # since it was first sent
 
     def add(self, content: bytes, future: "asyncio.Future[Appended]") -> None:
@@ -64,7 +64,7 @@ class _Batch:
         for _, future in self.waiting:
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # whoever waits has it; a future nobody kept need not be heard
+                future.exception()  # a waiting caller gets it; a future that was dropped may fail unseen
 
 
 class _Lane:
@@ -197,7 +197,7 @@ class AppendService:
 
     @property
     def waiting_bytes(self) -> int:
-        """What is not appended yet."""
+        """The number of bytes that are not appended yet."""
         return self._memory_bytes + self._spooled_bytes
 
     async def flush(self) -> None:
@@ -206,7 +206,9 @@ class AppendService:
             await asyncio.wait(tasks)
 
     async def close(self) -> None:
-        """Stop. What was not appended fails: unknown if it was sent, not written if it was not."""
+        """Stop. Remaining appends fail: their outcome is unknown if they were sent, and they are not written if they
+        were not.
+        """
         self._is_closed = True
         tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
         for task in tasks:

@@ -2,12 +2,12 @@
 
     async with Journals(["127.0.0.1:7201"]) as journals:
         await journals.apply([Change(upsert=JournalSpec(name="shop/orders"))])
-        done = await journals.append("shop/orders", b"...")  # on every replica; or an error which says what is known
+        done = await journals.append("shop/orders", b"...")  # on every replica; or an error with the outcome
         async for chunk in journals.read("shop/orders", 0, follow=True):
             print(chunk.offset, chunk.content)
 
-It finds the primary, follows it, and sends again what is safe to send again: an append which was definitely not done,
-or one with a transaction id, which takes effect once. Every error says whether anything was written.
+It finds the primary, follows it, and repeats only safe requests: an append that was definitely not done, or
+one with a transaction id, which takes effect once. Every error says whether anything was written.
 """
 
 import asyncio
@@ -111,7 +111,7 @@ class Journals:
         self._streams: dict[str, AppendStream] = {}
         self._opening: dict[str, asyncio.Lock] = {}
         self._primaries: dict[str, str] = {}
-        self._revision = NO_REVISION  # of the last change of a spec we know of: a broker may be behind that
+        self._revision = NO_REVISION  # of the last change of a spec that we know of: a broker may not have it yet
         self._reads = JournalReads(
             self._channel, self._serving, self._pause_s, lambda: self._revision, self.ports, is_direct=direct
         )
@@ -189,7 +189,7 @@ class Journals:
             wish = msgspec.structs.replace(wish, timeout_ms=max(1, int((deadline - loop.time()) * 1_000)))
 
     async def _try(self, journal: str, content: Source, wish: AppendWish, left_s: float) -> Appended | PenstockError:
-        """Once: what came of it, or the error it is."""
+        """Try once; return the outcome, or the error."""
         stream = self._streams.get(journal)
         if stream is None or stream.is_over:
             try:
@@ -222,7 +222,7 @@ class Journals:
         return error_of(journal, response, wish.txn)
 
     async def _stream(self, journal: str, left_s: float) -> AppendStream:
-        """Open the stream to whoever is the journal's primary, as far as we know."""
+        """Open an append stream to the primary that this client knows of."""
         async with self._opening.setdefault(journal, asyncio.Lock()):
             stream = self._streams.get(journal)
             if stream is not None and not stream.is_over:
@@ -279,16 +279,18 @@ class Journals:
     ) -> AsyncIterator[Chunk]:
         """Content from an offset on; -1 is where the journal ends now. Any replica serves it.
 
-        It ends at `end`, or where the journal ends now; with `follow` it goes on as more is appended. `begin_mod_time`
-        skips fragments which were stored before that unix time. With an `address` only that broker is asked. What this
-        client has appended it reads: a replica which has not heard yet that all have it is waited for.
+        It ends at `end`, or at the present end of the journal; with `follow` it continues as more is appended.
+        `begin_mod_time` skips fragments which were stored before that unix time. With an `address` only that broker is
+        asked. A client reads its own appends: if a replica has not learned of their commit yet, the read waits.
         """
         query = checked_query(journal, offset, end, follow=follow, begin_mod_time=begin_mod_time)
         async for chunk in self._reads.read(query, address):
             yield chunk
 
     async def stat(self, journal: str, offset: int = -1, *, address: str | None = None) -> ReadHeader:
-        """What a read at an offset would begin with: the Fragment, and how far the journal has come."""
+        """Return the header that a read at an offset would begin with: the Fragment, and how far the journal
+        has come.
+        """
         checked_query(journal, offset, START, follow=False, begin_mod_time=0)
         return await self._reads.stat(journal, offset, address)
 
@@ -365,7 +367,7 @@ class Journals:
         return revision
 
     async def create(self, *specs: JournalSpec) -> Revision:
-        """Make journals which are not there yet."""
+        """Create journals that do not exist yet."""
         return await self.apply([Change(upsert=spec, expect_mod_revision=0) for spec in specs])
 
     async def fragments(self, journal: str, *, timeout: float = 10.0) -> Fragments:
@@ -374,14 +376,14 @@ class Journals:
         return await self._reads.fragments(journal, timeout)
 
     async def prune(self, journal: str, *, timeout: float = 60.0) -> Fragments:
-        """Remove now what retention allows, and what larger fragments cover; return what was removed."""
+        """Delete the fragments that retention allows to go, or that larger ones cover; return them."""
         address = await self._primary(journal, timeout)
         return _FRAGMENTS.decode(await self._call(PRUNE, self._query(journal, timeout), timeout, address))
 
     async def resolve(
         self, journal: str, epoch: PipelineEpoch, begin: int, end: int, *, timeout: float = 10.0
     ) -> Resolution:
-        """What became of an append whose error said unknown. PENDING only if it is open after `timeout`."""
+        """Return the outcome of an append whose error said unknown. PENDING only if it is open after `timeout`."""
         check_journal_name(journal)
         if (
             not 0 <= begin <= end <= OFFSET_MAX
@@ -410,7 +412,7 @@ class Journals:
             await asyncio.sleep(pause_s)
 
     async def reset_head(self, journal: str, *, timeout: float = 30.0) -> Offset:
-        """Whoever held the journal's last bytes is gone for good: go on above all there ever was."""
+        """Reopen a journal whose last bytes are lost for good, above every earlier offset."""
         address = await self._primary(journal, timeout)
         body = self._query(journal, timeout)
         response = _RESPONSE.decode(await self._call(RESET_HEAD, body, timeout + 1.0, address))
@@ -419,7 +421,7 @@ class Journals:
         return response.end
 
     async def explain(self, journal: str, *, timeout: float = 5.0) -> Explanations:
-        """Where the journal stands at each of its brokers, in words."""
+        """Explain the journal's state at each of its brokers, in words."""
         found = await self.list(LabelSelector(LabelSet.of({"name": journal})))
         if not found:
             raise NotFound(f"there is no journal {journal!r}", next_step="penstock journals list")

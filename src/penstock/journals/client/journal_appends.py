@@ -1,9 +1,9 @@
 """A client's stream of appends to the primary of one journal: parts out, answers in, many appends in flight.
 
-Parts of one turn of the loop are one message, or a few; an append which has the stream to itself leaves at once. What
-always holds: the parts of an append are in order, and
-appends begin in the order they were asked for; what is queued here is bounded, and whoever sends more waits; every
-append ends in one answer, or in `Lost`, which says whether its last part was sent.
+Parts of one turn of the loop are one message, or a few; an append which has the stream to itself leaves at once.
+Invariants: the parts of an append are in order, and appends begin in the order they were asked for; the queue is
+bounded, and a caller that sends more waits; every append ends in one answer, or in `Lost`, which says whether its last
+part was sent.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class _Waiting:
         """No answer will come, or none in time."""
         if not self.answer.done():
             self.answer.set_exception(Lost(error, was_sent=self.was_sent))
-            self.answer.exception()  # whoever waits has it; nobody else need be told
+            self.answer.exception()  # a waiting caller gets it; without one it may fail unseen
 
 
 class AppendStream:
@@ -107,7 +107,7 @@ class AppendStream:
         return self._numbers
 
     def send(self, number: int, content: Any, kind: PartKind, wish: AppendWish | None = None) -> None:
-        """Send a part at the end of this turn of the loop; at once, if it is a whole append and nobody else waits."""
+        """Send a part at the end of this turn of the loop; at once, if it is a whole append and the only one."""
         if self.is_over:
             return
         is_alone = len(self._waiting) == 1 and wish is not None and kind is COMMIT
@@ -135,22 +135,22 @@ class AppendStream:
 
     @property
     def is_full(self) -> bool:
-        """Whether the broker has to take something before more may be sent."""
+        """True if the broker has to take something before more may be sent."""
         return self._queued_bytes + self._size > QUEUE_BYTES
 
     async def wait_for_room(self) -> None:
-        """Until the broker has taken enough of what was sent."""
+        """Wait until the broker has taken enough of the sent content."""
         while self.is_full and not self.is_over:
             room = self._loop.create_future()
             self._room.append(room)
             await room
 
     def answered(self, number: int) -> "asyncio.Future[Answered]":
-        """Done when the answer is there, or the stream is lost."""
+        """Return a future of the answer; it fails if the stream is lost."""
         return self._waiting[number].answer
 
     def answered_within(self, number: int, timeout_s: float) -> "asyncio.Future[Answered]":
-        """The same, and it is lost after a while. Whoever waits no longer, for whatever reason, says `forget`."""
+        """The same, and it is lost after a while. A caller that stops waiting, for whatever reason, calls `forget`."""
         waiting = self._waiting[number]
         waiting.deadline_at = deadline_at = self._loop.time() + timeout_s
         if deadline_at < self._sweep.next_at:
@@ -158,7 +158,7 @@ class AppendStream:
         return waiting.answer
 
     def _expire(self, now: float) -> float:
-        """Tell those who have waited long enough; return when the next one has."""
+        """Fail the appends that have waited long enough; return when the next one has."""
         left = NEVER
         for number, waiting in self._waiting.items():
             if waiting.answer.done():
@@ -172,7 +172,7 @@ class AppendStream:
         return left
 
     def forget(self, number: int) -> None:
-        """Nobody waits for this append any more; what was not sent whole is taken back."""
+        """Forget an append whose caller no longer waits; if it was not sent whole, it is aborted."""
         waiting = self._waiting.pop(number, None)
         if waiting is not None and not waiting.was_sent and not waiting.answer.done():
             self.send(number, b"", PartKind.ABORT)

@@ -101,10 +101,10 @@ class BlockingJournals:
     ) -> Iterator[Chunk]:
         """Content from an offset on; -1 is where the journal ends now. Any replica serves it.
 
-        It ends at `end`, or where the journal ends now; with `follow` it goes on as more is appended. `begin_mod_time`
-        skips fragments which were stored before that unix time. With an `address` only that broker is asked. What this
-        client has appended it reads: a replica which has not heard yet that all have it is waited for. Leaving the loop
-        early ends the read.
+        It ends at `end`, or at the present end of the journal; with `follow` it continues as more is appended.
+        `begin_mod_time` skips fragments which were stored before that unix time. With an `address` only that broker is
+        asked. A client reads its own appends: if a replica has not learned of their commit yet, the read waits. Leaving
+        the loop early ends the read.
         """
         chunks = self.journals.read(
             journal, offset, end=end, follow=follow, begin_mod_time=begin_mod_time, address=address
@@ -116,7 +116,9 @@ class BlockingJournals:
         return self._thread.iterate(self.journals.watch(selector))
 
     def stat(self, journal: str, offset: int = -1) -> ReadHeader:
-        """What a read at an offset would begin with: the Fragment, and how far the journal has come."""
+        """Return the header that a read at an offset would begin with: the Fragment, and how far the journal
+        has come.
+        """
         return self._thread.run(self.journals.stat(journal, offset))
 
     def list(self, selector: str | LabelSelector = "") -> Infos:
@@ -128,7 +130,7 @@ class BlockingJournals:
         return self._thread.run(self.journals.apply(changes))
 
     def create(self, *specs: JournalSpec) -> Revision:
-        """Make journals which are not there yet."""
+        """Create journals that do not exist yet."""
         return self._thread.run(self.journals.create(*specs))
 
     def fragments(self, journal: str) -> Fragments:
@@ -136,11 +138,11 @@ class BlockingJournals:
         return self._thread.run(self.journals.fragments(journal))
 
     def resolve(self, journal: str, epoch: PipelineEpoch, begin: int, end: int, *, timeout: float = 10.0) -> Resolution:
-        """What became of an append whose error said unknown. PENDING only if it is open after `timeout`."""
+        """Return the outcome of an append whose error said unknown. PENDING only if it is open after `timeout`."""
         return self._thread.run(self.journals.resolve(journal, epoch, begin, end, timeout=timeout))
 
     def explain(self, journal: str) -> Explanations:
-        """Where the journal stands at each of its brokers, in words."""
+        """Explain the journal's state at each of its brokers, in words."""
         return self._thread.run(self.journals.explain(journal))
 
 

@@ -29,7 +29,7 @@ async def send_unless_answered(stream: AppendStream, number: int, content: Sourc
 
 
 async def _send(stream: AppendStream, number: int, content: Source, wish: AppendWish) -> None:
-    """All of it, in parts, and the commit; nothing of it if the source fails."""
+    """Send all of it, in parts, and the commit; nothing of it if the source fails."""
     first: AppendWish | None = wish
     async for part in _parts(content):
         await stream.wait_for_room()

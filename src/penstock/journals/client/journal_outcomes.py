@@ -56,7 +56,7 @@ class Appended(msgspec.Struct, frozen=True):
     begin: Offset
     end: Offset
     sum: Sum  # SHA-1 of this append's bytes
-    registers: Registers  # behind it
+    registers: Registers  # after it
     epoch: PipelineEpoch
 
     @classmethod

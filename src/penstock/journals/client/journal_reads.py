@@ -3,9 +3,9 @@
 Design: journals.md J9, J16; gazette.md §2.5.
 
 A client reads its own writes: a replica whose readers lag behind what this client was acknowledged does not say that
-the journal ends earlier. With direct reads a broker only names the fragments which are in a store, and the client reads
-and decodes them itself; what it cannot get there it asks of the broker. A fragment which is read as a whole has its sum
-checked behind its last byte, on both ways.
+the journal ends earlier. With direct reads a broker only names the fragments that are in a store, and the client reads
+and decodes them itself; it asks the broker for bytes that it cannot get there. A fragment that is read as a whole has
+its sum checked after its last byte, on both ways.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
 
 class _NotReached(Exception):
-    """A store did not give what it should have; `at` is where the rest begins."""
+    """A store lacks content that it should have; `at` is where the rest begins."""
 
     def __init__(self, store: str, at: Offset, error: PenstockError) -> None:
         super().__init__(str(error))
@@ -73,14 +73,14 @@ class JournalReads:
         *,
         is_direct: bool,
     ) -> None:
-        """`revision`: what whoever is asked must know of the KeySpace."""
+        """`revision`: the revision of the KeySpace that a broker must have to answer."""
         self._channel = channel
         self._serving = serving
         self._pause_s = pause_s
         self._revision = revision
         self._stores = _open_stores(ports) if is_direct else None
         self._unreachable: set[str] = set()  # stores which this client cannot read: brokers do it
-        self._ends: dict[str, Offset] = {}  # by journal: what this client knows to be there
+        self._ends: dict[str, Offset] = {}  # by journal: the offset up to which it exists, as far as this client knows
 
     def has_appended(self, journal: str, end: Offset) -> None:
         """Reads of this client show at least so much from now on."""
@@ -143,7 +143,7 @@ class JournalReads:
                     at = Offset(at + len(message.bulk))
 
     async def _stored(self, header: ReadHeader, fragment: Fragment, end: Offset) -> AsyncIterator[Chunk]:
-        """A Fragment from its store; the broker has gone on behind it."""
+        """Read a Fragment from its store, while the broker has moved on to the next."""
         assert self._stores is not None
         at, end = header.offset, min(fragment.end, end or fragment.end)
         try:
@@ -156,7 +156,7 @@ class JournalReads:
             raise _NotReached(fragment.backing_store, at, error) from error
 
     async def stat(self, journal: str, offset: int, address: str | None) -> ReadHeader:
-        """What a read at an offset would begin with."""
+        """Return the header that a read at an offset would begin with."""
         if address is not None:
             return await self._stat(journal, offset, address)
         address = await self._serving(journal)
@@ -213,7 +213,7 @@ def _open_stores(ports: Ports) -> "FragmentStores":
 
 
 def checked_query(journal: str, offset: int, end: int, *, follow: bool, begin_mod_time: int) -> ReadQuery:
-    """What a reader asks for, or the error which says what is wrong with it."""
+    """Return a reader's query, or raise an error with its problem."""
     check_journal_name(journal)
     if not -1 <= offset <= OFFSET_MAX:
         raise InvalidArgument(f"offset {offset}: expected 0 and more, or -1 for where the journal ends now")

@@ -1,12 +1,12 @@
-"""Messages in journals, for who needs no consumer: publish them, and read the committed ones.
+"""Messages in journals, for programs that need no consumer: publish them, and read the committed ones.
 
     async with MessagePublisher(journals) as publish:
         await publish("shop/orders", {"sku": "kettle"})           # when it is on every replica
     async for message in read_committed(journals, "shop/orders"):
         print(message.published_at, message.value)
 
-Each published message is committed by itself. One whose answer was lost is sent again, and still is there once for
-whoever reads committed messages.
+Each published message is committed by itself. A message whose answer was lost is sent again, and readers of committed
+messages still see it once.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class CommittedMessage:
 
     @property
     def value(self) -> Any:
-        """What it says; decoded each time it is asked for."""
+        """The decoded value; decoded at each access."""
         try:
             return self._framing.decode(self._message.frame)
         except InvalidArgument as error:
@@ -63,7 +63,7 @@ class CommittedMessage:
 
     @property
     def frame(self) -> bytes:
-        """The message as it stands in the journal."""
+        """The message's bytes in the journal."""
         return self._message.frame
 
     @property
@@ -76,7 +76,7 @@ class CommittedMessage:
 
     @property
     def uuid(self) -> Uuid | None:
-        """Who published it, and when. None: it has none, and may come again."""
+        """The message's producer and time. None: it has none, and may come again."""
         return self._message.uuid if self._message.clock else None
 
     @property

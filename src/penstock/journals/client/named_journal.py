@@ -29,7 +29,7 @@ from penstock.plumbing.process.per_process import PerProcess
 
 __all__ = ["AsyncJournal", "AsyncJournalPublisher", "Journal", "JournalPublisher"]
 
-HANDED_MAX: Final = 10_000  # values which wait for the event loop; whoever publishes more waits for it
+HANDED_MAX: Final = 10_000  # values that wait for the event loop; a caller that publishes more waits for it
 READ_AHEAD: Final = 1_000  # messages
 
 
@@ -44,7 +44,7 @@ class AsyncJournal:
         return f"journal {self.name}"
 
     async def create(self, *, replication: int = 1, exists_ok: bool = False, **settings: Any) -> Self:
-        """Make it, as a `JournalSpec` with these settings. `PreconditionFailed` if it is there, unless that is fine."""
+        """Make it, as a `JournalSpec` with these settings. `PreconditionFailed` if it exists, unless `exists_ok`."""
         spec = JournalSpec(name=self.name, replication=replication, **settings)
         try:
             await self._journals.create(spec)
@@ -59,13 +59,13 @@ class AsyncJournal:
         return await self._journals.append(self.name, content, **options)
 
     def publisher(self, framing: Framing = JSON) -> "AsyncJournalPublisher":
-        """What publishes messages to it, for an `async with`."""
+        """Return a publisher of messages to it, for an `async with`."""
         return AsyncJournalPublisher(self._journals, self.name, framing)
 
     def read(
         self, offset: int = 0, *, framing: Framing = JSON, follow: bool = False
     ) -> AsyncIterator[CommittedMessage]:
-        """Its committed messages from an offset on; with `follow`, also those which are still to come."""
+        """Yield its committed messages from an offset on; with `follow`, also new ones as they come."""
         return read_committed(self._journals, self.name, offset, framing=framing, follow=follow)
 
 
@@ -77,7 +77,7 @@ class AsyncJournalPublisher:
         self._framing = framing
         self._publisher = MessagePublisher(journals, framing)
         self._last: asyncio.Future[Appended] | None = None
-        self.failure: BaseException | None = None  # the first: nothing is published behind it
+        self.failure: BaseException | None = None  # the first: nothing is published after it
 
     async def __aenter__(self) -> Self:
         return self
@@ -96,7 +96,7 @@ class AsyncJournalPublisher:
         await self.put([as_it_is_now(self._framing, value) for value in values])
 
     async def put(self, values: list[Any]) -> None:
-        """Publish values which nobody changes any more."""
+        """Publish values, which must not change any more."""
         self.check()
         self._last = await self._publisher.put(self._name, values)
         self._last.add_done_callback(self._note)
@@ -137,7 +137,7 @@ class Journal:
         return f"journal {self.name}"
 
     def create(self, *, replication: int = 1, exists_ok: bool = False, **settings: Any) -> Self:
-        """Make it, as a `JournalSpec` with these settings. `PreconditionFailed` if it is there, unless that is fine."""
+        """Make it, as a `JournalSpec` with these settings. `PreconditionFailed` if it exists, unless `exists_ok`."""
         self._thread.run(self._journal.create(replication=replication, exists_ok=exists_ok, **settings))
         return self
 
@@ -146,11 +146,11 @@ class Journal:
         return self._thread.run(self._journal.append(content, **options))
 
     def publisher(self, framing: Framing = JSON) -> "JournalPublisher":
-        """What publishes messages to it, for a `with`."""
+        """Return a publisher of messages to it, for a `with`."""
         return JournalPublisher(lambda: self._journal, framing)
 
     def read(self, offset: int = 0, *, framing: Framing = JSON, follow: bool = False) -> Iterator[CommittedMessage]:
-        """Its committed messages from an offset on; with `follow`, also those which are still to come."""
+        """Yield its committed messages from an offset on; with `follow`, also new ones as they come."""
         return self._thread.iterate(self._journal.read(offset, framing=framing, follow=follow), ahead=READ_AHEAD)
 
 
@@ -197,7 +197,7 @@ class _Hand:
         self._in_order = asyncio.Lock()
         self._lock = threading.Lock()  # of what follows
         self._handed: list[Any] = []
-        self._is_due = False  # somebody takes what was handed over
+        self._is_due = False  # a task takes the values handed over
         self._is_closed = False
 
     def give(self, values: list[Any], *, is_closed: bool) -> None:
@@ -236,7 +236,7 @@ class _Hand:
                 await self.publisher.put(handed)
 
     async def _take_quietly(self) -> None:
-        """What goes wrong is raised by the next call."""
+        """Take the values; the next call raises the error, if there is one."""
         try:
             await self._take()
         except PenstockError as error:

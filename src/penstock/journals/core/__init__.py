@@ -1,8 +1,8 @@
 """Journals: replicated, transactional byte logs. Design: transactional-appends.rst, as corrected by journals.md.
 
 The core is `Replica` (replica.py): one per journal which a broker serves, or still holds something of. It decides
-everything and does nothing: `step(event, now)` returns effects, in order; what stands behind a `SaveState` waits until
-that is durable (`base.effects.in_segments`). This page is the contract with the shell which runs it.
+everything and does nothing: `step(event, now)` returns effects, in order; effects after a `SaveState` wait until that
+is durable (`base.effects.in_segments`). This page is the contract with the shell which runs it.
 
     replica = Replica(me, journal, incarnation, config, is_kept=spec.fsync, state=what SaveState last wrote, or None)
 
@@ -26,8 +26,8 @@ ever saved, and a restarted broker starts with an empty Spool.
     Received(peer, message)          from a Replicate stream, in order per stream, all but ProposeRequest
     ProposalReceived(peer, message, sum)
                                      a ProposeRequest; `sum`: SHA-1 of our Fragment with all content written so far
-    StreamClosed(peer, epoch)        that stream has ended or broke, whoever ended it
-    Transacted(number, end, revision)  the transaction is done, lost (a compare failed), or nobody knows
+    StreamClosed(peer, epoch)        that stream has ended or broke, from either side
+    Transacted(number, end, revision)  the transaction is done, lost (a compare failed), or unknown
     StateSaved()                     the oldest SaveState not yet answered is durable
     IndexRefreshed(end)              the stores were listed; tell it once before appends can flow, then at each refresh
     TimerFired(name)                 "pulse", "retry", "deadline"
@@ -36,10 +36,10 @@ ever saved, and a restarted broker starts with an empty Spool.
 
     Send(peer, message)              over the Replicate stream of `message.epoch` with that peer; a PromiseRequest opens
                                      it. If it cannot be opened or breaks: StreamClosed(peer, epoch)
-    CloseStream(peer, epoch)         end it, behind what was sent
+    CloseStream(peer, epoch)         end it, after the messages already sent
     SaveState(SpoolState)            make content up to its end, then this state durable. Completed by StateSaved
     ReadContent(id)                  it is this append's turn: feed its content. Nothing else is written meanwhile
-    WriteContent(content)            behind what is there; add it to the running SHA-1
+    WriteContent(content)            after the present content; add it to the running SHA-1
     CutSpool(point)                  cut to point.end in the Fragment which begins at point.begin; the running SHA-1 is
                                      the one at that point (keep `hash.copy()` of the points above the mark, or rehash)
     RollSpool(point)                 begin an empty Fragment there, of that codec and postfix; keep older ones
@@ -59,6 +59,6 @@ ever saved, and a restarted broker starts with an empty Spool.
 Reads are decided by pure functions (`reading.py`) over the mark, the index and the head table.
 
 What a shell may batch: many messages into one frame; acknowledgements (`ProposeResponse` is cumulative: only the last
-of a run needs to be sent); fsyncs. What it must not do: reorder messages of one stream, or send behind a SaveState
+of a run needs to be sent); fsyncs. It must not reorder messages of one stream, or send effects that follow a SaveState
 before that is durable.
 """

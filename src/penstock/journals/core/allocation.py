@@ -52,7 +52,7 @@ def encode_load(bytes_per_s: float) -> bytes:
 
 
 def decode_load(value: bytes) -> float:
-    """What a load key says; nonsense is no load."""
+    """Return the rate in a load key; 0 for a malformed one."""
     try:
         rate = msgspec.msgpack.decode(value, type=float)
     except msgspec.MsgspecError:
@@ -83,7 +83,7 @@ class JournalPolicy:
         return Capacity(broker.limit, broker.is_exiting)
 
     def consistent(self, item: Entry, assignments: Sequence[Entry]) -> Sequence[bool]:
-        """All of them, or none: a journal is synchronized as a whole."""
+        """Return all of them as consistent, or none: a journal is synchronized as a whole."""
         places = [self._layout.parse_assignment(entry.key) for entry in assignments]
         members = tuple(sorted({NodeId(place.member) for place in places if place is not None}))
         primary = next((NodeId(place.member) for place in places if place is not None and place.slot == 0), None)

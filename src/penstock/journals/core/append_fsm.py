@@ -4,9 +4,9 @@ A handler looks at the replica, does what its state is for, and returns the next
 is called again when something happened, so it does nothing twice. `TRANSITIONS` is the whole diagram; the page in docs
 is drawn from it.
 
-What always holds: an append proposes only while it owns the send side of a certified pipeline; what it is told is
-definite unless its proposal left and the pipeline broke (J12); what it is told about others' appends was acknowledged
-by every member after it asked (J10).
+Invariants: an append proposes only while it owns the send side of a certified pipeline; its answer is definite unless
+its proposal left and the pipeline broke (J12); its answer about others' appends was acknowledged by every member after
+it asked (J10).
 """
 
 from enum import Enum
@@ -68,8 +68,8 @@ class AppendState(Enum):
     FINISHED,
 ) = AppendState
 TERMINAL = (ERROR, PROXY, FINISHED)
-# Beside the document's own: READ_ACKNOWLEDGEMENTS of an answer which quotes (J10), and the way back to RESOLVE of
-# those whose pipeline broke before they had proposed anything. ERROR can be reached from everywhere.
+# Besides the document's own: READ_ACKNOWLEDGEMENTS of an answer that quotes (J10), and the way back to RESOLVE for
+# appends whose pipeline broke before they had proposed anything. ERROR can be reached from everywhere.
 TRANSITIONS: dict[AppendState, tuple[AppendState, ...]] = {
     RESOLVE: (ACQUIRE_PIPELINE, START_PIPELINE, AWAIT_DESIRED_REPLICAS),
     ACQUIRE_PIPELINE: (START_PIPELINE, RESOLVE),
@@ -108,7 +108,7 @@ class Append:
     def __init__(self, replica: "Replica", kind: Kind, request: RequestId | None, body: AppendRequest) -> None:
         self.replica = replica
         self.kind = kind
-        self.request = request  # None: nobody waits for the answer
+        self.request = request  # None: no client waits for the answer
         self.body = body
         self.state = RESOLVE
         self.min_revision: Revision = body.min_revision
@@ -122,10 +122,10 @@ class Append:
         self.is_queued = False  # for the pipeline's send side
         self.begin = Offset(0)
         self.shortage: Shortage | None = None  # why its pipeline broke, if a peer had no room
-        self.answer: AppendResponse | None = None  # what it will be told, if what it waits for comes true
+        self.answer: AppendResponse | None = None  # its answer, if the awaited event happens
 
     def run(self) -> None:
-        """Go on until something must be waited for."""
+        """Continue until something must be waited for."""
         while (handler := HANDLERS.get(self.state)) is not None:
             following: AppendState | None = getattr(self, handler)()
             if following is None:
@@ -197,7 +197,7 @@ class Append:
         return START_PIPELINE
 
     def _is_invalidated(self, topology: Topology) -> bool:
-        """Whether another Route, or another life of the journal, was resolved."""
+        """Return whether another Route, or another life of the journal, was resolved."""
         assert self.resolved is not None
         return topology.route != self.resolved.route or topology.create_revision != self.resolved.create_revision
 
@@ -230,7 +230,7 @@ class Append:
         replica.drop_pipeline(self)
         promised = replica.spool.promised
         if promised.revision > replica.topology.revision:
-            self.min_revision = promised.revision  # somebody knows a later Route
+            self.min_revision = promised.revision  # another member knows a later Route
             return RESOLVE
         self.has_built = True
         replica.lead.start_pipeline()
@@ -346,7 +346,7 @@ class Append:
         return STREAM_CONTENT
 
     def _refused(self) -> AppendResponse | None:
-        """The answer of an append whose conditions do not hold. It quotes: it is told only behind a barrier (J10)."""
+        """The answer of an append whose conditions do not hold. It quotes, so it is sent only after a barrier (J10)."""
         body, spool = self.body, self.replica.spool
         head = spool.points[-1]
         registers, end = head.registers, head.end
@@ -368,7 +368,7 @@ class Append:
         return AppendResponse(fate=Fate.ABORTED, status=status, registers=registers, end=end)
 
     def _barrier(self) -> AppendState | None:
-        """Let every member acknowledge where the Spool stands now; nothing is changed."""
+        """Let every member acknowledge the present state of the Spool; nothing is changed."""
         self.move_to(READ_ACKNOWLEDGEMENTS)
         self.replica.lead.propose(self.replica.spool.head, self)
         return None
@@ -422,7 +422,7 @@ class Append:
             spool.write(content)
 
     def _may_write(self, length: int) -> bool:
-        """Whether so much more is allowed. If not, the append has ended."""
+        """Return whether so much more is allowed. If not, the append has ended."""
         if not self.is_reading or self.state is not STREAM_CONTENT:
             return False
         replica, spool = self.replica, self.replica.spool
@@ -476,7 +476,7 @@ class Append:
         replica.lead.propose(head.extended(end, event.sum, registers), self, event.content)
 
     def on_abort(self, status: Status, reason: str, shortage: Shortage | None = None) -> None:
-        """Nothing was proposed: roll back, and say so."""
+        """Roll back and answer, since nothing was proposed."""
         if self.state is READ_ACKNOWLEDGEMENTS or self.state in TERMINAL:
             return
         if self.state is STREAM_CONTENT:
@@ -484,7 +484,7 @@ class Append:
         self.move_to(self.fail(status, reason, shortage=shortage))
 
     def on_pipeline_broken(self) -> None:
-        """What it was part of is gone."""
+        """Leave a pipeline that is gone."""
         if self.has_proposed:
             return  # the next certified epoch decides
         if self.state is STREAM_CONTENT and self.is_reading:
@@ -493,7 +493,7 @@ class Append:
             self._move_back()
 
     def _move_back(self) -> None:
-        """From wherever it is: in SEND_PIPELINE_SYNC nothing waits, so nothing breaks there."""
+        """Return to RESOLVE from any state: in SEND_PIPELINE_SYNC nothing waits, so nothing breaks there."""
         self.shortage = None
         self.move_to(RESOLVE)
 
@@ -530,7 +530,7 @@ class Append:
         return self.fail(Status.PIPELINE_BROKEN, reason)
 
     def unknown(self, status: Status) -> None:
-        """J12: the proposal left, and nobody knows yet."""
+        """J12: the proposal left, and its outcome is not known yet."""
         assert self.answer is not None
         self.answer = AppendResponse(
             fate=Fate.UNKNOWN, status=status, commit=self.answer.commit, epoch=self.answer.epoch
@@ -544,7 +544,7 @@ class Append:
 
     @property
     def proposed(self) -> Point:
-        """Where its bytes are, as a span."""
+        """Return the place of its bytes, as a span."""
         assert self.answer is not None
         assert self.answer.commit is not None
         return Point(self.answer.commit.begin, self.answer.commit.end)

@@ -31,7 +31,7 @@ def next_head(
     primary: NodeId,
     limit_step: int,
 ) -> HeadRecord:
-    """The record behind a certification."""
+    """Return the record after a certification."""
     start = decision.point.end
     limit = Offset(start + limit_step)
     if head is not None and not decision.is_reset:

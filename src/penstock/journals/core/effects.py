@@ -99,7 +99,9 @@ class Transacted(Event, frozen=True):
 
 
 class ProposalReceived(Event, frozen=True):
-    """A proposal of the primary; `sum` is that of our Fragment with all content written since, and what it brings."""
+    """A proposal of the primary; `sum` is that of our Fragment with all content written since, including the
+    proposal's.
+    """
 
     sender: NodeId
     message: ProposeRequest
@@ -107,7 +109,7 @@ class ProposalReceived(Event, frozen=True):
 
 
 class CloseStream(Effect, frozen=True):
-    """End the Replicate stream of that epoch with that broker, behind what was already sent."""
+    """End the Replicate stream of that epoch with that broker, after the messages already sent."""
 
     peer: NodeId
     epoch: PipelineEpoch
@@ -183,35 +185,35 @@ class Proxy(Effect, frozen=True):
 
 
 class WriteContent(Effect, frozen=True):
-    """Write behind what is there, and add it to the running sum."""
+    """Write after the present content, and add it to the running sum."""
 
     content: Any
 
 
 class CutSpool(Effect, frozen=True):
-    """Drop everything behind this point, Fragments begun later included; the running sum is the point's again."""
+    """Drop everything after this point, Fragments begun later included; the running sum is the point's again."""
 
     point: Point
 
 
 class RollSpool(Effect, frozen=True):
-    """Begin an empty Fragment at this point; the running sum starts anew. Older Fragments stay until they are named."""
+    """Begin an empty Fragment at this point, with a new running sum. Older Fragments stay until they are named."""
 
     point: Point
 
 
 class DropSpool(Effect, frozen=True):
-    """Drop all files: nobody wants their content."""
+    """Drop all files: their content is no longer needed."""
 
 
 class Upload(Effect, frozen=True):
-    """This Fragment is final: its content may go to the store. Keep it until it is there."""
+    """This Fragment is final: its content may go to the store. Keep it until it is in the store."""
 
     fragment: Fragment
 
 
 class SetAside(Effect, frozen=True):
-    """An alarm: nobody knows whether this content above `mark` was committed. Keep a copy, never upload it."""
+    """An alarm: it is not known whether this content above `mark` was committed. Keep a copy, never upload it."""
 
     fragment: Fragment
     mark: Offset

@@ -1,10 +1,10 @@
 """The head keeper: what a replica knows about the head record, and its transactions on it, one at a time.
 
 Design: journals.md J2, J4, J13, and decision 301. A certification compares the assignments there were; a member which
-was added meanwhile does not make it fail. So one that is still on its way could change the head behind the back of the
-next pipeline, which would then ask a stale member and cut content that is committed. Hence: no pipeline is started
-while a certification runs, and when nobody knows what became of one, it is fenced off first: this broker puts its own
-assignment once more, which is compared by every certification of its own.
+was added meanwhile does not make it fail. So one that is still on its way could change the head without the knowledge
+of the next pipeline, which would then ask a stale member and cut content that is committed. Hence: no pipeline is
+started while a certification runs, and when the outcome of one is unknown, it is fenced off first: this broker puts its
+own assignment again, which is compared by every certification of its own.
 """
 
 from enum import Enum
@@ -57,7 +57,7 @@ class HeadKeeper:
         self.head: HeadRecord | None = None
         self.head_revision = NO_REVISION
         self.running: Running | None = None
-        self.unsure_at = NO_REVISION  # our assignment as a certification compared it of which nobody heard again
+        self.unsure_at = NO_REVISION  # our assignment as a certification compared it whose outcome we do not know
         self._fence_lost_at = NO_REVISION
         self._lost: Compared | None = None  # what a certification compared in vain: the mirror will show what changed
         self._numbers = 0
@@ -78,7 +78,9 @@ class HeadKeeper:
         return True
 
     def is_sure(self, topology: Topology) -> bool:
-        """Whether no certification of ours can still change the head; if one could, see to it that it cannot."""
+        """Return whether no certification by this broker can still change the head; if one could, make sure
+        that it cannot.
+        """
         if self.running is not None or self._lost == (self.head_revision, topology.assignments):
             return False
         own = self._own(topology)
@@ -105,7 +107,9 @@ class HeadKeeper:
         self._run(Purpose.RAISE, transaction, self.head.epoch, raised)
 
     def ended(self, event: Transacted) -> Running | None:
-        """What has ended, if it is ours. A head which we wrote is known from now on."""
+        """Return our certification that has ended, if the event is about one. A head that we wrote is known from now
+        on.
+        """
         running = self.running
         if running is None or running.number != event.number:
             return None

@@ -63,7 +63,9 @@ class Lead:
         self._built = max(self._built, promised)
 
     def lost_head(self) -> None:
-        """A sync found nobody who could know where the journal ends: so it is, until members or the head change."""
+        """A sync found no member that could know where the journal ends: this stays so until members or the head
+        change.
+        """
         self._lost_at = self._sync_inputs
 
     def is_head_lost(self) -> bool:
@@ -175,7 +177,7 @@ class Lead:
         spool.adopt(point)
 
     def roll_back(self) -> None:
-        """The client gave up: peers drop what they were sent, and so do we."""
+        """The client gave up: peers drop its content, and so do we."""
         pipeline, spool = self.replica.pipeline, self.replica.spool
         if spool.pending and pipeline is not None:
             pipeline.tell(spool.head, spool.mark)
@@ -220,7 +222,7 @@ class Lead:
             self._on_done(pipeline, done)
 
     def _on_done(self, pipeline: Pipeline, done: list[InFlight]) -> None:
-        """J7, J8: every member has adopted these. Whoever waits is told; the mark follows."""
+        """J7, J8: every member has adopted these. Waiting clients get their answer; the mark follows."""
         spool = self.replica.spool
         spool.advance_mark(done[-1].end)
         if not pipeline.in_flight:

@@ -3,9 +3,8 @@
 Design: transactional-appends.rst; journals.md J4, J6 to J10, J13.
 
 It has two sides. The send side belongs to one append at a time, which streams its content and proposes; with its
-proposal sent it hands the side over, so that many appends are in flight. The receive side is the queue of what was
-proposed: acknowledgements come in order, each of them completes the oldest entries, and an entry is a barrier for those
-behind it.
+proposal sent it hands the side over, so that many appends are in flight. The receive side is the queue of proposals:
+acknowledgements come in order, each of them completes the oldest entries, and an entry is a barrier for those after it.
 
 What always holds: content is proposed only when all members adopted the sync and the KeySpace certified it; the mark is
 the least that every member has acknowledged; a pipeline whose Spool promised a newer epoch is gone.
@@ -60,7 +59,7 @@ class InFlight:
     def __init__(self, seq: int, end: Offset, append: "Append | None") -> None:
         self.seq = seq
         self.end = end
-        self.append = append  # None: nobody waits any more, or nobody ever did
+        self.append = append  # None: no client waits any more, or none ever did
 
 
 class Pipeline:
@@ -99,7 +98,7 @@ class Pipeline:
         return self.topology.route.members
 
     def is_current(self, topology: Topology) -> bool:
-        """Whether nothing moved: the same members, in the same lives of their assignments."""
+        """Return whether nothing moved: the same members, in the same lives of their assignments."""
         mine = self.topology
         return topology is mine or (topology.route == mine.route and topology.lives == mine.lives)
 
@@ -162,7 +161,7 @@ class Pipeline:
         return seq
 
     def tell(self, point: Point, mark: Offset) -> None:
-        """Send a roll or a roll-back, which nobody waits for."""
+        """Send a roll or a roll-back, which needs no answer."""
         self._send_proposal(point, mark, acknowledge=False)
 
     def _send_proposal(self, point: Point, mark: Offset, *, acknowledge: bool, content: Any = b"") -> None:
@@ -186,7 +185,7 @@ class Pipeline:
         return min(self.acked.values())
 
     def waits_for(self, append: "Append") -> str:
-        """Who has not acknowledged its proposal, in words."""
+        """Return in words which members have not acknowledged its proposal."""
         seq = next((entry.seq for entry in self.in_flight if entry.append is append), 0)
         late = [member for member, acked in self.acked.items() if acked < seq]
         return f"acknowledgement by {', '.join(late)}"

@@ -1,7 +1,7 @@
 """A replica: everything one broker does for one journal. Design: transactional-appends.rst, journals.md J1 to J15.
 
 `Replica.step` takes one event and returns effects; `journals/core/__init__.py` lists both. It holds the Spool, the
-appends on their way, the pipeline if this broker is the primary, and what it does as one (`lead.py`) and as a peer
+appends on their way, the pipeline if this broker is the primary, and its work as a primary (`lead.py`) and as a peer
 (`replicate.py`).
 """
 
@@ -122,7 +122,7 @@ class Replica:
     # events
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
-        """Take one event; return what is to be done, in order."""
+        """Take one event; return the effects, in order."""
         self.now = now
         self._take(event)
         owner = self.turns.owner
@@ -138,7 +138,9 @@ class Replica:
         return effects
 
     def _take(self, event: Event) -> None:
-        """What every append leads to is found by its type: a `match` looks at each class before the right one."""
+        """Dispatch an event. The effects of every append are found by type: a `match` looks at each class before the
+        right one.
+        """
         if type(event) is ProposalReceived:
             self.replicate.on_proposal(event.sender, event.message, event.sum)
         elif type(event) is Received:
@@ -183,7 +185,9 @@ class Replica:
             self.replicate.on_refused(event.sender, event.message, event.shortage)
 
     def _go_on(self) -> None:
-        """Let whoever can go on do so: the owner of the send side, then the next in the queue, until one must wait."""
+        """Let every append continue that can: the owner of the send side, then the next in the queue, until one must
+        wait.
+        """
         while self._rerun:
             self._run(self._rerun.pop(0))
         if self.turns.owner is not None:
@@ -247,7 +251,7 @@ class Replica:
         return resolve(self.spool, self.table, epoch, end)
 
     def ended(self, append: Append, answer: AppendResponse | None) -> None:
-        """An append has its answer. A sync which lost its driver is started anew by the next."""
+        """An append has its answer. A sync that lost its driver is started again by the next append."""
         if append.request is not None:
             del self.appends[append.request]
         if self.undecided:
@@ -264,7 +268,7 @@ class Replica:
             self.pulse.ended(answer)
 
     def forget(self, append: Append) -> None:
-        """Its client waits no longer, whatever becomes of the proposal."""
+        """Forget the client of an append, whatever becomes of the proposal."""
         for entry in self.pipeline.in_flight if self.pipeline is not None else ():
             if entry.append is append:
                 entry.append = None
@@ -285,7 +289,7 @@ class Replica:
             reached("journal.superseded")
             self.drop_pipeline(None)
         elif pipeline is not None and pipeline.phase is not READY and not pipeline.is_current(topology):
-            self.drop_pipeline(None)  # a sync which waits for somebody who is gone would wait for ever
+            self.drop_pipeline(None)  # a sync that waits for a member that is gone would wait for ever
         self._on_membership(topology)
         self.replicate.on_topology()
         if topology.route != before.route or topology.lives != before.lives:
@@ -332,7 +336,7 @@ class Replica:
                     pass
 
     def _on_membership(self, topology: Topology) -> None:
-        """J11: who leaves keeps what it has until it is decided, and uploads it then."""
+        """J11: a broker that leaves keeps its content until it is decided, and uploads it then."""
         if self.me in topology.route.members:
             self._is_serving, self._is_retired = True, False
         elif not self._is_retired:
@@ -392,7 +396,9 @@ class Replica:
         return report_of(self, epoch)
 
     def drop_pipeline(self, by: Append | None) -> None:
-        """Nothing of it counts any more. Proposals on their way are decided by the next certified epoch (J12)."""
+        """Drop the pipeline, so that nothing of it counts any more. Proposals on their way are decided by the next
+        certified epoch (J12).
+        """
         pipeline, self.pipeline = self.pipeline, None
         if pipeline is None:
             return
@@ -449,7 +455,7 @@ class Replica:
     # for people and tests
 
     def explain(self) -> list[tuple[RequestId | None, AppendState, str]]:
-        """Where every append stands, and what it waits for. The pulse has no request."""
+        """Return the state of every append, and the reason of its wait. The pulse has no request."""
         own = [self.pulse.append] if self.pulse.append is not None else []
         return [(each.request, each.state, self._waits_for(each)) for each in (*own, *self.appends.values())]
 

@@ -37,7 +37,7 @@ class Replicate:
 
     def __init__(self, replica: "Replica") -> None:
         self.replica = replica
-        self.primary: NodeId | None = None  # whose stream is open
+        self.primary: NodeId | None = None  # the sender of the open stream
         self.epoch = NO_EPOCH  # of that stream
         self.held: tuple[NodeId, PromiseRequest] | None = None  # waits until our mirror has come as far as the sender's
 
@@ -73,7 +73,9 @@ class Replicate:
             self.on_promise(sender, message)
 
     def _promise(self, sender: NodeId, message: PromiseRequest) -> None:
-        """Nothing older counts any more: not what others proposed, and not what others acknowledge to us (S23)."""
+        """Promise an epoch. Nothing older counts any more: no proposals of others, and no acknowledgements to
+        us (S23).
+        """
         replica = self.replica
         report = replica.promise(message.epoch)
         self._preempt()
@@ -82,7 +84,7 @@ class Replicate:
         replica.out.append(Send(sender, report))
 
     def _preempt(self) -> None:
-        """End an older stream, whoever holds it open (S22)."""
+        """End an older stream, whichever broker holds it open (S22)."""
         if self.primary is not None:
             reached("journal.preempted")
             self.replica.out.append(CloseStream(self.primary, self.epoch))
@@ -147,7 +149,7 @@ class Replicate:
             self._break(sender, message)
 
     def follows(self, sender: NodeId, message: Message) -> bool:
-        """Whether this is the stream we follow: anything else was preempted, and ends by itself."""
+        """Return whether this is the stream that we follow: any other was preempted, and ends by itself."""
         if (sender, message.epoch) != (self.primary, self.epoch):
             reached("journal.late_request")
             return False
@@ -169,7 +171,9 @@ class Replicate:
             self.held = None
 
     def end(self) -> None:
-        """This broker follows nobody any more. A promise which waits for our mirror is judged when that has come."""
+        """This broker no longer follows a primary. A promise which waits for our mirror is judged when that has
+        come.
+        """
         self._preempt()
 
     def _break(
@@ -179,7 +183,7 @@ class Replicate:
         refusal: Refusal = Refusal.PROPOSAL_MISMATCH,
         shortage: Shortage | None = None,
     ) -> None:
-        """What came does not follow from what we have: no further message of this stream can be right."""
+        """End the stream: the message does not follow from our content, and no further message can be right."""
         if refusal is Refusal.PROPOSAL_MISMATCH:
             reached("journal.proposal_mismatch")
         self._refuse(sender, message, refusal, shortage)
@@ -196,10 +200,10 @@ class Replicate:
 
 
 def report_of(replica: "Replica", epoch: PipelineEpoch) -> PromiseResponse:
-    """What a member has, as far as it counts.
+    """Return a member's report of its content, as far as it counts.
 
-    A primary which led its Spool's epoch in this run counts with its mark: what is above has one copy for certain, its
-    own. It never counts with less than where that epoch began, for below that everything may be acknowledged (302).
+    A primary that led its Spool's epoch in this run counts with its mark: the content above has one copy for certain,
+    its own. It never counts with less than where that epoch began, for below that everything may be acknowledged (302).
     """
     spool = replica.spool
     counted_epoch, points = spool.counted()

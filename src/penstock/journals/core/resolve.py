@@ -13,7 +13,7 @@ __all__ = ["resolve", "resolve_by_table"]
 
 
 def resolve(spool: Spool, table: HeadTable, epoch: PipelineEpoch, end: Offset) -> Resolution:
-    """Which fate [.., end) of that epoch has."""
+    """Return the fate of [.., end) of that epoch."""
     if spool.epoch == epoch and end <= spool.mark:
         return Resolution.COMMITTED
     return resolve_by_table(table, epoch, end)

@@ -15,7 +15,7 @@ __all__ = ["maybe_roll", "postfix_at"]
 
 
 def maybe_roll(replica: "Replica", unix_ms: int) -> Point | None:
-    """The empty Fragment to begin before the next append; None to go on with the one there is."""
+    """Return the empty Fragment to begin before the next append; None to continue the present one."""
     spec, head = replica.topology.spec, replica.spool.points[-1]
     assert spec is not None
     fragment = spec.fragment

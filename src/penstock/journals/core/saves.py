@@ -1,4 +1,4 @@
-"""Saves: what a replica waits for on its own disk. Nothing is waited for if its Spool is not one which is kept.
+"""Saves: what a replica waits for on its own disk. Nothing is waited for if its Spool is not a kept one.
 
 A save is either a gate, for what follows in the same list of effects (a promise, an acknowledgement), or the primary's
 own part of a sync or a proposal, which counts once it is durable and which nothing of its step waits for: the next
@@ -25,7 +25,7 @@ class Saves:
         self.own: list[Own] = []  # of this step
 
     def gate(self) -> None:
-        """What follows waits until the Spool is durable as it is now."""
+        """Make later effects wait until the Spool is durable in its present state."""
         if self._spool.is_kept:
             self._running.append(())
             self._spool.save()
@@ -37,7 +37,7 @@ class Saves:
         return self._spool.is_kept
 
     def end_step(self) -> None:
-        """One save for all of a step's own parts, behind everything else."""
+        """Save once for all of a step's own parts, after everything else."""
         self._running.append(tuple(self.own))
         self.own.clear()
         self._spool.save()

@@ -34,7 +34,7 @@ class SpoolState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     create_revision: Revision
     epoch: PipelineEpoch
     promised: PipelineEpoch
-    mark: Offset  # may be older than what was shown: after a restart it is a lower bound
+    mark: Offset  # may be older than the mark that readers saw: after a restart it is a lower bound
     points: tuple[Point, ...]
     reset_from: PipelineEpoch | None = None  # the epoch before a reset which is not known to be certified
 
@@ -55,15 +55,15 @@ class Spool:
         self.create_revision = NO_REVISION
         self.epoch = NO_EPOCH  # the last adopted sync
         self.promised = NO_EPOCH  # nothing older is applied or acknowledged any more
-        self.mark = Offset(0)  # every replica has acknowledged what is below
+        self.mark = Offset(0)  # every replica has acknowledged everything below
         self.points = [Point(Offset(0), Offset(0))]
         self.start = Offset(0)  # where the last adopted sync began, in this run of the process
-        self.reset_from: PipelineEpoch | None = None  # what it was in, before a reset which may not be certified
-        self.pending = 0  # bytes of content above `end`, proposed by nobody yet
+        self.reset_from: PipelineEpoch | None = None  # its epoch before a reset that may not be certified
+        self.pending = 0  # bytes of content above `end`, not proposed yet
 
     @classmethod
     def recover(cls, journal: str, state: SpoolState, out: list[Effect]) -> "Spool":
-        """A Spool as it comes up from what is durable."""
+        """Return a Spool restored from its durable state."""
         spool = cls(journal, state.incarnation, out, is_kept=True)
         spool.create_revision, spool.epoch, spool.promised = state.create_revision, state.epoch, state.promised
         spool.mark, spool.points, spool.reset_from = state.mark, list(state.points), state.reset_from
@@ -92,7 +92,7 @@ class Spool:
 
     @property
     def state(self) -> SpoolState:
-        """All that must be durable for this Spool to come back as the same one."""
+        """Return all that must be durable for this Spool to come back as the same one."""
         return SpoolState(
             self.incarnation,
             self.create_revision,
@@ -116,7 +116,9 @@ class Spool:
             self.out.append(CutSpool(self.head))
 
     def adopts(self, point: Point, sum_: bytes) -> bool:
-        """Whether this proposal follows from what is here; `sum_` is that of the Fragment with its pending content."""
+        """Return whether this proposal follows from our content; `sum_` is that of the Fragment with its pending
+        content.
+        """
         head = self.points[-1]
         if point.end == head.end:
             is_roll = point.begin == point.end
@@ -126,7 +128,7 @@ class Spool:
         return point.sum == sum_ and (point.codec, point.path_postfix) == (head.codec, head.path_postfix)
 
     def adopt(self, point: Point) -> None:
-        """Take a proposal which `adopts` allowed: a commit, a roll, or what is there already (a roll-back)."""
+        """Take a proposal that `adopts` allowed: a commit, a roll, or a roll-back to the present point."""
         if point.end > self.points[-1].end:
             self.pending = 0
             self.points.append(point)
@@ -146,7 +148,7 @@ class Spool:
     # the mark
 
     def advance_mark(self, mark: Offset) -> None:
-        """Everything below is on every replica: show it, and let go of Fragments which end there."""
+        """Everything below is on every replica: show it, and release Fragments that end there."""
         points = self.points
         if mark > self.mark:
             assert mark <= points[-1].end, (mark, points[-1].end)
@@ -163,7 +165,7 @@ class Spool:
             if points[0].begin != points[1].begin:
                 self._forget_first()
             else:
-                del points[0]  # the Fragment goes on
+                del points[0]  # the Fragment continues
 
     def _forget_first(self) -> None:
         first = self.points.pop(0)
@@ -187,13 +189,15 @@ class Spool:
             self.out.append(CutSpool(self.head))
 
     def fits(self, point: Point, head_epoch: PipelineEpoch) -> bool:
-        """Whether a sync may go on from this point here. Who is no participant, or never had it, begins anew there."""
+        """Return whether a sync may continue from this point here. A member that is no participant, or never had it,
+        begins a new Fragment there.
+        """
         if point.is_empty or not self._takes_part(point, head_epoch):
             return True
         return self.point_at(point.end) == point
 
     def synchronize(self, epoch: PipelineEpoch, point: Point, table: HeadTable, head_epoch: PipelineEpoch) -> None:
-        """Adopt a sync: go on behind the point, or begin a new Fragment there; what is above is taken back."""
+        """Adopt a sync: continue after the point, or begin a new Fragment there; all content above is taken back."""
         self.roll_back()
         self.undo_reset()
         if self._takes_part(point, head_epoch):
@@ -207,7 +211,7 @@ class Spool:
         self.epoch, self.start = epoch, point.end
 
     def reset(self, epoch: PipelineEpoch, point: Point, table: HeadTable) -> None:
-        """Adopt a reset. Until it is certified it counts for nothing: what was here stays, to be gone back to (306)."""
+        """Adopt a reset. Until it is certified it counts for nothing: the earlier content stays, to return to (306)."""
         self.roll_back()
         self.undo_reset()
         self.reset_from = self.epoch
@@ -218,7 +222,7 @@ class Spool:
         self.epoch, self.start = epoch, point.end
 
     def undo_reset(self) -> None:
-        """Go back to before a reset of which nobody knows whether it was certified."""
+        """Return to the state before a reset whose certification is unknown."""
         if self.reset_from is not None:
             self.points.pop()
             self.epoch, self.reset_from = self.reset_from, None
@@ -240,9 +244,10 @@ class Spool:
         return self.epoch >= head_epoch and self.point_at(point.end) is not None
 
     def settle(self, table: HeadTable) -> Offset:
-        """Decide about all that is here by the first later epoch: what is below its start is kept, the rest is not.
+        """Decide about all content by the first later epoch: everything below its start is kept, the rest is not.
 
-        Without such an entry only what is below the mark is certain. If it was dropped from the table, nobody knows.
+        Without such an entry only the content below the mark is certain. If it was dropped from the table, the answer
+        is unknown.
         """
         keep = self.mark
         entry = table.first_after(self.epoch)
@@ -256,7 +261,7 @@ class Spool:
         return keep
 
     def close(self, table: HeadTable) -> None:
-        """This broker no longer serves the journal: hand over what is decided, and keep nothing."""
+        """This broker no longer serves the journal: hand over the decided content, and keep nothing."""
         self.roll_back()
         self.undo_reset()
         self._hand_over(self.settle(table))
@@ -273,7 +278,7 @@ class Spool:
             self.out.append(Upload(self.fragment(self.head)))
 
     def discard(self, incarnation: Incarnation, create_revision: Revision) -> None:
-        """The journal was deleted, or has another life: what is here belongs to nobody (J15)."""
+        """Drop everything: the journal was deleted, or has another life (J15)."""
         self.incarnation, self.create_revision = incarnation, create_revision
         self.epoch = self.promised = NO_EPOCH
         self.mark, self.start, self.pending, self.reset_from = Offset(0), Offset(0), 0, None

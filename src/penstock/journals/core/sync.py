@@ -1,8 +1,9 @@
-"""Step two of a sync: from what everybody has, decide where the journal goes on. Design: journals.md J4, J5, J13, J15.
+"""Step two of a sync: from the reports of all members, decide where the journal continues. Design: journals.md J4, J5,
+J13, J15.
 
 Participants are the members whose Spool has at least the head's epoch: they have all that was ever acknowledged, for an
-acknowledged append is on *every* member of its epoch. So the smallest of their ends is enough, and what is kept has as
-many copies as there are participants. Everything above was acknowledged to nobody.
+acknowledged append is on *every* member of its epoch. So the smallest of their ends is enough, and the kept content has
+as many copies as there are participants. Everything above was never acknowledged.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ __all__ = ["Decision", "decide", "decide_reset"]
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """Where everybody goes on: behind `point`, or with a new Fragment if it is empty."""
+    """Where all members continue: after `point`, or with a new Fragment if it is empty."""
 
     point: Point
     is_reset: bool = False
@@ -32,7 +33,7 @@ def decide(
     promises: Mapping[NodeId, PromiseResponse],
     codec: CompressionCodec = CompressionCodec.NONE,
 ) -> Decision | None:
-    """Where the journal goes on; None if nobody who could know is left (HEAD_LOST)."""
+    """Return where the journal continues; None if no member is left that could know (HEAD_LOST)."""
     if head is not None and head.create_revision != create_revision:
         return Decision(_begun(head.limit, codec), is_reset=True)  # another life: above all the old one ever wrote
     participants = participants_of(head, promises)
@@ -47,13 +48,13 @@ def decide(
 
 
 def decide_reset(head: HeadRecord, codec: CompressionCodec = CompressionCodec.NONE) -> Decision:
-    """reset-head: above every offset that was ever proposed, whoever still has it (J13)."""
+    """reset-head: above every offset that was ever proposed, whichever broker still has it (J13)."""
     point = Point(head.limit, head.limit, EMPTY_SUM, LOST_REGISTERS, codec)
     return Decision(point, is_reset=True)
 
 
 def participants_of(head: HeadRecord | None, promises: Mapping[NodeId, PromiseResponse]) -> list[PromiseResponse]:
-    """Who has all that was acknowledged: everybody, if the journal is virgin."""
+    """Return the members that have everything acknowledged: all of them, if the journal is virgin."""
     return [promise for promise in promises.values() if head is None or promise.spool_epoch >= head.epoch]
 
 

@@ -17,7 +17,7 @@ class Turns:
         self.queue: deque[Append] = deque()
 
     def acquire(self, append: "Append") -> bool:
-        """Own the send side now, or stand in the queue."""
+        """Own the send side now, or wait in the queue."""
         if self.owner is None and not (self.queue and self.queue[0] is not append):
             if append.is_queued:
                 self.leave(append)
@@ -33,7 +33,7 @@ class Turns:
             self.owner = None
 
     def leave(self, append: "Append") -> None:
-        """Stand in the queue no longer."""
+        """Leave the queue."""
         if append.is_queued:
             append.is_queued = False
             self.queue.remove(append)

@@ -1,4 +1,4 @@
-"""The journal gateway: append and read over plain HTTP, for programs without a client of ours."""
+"""The journal gateway: append and read over plain HTTP, for programs without a Penstock client."""
 
 from penstock.journals.gateway.gateway import JournalGateway
 from penstock.journals.gateway.port import JournalAccess

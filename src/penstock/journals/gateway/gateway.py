@@ -5,9 +5,9 @@
     PUT  /journal/NAME                               one append: all of the body, or nothing
     GET  /journals?selector=name:prefix=shop/        the journals there are, as JSON
 
-Preconditions and registers of an append, and where it landed, are headers (docs/reference/journal-http.md). What always
-holds: an answer of 204 means that the body is on every replica; every other answer says in `written` whether anything
-was; a read which cannot go on breaks its connection, so that what came is never taken for all there was.
+Preconditions and registers of an append, and where it landed, are headers (docs/reference/journal-http.md). Invariants:
+an answer of 204 means that the body is on every replica; every other answer says in `written` whether anything was; a
+read that cannot continue breaks its connection, so that a part is never taken for the whole.
 """
 
 from collections.abc import AsyncGenerator
@@ -69,7 +69,7 @@ class JournalGateway:
         self._token = token
 
     def site(self) -> Site:
-        """As a site of the HTTP edge, for all paths below /journal/ and /journals."""
+        """Return the gateway as a site of the HTTP edge, for all paths below /journal/ and /journals."""
         router = Router()
         router.get("/journal/{name...}", self._read)
         router.put("/journal/{name...}", self._append, answer_ms=0)
@@ -86,14 +86,15 @@ class JournalGateway:
         check_journal_name(name)
         header = await self._journals.stat(name, query.offset)
         headers = _read_headers(header)
-        is_there = header.fragment is not None and not 0 < query.end <= header.offset  # it may go on further behind
+        # it may continue at a later offset
+        is_there = header.fragment is not None and not 0 < query.end <= header.offset
         if not is_there and (header.offset > header.write_head or (request.method == "GET" and not query.block)):
             return _nothing_there(request, header, headers)
         end = query.end or (0 if query.block else header.write_head)
         return Response(206, self._content(name, header.offset, end, follow=query.block), headers)
 
     async def _content(self, name: str, offset: Offset, end: int, *, follow: bool) -> AsyncGenerator[memoryview, None]:
-        """Content without a hole. Where there is one it ends, and the next request learns where it goes on."""
+        """Content without a hole. It ends before a hole, and the next request learns where it continues."""
         at = offset
         chunks = self._journals.read(name, offset, end=end, follow=follow)
         assert isinstance(chunks, AsyncGenerator), "a read is a generator, and closed when nobody wants more"
@@ -139,7 +140,7 @@ class JournalGateway:
 def _read_headers(header: ReadHeader) -> dict[str, str]:
     headers = {
         "content-type": "application/octet-stream",
-        # As Gazette says it: nobody knows yet where the content will end.
+        # As in Gazette: the end of the content is not known yet.
         "content-range": f"bytes {header.offset}-{OFFSET_MAX}/{OFFSET_MAX}",
         "x-offset": str(header.offset),
         "x-write-head": str(header.write_head),

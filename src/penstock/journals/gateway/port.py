@@ -1,4 +1,4 @@
-"""The port of the journal gateway: what it asks of journals. `penstock.journals.client.journal.Journals` is one."""
+"""The port of the journal gateway: its requests to journals. `penstock.journals.client.journal.Journals` is one."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""What clients of a broker ask, and what they are told. Design: journals.md J10, J12, J13; gazette.md §1.2.
+"""Requests of a broker's clients, and the answers. Design: journals.md J10, J12, J13; gazette.md §1.2.
 
 Every answer to an append has a fate: COMMITTED and ABORTED are definite and stay true for ever; UNKNOWN carries what
 `resolve` needs to tell later.
@@ -37,8 +37,8 @@ class Status(Enum):
     WRONG_APPEND_OFFSET = "wrong-append-offset"
     INDEX_HAS_GREATER_OFFSET = "index-has-greater-offset"
     REGISTER_MISMATCH = "register-mismatch"
-    REGISTERS_LOST = "registers-lost"  # after a reset-head nobody knows them: write them without a check first
-    HEAD_LOST = "head-lost"  # nobody who has the last bytes is among the members: see reset-head
+    REGISTERS_LOST = "registers-lost"  # after a reset-head they are unknown: write them without a check first
+    HEAD_LOST = "head-lost"  # no member has the last bytes: see reset-head
     TXN_SUPERSEDED = "txn-superseded"  # the writer has committed a later transaction
     LIMIT_REACHED = "limit-reached"  # the head record could not be raised in time
     CLIENT_ABORT = "client-abort"
@@ -78,7 +78,7 @@ class AppendResponse(msgspec.Struct, frozen=True, kw_only=True):
     fate: Fate
     status: Status
     commit: Fragment | None = None  # this append's bytes alone; when UNKNOWN: where they would be
-    registers: Registers | None = None  # behind it; for a mismatch, those which did not match
+    registers: Registers | None = None  # after it; for a mismatch, the registers that did not match
     end: Offset | None = None  # the write head, where it is quoted
     epoch: PipelineEpoch = NO_EPOCH
     reason: str = ""
@@ -86,7 +86,9 @@ class AppendResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResetHead(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator says: whoever held the journal's last bytes is gone for good. Answered by an `AppendResponse`."""
+    """An operator declares that the brokers with the journal's last bytes are gone for good. Answered by an
+    `AppendResponse`.
+    """
 
     deadline: Instant
     min_revision: Revision = Revision(0)

@@ -37,7 +37,7 @@ class CompressionCodec(Enum):
 
     @classmethod
     def of_extension(cls, extension: str) -> "CompressionCodec":
-        """By the end of an object's name."""
+        """Return the codec of an object's name, by its end."""
         for codec, known in [*_EXTENSIONS.items(), (cls.GZIP_OFFLOAD_DECOMPRESSION, ".gzod")]:
             if extension == known:
                 return codec

@@ -2,13 +2,13 @@
 
 Design: gazette.md §2.4, §2.5, §5.9 to §5.11; journals.md J13, J16.
 
-What is in the stores is learnt by listing them; what was stored while a listing ran is remembered beside it, so that no
-listing makes a Fragment disappear which is there. Retention and the removal of covered Fragments are decided here, and
-done by the shell.
+The index learns the content of the stores by listing them; Fragments stored while a listing ran are remembered
+separately, so that no listing makes an existing Fragment disappear. Retention and the removal of covered Fragments are
+decided here, and done by the shell.
 
-What always holds: of two Fragments with one span and different sums neither is ever removed: that is a conflict, and
-an alarm. Retention removes from the front only, and never the last Fragment. What is removed because others cover it is
-covered by Fragments which stay.
+What always holds: of two Fragments with one span and different sums neither is ever removed: that is a conflict, and an
+alarm. Retention removes from the front only, and never the last Fragment. A Fragment removed as covered is covered by
+Fragments that stay.
 """
 
 from bisect import bisect_right
@@ -58,7 +58,7 @@ class FragmentIndex:
         self._cover = None
 
     def add_stored(self, fragment: Fragment) -> None:
-        """A Fragment which was just stored, by us or by who told us."""
+        """Add a Fragment that was just stored, by us or by another broker."""
         assert fragment.backing_store
         key = (fragment.backing_store, fragment.content_path)
         self._stored[key] = fragment
@@ -74,12 +74,12 @@ class FragmentIndex:
         self._cover = None
 
     def begin_listing(self) -> int:
-        """The stores are being listed now. What is stored from now on may be missing in the list."""
+        """The stores are being listed now. Fragments stored from now on may be missing in the list."""
         self._listings += 1
         return self._listings
 
     def end_listing(self, number: int, listed: Iterable[Fragment]) -> None:
-        """What the stores have, as a listing found it. An older one which ends late says nothing new."""
+        """Take the Fragments that a listing found in the stores. An older listing that ends late says nothing new."""
         if number < self._listings:
             return
         self._stored = {(fragment.backing_store, fragment.content_path): fragment for fragment in listed}
@@ -92,19 +92,19 @@ class FragmentIndex:
 
     @property
     def cover(self) -> list[Fragment]:
-        """The cover set of all there is, sorted; a stored Fragment goes before a local one with the same span."""
+        """The cover set of all Fragments, sorted; a stored Fragment comes before a local one with the same span."""
         if self._cover is None:
             self._cover = cover([*self._stored.values(), *self._local.values()])
         return self._cover
 
     @property
     def stored(self) -> list[Fragment]:
-        """All that is in the stores, sorted."""
+        """Return all stored Fragments, sorted."""
         return sorted(self._stored.values(), key=_order)
 
     @property
     def end(self) -> Offset:
-        """How far the Fragments reach."""
+        """The end of the last Fragment."""
         return self.cover[-1].end if self.cover else Offset(0)
 
     def fragments(self, current: Fragment | None = None) -> Sequence[Fragment]:
@@ -117,7 +117,7 @@ class FragmentIndex:
         return [*before, current]
 
     def at(self, offset: Offset) -> Fragment | None:
-        """The Fragment which covers an offset with the most content behind it."""
+        """Return the Fragment that covers an offset and reaches furthest."""
         found = [fragment for fragment in self._around(offset) if fragment.covers(offset)]
         return max(found, key=lambda fragment: fragment.end, default=None)
 
@@ -129,12 +129,12 @@ class FragmentIndex:
         return self.cover[first:index]
 
     def modified(self, begin_s: int = 0, end_s: int | None = None) -> list[Fragment]:
-        """Fragments stored in [begin, end) by their modification time, and those which are only local."""
+        """Return Fragments stored in [begin, end) by their modification time, and local ones."""
         upto = 1 << 62 if end_s is None else end_s
         return [f for f in self.cover if not f.backing_store or begin_s <= f.mod_time < upto]
 
     def skip_older(self, offset: Offset, begin_mod_time_s: int) -> Offset:
-        """Where a reader goes on who wants nothing stored before a time."""
+        """Return where a reader continues that wants nothing stored before a time."""
         for fragment in self.cover:
             if fragment.end <= offset:
                 continue
@@ -145,9 +145,9 @@ class FragmentIndex:
     def gaps(
         self, current: Fragment | None = None, *, start: Offset | None = None, reset: Offset = _START
     ) -> list[Gap]:
-        """What is covered by nothing, from `start` (or where retention ended) up to the last Fragment.
+        """Return the gaps that nothing covers, from `start` (or where retention ended) up to the last Fragment.
 
-        `reset` is where the last reset-head began: a gap below it is one which stays.
+        `reset` is where the last reset-head began: a gap below it is permanent.
         """
         reached = self.retained_from if start is None else start
         found: list[Gap] = []
@@ -175,7 +175,9 @@ class FragmentIndex:
         return [fragment for fragment in self._local.values() if _is_within(fragment, spans)]
 
     def aged(self, now_s: int, retention_ms: int) -> list[Fragment]:
-        """What retention removes now: from the front, while it was stored long enough ago; never the last one."""
+        """Return the Fragments that retention removes now: from the front, while they were stored long enough ago;
+        never the last one.
+        """
         if retention_ms == 0:
             return []  # for ever
         ordered = self.stored
@@ -187,12 +189,14 @@ class FragmentIndex:
             count += 1
         removed = ordered[:count]
         while any(fragment.end > self._first_kept(removed) for fragment in removed):
-            first_kept = self._first_kept(removed)  # a hole behind it would be one readers wait at for ever
+            first_kept = self._first_kept(removed)  # at a hole after it readers would wait for ever
             removed = [fragment for fragment in removed if fragment.end <= first_kept]
         return removed
 
     def retain(self, removed: Sequence[Fragment]) -> Offset:
-        """Up to where the journal ends to exist when these are removed. Set before they are, so that readers jump."""
+        """Return the new beginning of the journal when these are removed. It is set before they are, so that readers
+        jump.
+        """
         if removed:
             self.retained_from = max(self.retained_from, self._first_kept(removed))
         return self.retained_from
@@ -203,7 +207,9 @@ class FragmentIndex:
         return min([*stored, *(fragment.begin for fragment in self._local.values())], default=Offset(0))
 
     def covered(self, now_s: int, grace_s: int) -> list[Fragment]:
-        """Stored Fragments which others cover, all stored at least so long ago: nobody reads the old ones by now."""
+        """Return stored Fragments that others cover, all stored at least `grace_s` ago: no reader still reads the old
+        ones.
+        """
         in_conflict = {(f.begin, f.end) for pair in self.conflicts() for f in pair}
         settled = [f for f in self.stored if now_s - f.mod_time >= grace_s]
         kept = {id(fragment) for fragment in minimal_cover(settled)}
@@ -219,7 +225,7 @@ class FragmentIndex:
 
 
 def minimal_cover(fragments: Sequence[Fragment]) -> list[Fragment]:
-    """As few Fragments as can cover all that these cover: at each offset the one which reaches furthest."""
+    """Return as few Fragments as can cover all that these cover: at each offset the one that reaches furthest."""
     kept: list[Fragment] = []
     ordered = [fragment for fragment in sorted(fragments, key=_order) if fragment.length]
     reached, index = -1, 0
@@ -248,7 +254,7 @@ def _order(fragment: Fragment) -> tuple[int, int, str, str]:
 
 
 def _spans(fragments: Iterable[Fragment]) -> list[tuple[int, int]]:
-    """What they cover together, as spans with holes between them."""
+    """Return the spans that they cover together, with holes between them."""
     spans: list[tuple[int, int]] = []
     for fragment in sorted(fragments, key=_order):
         if spans and fragment.begin <= spans[-1][1]:

@@ -1,9 +1,9 @@
 """The head record of a journal: what its last certified epoch was, and where the last epochs began. Design: journals.md
 J2, J11, J12, J13.
 
-It lives in the KeySpace without a lease and changes only by compare-and-set: certified by the primary of a synchronized
-pipeline, and by nobody else. A journal without one is virgin. A deleted journal leaves its record as a tombstone, which
-the next life of the name is told apart from by `create_revision`.
+It lives in the KeySpace without a lease and changes only by compare-and-set: only the primary of a synchronized
+pipeline certifies it. A journal without one is virgin. A deleted journal leaves its record as a tombstone, which
+differs from the next life of the name by `create_revision`.
 
 What always holds: epochs rise strictly along the table, starts do not fall, the last entry is (epoch, start).
 """
@@ -23,7 +23,7 @@ TABLE_MAX: Final = 64
 
 
 class Member(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """A broker with one life of its Spool: one which lost what it acknowledged comes back as another member."""
+    """A broker with one life of its Spool: a broker that lost acknowledged content comes back as another member."""
 
     broker: NodeId
     incarnation: Incarnation
@@ -33,11 +33,11 @@ class Member(msgspec.Struct, frozen=True, order=True, array_like=True):
 
 
 class EpochStart(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where a certified epoch began: what older epochs left below is committed, what they left above is not."""
+    """Where a certified epoch began: content of older epochs below it is committed, their content above it is not."""
 
     epoch: PipelineEpoch
     start: Offset
-    is_reset: bool = False  # by reset-head, or the first of a new life: nobody knows what was committed before
+    is_reset: bool = False  # by reset-head, or the first of a new life: earlier commits are unknown
 
 
 class HeadTable(msgspec.Struct, frozen=True, array_like=True):
@@ -51,7 +51,7 @@ class HeadTable(msgspec.Struct, frozen=True, array_like=True):
         return next((entry for entry in self.entries if entry.epoch > epoch), None)
 
     def has_forgotten(self, epoch: PipelineEpoch) -> bool:
-        """Whether the entry behind this epoch may be one of those which were dropped."""
+        """Return whether the entry after this epoch may be one of the dropped ones."""
         return self.is_cut and bool(self.entries) and epoch < self.entries[0].epoch
 
     def with_entry(self, entry: EpochStart) -> "HeadTable":

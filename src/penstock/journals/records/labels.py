@@ -47,7 +47,7 @@ class Label(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
         return f"{self.name}={self.value}" if self.value else self.name
 
     def fits(self, value: str) -> bool:
-        """Whether this label of a selector matches a value of a set."""
+        """Return whether this label of a selector matches a value of a set."""
         return not self.value or (value.startswith(self.value) if self.is_prefix else value == self.value)
 
 
@@ -108,7 +108,7 @@ class LabelSet(msgspec.Struct, frozen=True, array_like=True):
         return LabelSet(tuple(label for label in self.labels if label.name not in gone))
 
     def validate(self) -> None:
-        """Refuse what is out of order, double, too long, or has an empty value next to others."""
+        """Refuse labels that are out of order, double, too long, or have an empty value next to others."""
         if len(self.labels) > LABELS_MAX:
             raise InvalidArgument(f"{len(self.labels)} labels: at most {LABELS_MAX} are allowed")
         before: Label | None = None
@@ -139,7 +139,7 @@ class LabelSelector(msgspec.Struct, frozen=True):
         return not self.include.labels and not self.exclude.labels
 
     def matches(self, labels: LabelSet, name: str | None = None) -> bool:
-        """Whether it means this set. `name` is what `name=` and `prefix=` look at."""
+        """Return whether it selects this set. `name=` and `prefix=` look at `name`."""
         for label in self.exclude.labels:
             if any(label.fits(value) for value in _values(labels, label, name)):
                 return False

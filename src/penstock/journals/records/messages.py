@@ -3,8 +3,8 @@
 A stream belongs to one pipeline: it runs from its primary to one peer, in order in both directions, and every message
 carries the pipeline's epoch and the life of the journal. The first message opens it.
 
-    PromiseRequest   → PromiseResponse     refuse everything older from now on, and say what you have
-    AdoptRequest     → AdoptResponse       go on from this point
+    PromiseRequest   → PromiseResponse     refuse everything older from now on, and report your content
+    AdoptRequest     → AdoptResponse       continue from this point
     ContentRequest                         bytes which a later proposal will cover, or take back
     ProposeRequest   → ProposeResponse     commit, roll, or stay: the Fragment as it is to be now, and the last bytes
     MarkRequest                            every replica has acknowledged up to here
@@ -43,7 +43,7 @@ class Refusal(Enum):
 
     WRONG_ROUTE = "wrong-route"  # its Route, at a revision not older than ours, is another one
     PROMISED = "promised"  # it has promised a newer epoch
-    PROPOSAL_MISMATCH = "proposal-mismatch"  # what was proposed does not follow from what it has
+    PROPOSAL_MISMATCH = "proposal-mismatch"  # the proposal does not follow from its content
     OTHER_LIFE = "other-life"  # the journal was deleted, or created again
     NO_ROOM = "no-room"  # it cannot keep the content that came
 
@@ -71,16 +71,16 @@ class PromiseResponse(Message, frozen=True):
 
 
 class AdoptRequest(Message, frozen=True):
-    """Step two of a sync: `point` is where everybody goes on, or begins a new Fragment if it is empty."""
+    """Step two of a sync: `point` is where all members continue, or begin a new Fragment if it is empty."""
 
     point: Point
-    head_epoch: PipelineEpoch = NO_EPOCH  # who has an older Spool is no participant, and drops what it has
+    head_epoch: PipelineEpoch = NO_EPOCH  # a member with an older Spool is no participant, and drops its content
     table: HeadTable = EMPTY_TABLE
     is_reset: bool = False  # a reset-head, or the first sync of another life: it counts only once it is certified
 
 
 class AdoptResponse(Message, frozen=True):
-    """The peer's Spool stands at the point, and its epoch is this one."""
+    """The peer's Spool ends at the point, and its epoch is this one."""
 
 
 class ContentRequest(Message, frozen=True):
@@ -93,7 +93,7 @@ class ContentRequest(Message, frozen=True):
 class ProposeRequest(Message, frozen=True):
     """The Fragment as it is to be. It is answered only if `acknowledge` is set; answers are cumulative.
 
-    With `content` it is two in one: these bytes, behind all that came before, and then the proposal which covers them.
+    With `content` it is two in one: these bytes, after all earlier content, and then the proposal that covers them.
     """
 
     seq: int

@@ -1,4 +1,4 @@
-"""A point: a boundary which a Spool adopted, with all that is needed to go back to it."""
+"""A point: a boundary that a Spool adopted, with everything needed to return to it."""
 
 import msgspec
 

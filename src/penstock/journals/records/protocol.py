@@ -3,11 +3,11 @@
     journal.replicate   one stream per (journal, peer, epoch); batches of the core's messages
     journal.append      one stream per client and journal; parts of appends in, answers out, many in flight
     journal.read        a stream of content, from an offset on
-    journal.list        journals by selector, once or for as long as somebody watches
+    journal.list        journals by selector, once or continuously
     journal.apply, journal.fragments, journal.resolve, journal.reset-head, journal.prune, journal.explain
 
-Content is bulk: it stands beside the records, in their order, and is never encoded. A record says how much of the bulk
-is its own.
+Content is bulk: it follows the records, in their order, and is never encoded. A record says how much of the bulk is its
+own.
 """
 
 from enum import IntEnum
@@ -88,7 +88,7 @@ class AppendHello(msgspec.Struct, frozen=True):
 
 
 class AppendWish(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an append asks for, beside its content."""
+    """The conditions and changes of an append, besides its content."""
 
     timeout_ms: int
     offset: Offset | None = None
@@ -107,7 +107,7 @@ class PartKind(IntEnum):
 
 
 class AppendPart(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A part of one append: so many bytes of the message's bulk. The first one has the wish."""
+    """A part of one append, with its number of bytes of the message's bulk. The first one has the wish."""
 
     number: int
     length: int
@@ -137,15 +137,15 @@ class ReadQuery(msgspec.Struct, frozen=True, omit_defaults=True):
     begin_mod_time: int = 0  # skip fragments which were stored before, in unix seconds
     min_revision: Revision = Revision(0)
     min_head: Offset = Offset(0)  # the reader knows that the journal has come so far: do not end before
-    is_direct: bool = False  # of what is in a store send only the header: the reader gets it there
+    is_direct: bool = False  # send only the header of a stored fragment: the reader gets the content from the store
 
 
 class ReadHeader(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What follows comes from this Fragment, from this offset on. Content messages behind it have only bulk."""
+    """What follows comes from this Fragment, from this offset on. Content messages after it have only bulk."""
 
     offset: Offset
     write_head: Offset
-    fragment: Fragment | None = None  # None: nothing is there yet
+    fragment: Fragment | None = None  # None: no content yet
     url: str = ""  # where the fragment can be read without us
 
 
@@ -167,7 +167,7 @@ class JournalInfo(msgspec.Struct, frozen=True):
     create_revision: Revision
     mod_revision: Revision
     brokers: tuple[Serving, ...] = ()
-    epoch: PipelineEpoch | None = None  # None: nobody has synchronized it yet
+    epoch: PipelineEpoch | None = None  # None: not synchronized yet
     start: Offset = Offset(0)  # where that epoch began
     resets: tuple[Offset, ...] = ()  # below each of these a reset-head left a gap
 
@@ -197,7 +197,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
 
     upsert: JournalSpec | None = None
     delete: str = ""
-    expect_mod_revision: int = -1  # 0: it must not be there yet; -1: whatever is there
+    expect_mod_revision: int = -1  # 0: it must not exist yet; -1: any revision
 
 
 class Apply(msgspec.Struct, frozen=True):
@@ -218,7 +218,7 @@ class JournalQuery(msgspec.Struct, frozen=True, omit_defaults=True):
     journal: str
     timeout_ms: int = 10_000
     min_revision: Revision = Revision(0)
-    min_head: Offset = Offset(0)  # whoever asks knows that the journal has come so far: do not answer before
+    min_head: Offset = Offset(0)  # the client knows that the journal has come so far: do not answer before
 
 
 class Fragments(msgspec.Struct, frozen=True):
@@ -247,7 +247,7 @@ class Resolved(msgspec.Struct, frozen=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """Where a journal stands at one broker, in words."""
+    """A journal's state at one broker, in words."""
 
     broker: NodeId
     is_primary: bool

@@ -18,7 +18,7 @@ __all__ = ["HEAD", "Found", "Jump", "Wait", "cover", "find"]
 
 HEAD = Offset(-1)  # "from where the journal ends now"
 START = Offset(0)
-STALE_MS = 6 * 3_600_000  # on a read-only mirror of foreign content, a hole this old is taken for one which stays
+STALE_MS = 6 * 3_600_000  # on a read-only mirror of foreign content, a hole this old counts as permanent
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -30,14 +30,14 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Jump(msgspec.Struct, frozen=True):
-    """Nothing will ever cover the offset: go on at `to`, and tell the reader."""
+    """Nothing will ever cover the offset: continue at `to`, and tell the reader."""
 
     offset: Offset
     to: Offset
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Nothing is there yet: block, or answer OFFSET_NOT_YET_AVAILABLE."""
+    """No content yet: block, or answer OFFSET_NOT_YET_AVAILABLE."""
 
     offset: Offset
 
@@ -62,14 +62,14 @@ def find(
     is_mirror: bool = False,
     now_ms: int = 0,
 ) -> Found | Jump | Wait:
-    """What to answer at an offset. `fragments` is a cover set of what is local and what the index lists.
+    """Return the answer at an offset. `fragments` is a cover set of local and listed Fragments.
 
     `retained_from`: everything below was removed by retention. `is_mirror`: the journal is a read-only view of what
     another cluster writes, so nothing but the store's own listing is known about it.
     """
     if offset == HEAD:
         if not is_refreshed:
-            return Wait(offset)  # only the stores know how far a journal which nobody serves had come
+            return Wait(offset)  # only the stores know how far a journal without brokers had come
         offset = max(mark, fragments[-1].end if fragments else Offset(0))
     index = bisect_right(fragments, offset, key=lambda one: one.begin) - 1
     if index >= 0 and fragments[index].covers(offset):
@@ -87,7 +87,9 @@ def find(
 
 
 def _beyond(offset: Offset, table: HeadTable, retained_from: Offset) -> Jump | Wait:
-    """Behind everything there is: below a reset the journal goes on at its start, else it goes on here."""
+    """Return the answer beyond all content: below a reset the journal continues at its start, else it continues
+    here.
+    """
     start = max(_last_reset(table), retained_from)
     return Jump(offset, start) if offset < start else Wait(offset)
 

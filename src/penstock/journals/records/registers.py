@@ -7,7 +7,7 @@ Design: transactional-appends.rst, journals.md J10, J12, J13. Three cases of "no
 - LOST: a reset-head could not know them. Every check fails until an append writes registers without any condition,
   else a fenced writer would get in.
 
-`txn.<writer>` is where an append with a transaction id leaves that id and what it wrote, so that a retry is recognised.
+`txn.<writer>` is where an append with a transaction id leaves that id and its span, so that a retry is recognised.
 """
 
 import re
@@ -29,7 +29,7 @@ _TXN_VALUE = re.compile(r"(\d{1,19})/([0-9a-f]{16})-([0-9a-f]{16})-([0-9a-f]{40}
 
 
 class Origin(Enum):
-    """How the registers came to be what they are."""
+    """The origin of the registers' values."""
 
     VIRGIN = "virgin"
     WRITTEN = "written"
@@ -109,7 +109,7 @@ class Registers(msgspec.Struct, frozen=True, array_like=True):
         return self.origin is WRITTEN and check.matches(self.labels)
 
     def changed(self, change: RegisterChange) -> "Registers":
-        """What they are behind an append. One which changes nothing leaves virgin and lost ones as they are."""
+        """Return the registers after an append. An append without changes leaves virgin and lost ones as they are."""
         if change.is_empty:
             return self
         return Registers(self.labels.subtract(change.subtract).union(change.union), Origin.WRITTEN)

@@ -25,7 +25,7 @@ class Route(msgspec.Struct, frozen=True, array_like=True):
     primary: NodeId | None = None
 
     def encode(self) -> bytes:
-        """As it stands in the value of an assignment."""
+        """Return the form in the value of an assignment."""
         return msgspec.msgpack.encode(self)
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
         """A topology with the Route which its assignments imply.
 
         A broker may be assigned twice: by a transaction of the allocator which came late, after another had been made
-        in its place. It serves the journal once, and nobody waits for its other self.
+        in its place. It serves the journal once, and no other member waits for its second assignment.
         """
         kept = tuple(sorted(assignments, key=lambda each: each.broker)) if spec is not None else ()
         primary = next((each.broker for each in kept if each.slot == 0), None)
@@ -86,13 +86,13 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_advertised(self) -> bool:
-        """Whether every assignment says that the journal is synchronized on this very Route."""
+        """Return whether every assignment says that the journal is synchronized on this very Route."""
         value = self.route.encode()
         return all(each.value == value for each in self.assignments)
 
 
 def decoders(root: str) -> dict[str, Decoder]:
-    """For a mirror of the cluster's keys: what the values of items and head records mean."""
+    """Return decoders for a mirror of the cluster's keys: for the values of items and head records."""
     return {
         f"{root}/items/": lambda _, value: msgspec.msgpack.decode(value, type=JournalSpec),
         f"{root}/heads/": lambda _, value: msgspec.msgpack.decode(value, type=HeadRecord),

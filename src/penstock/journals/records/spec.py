@@ -1,4 +1,4 @@
-"""JournalSpec: what is wanted of a journal. Design: gazette.md §1.2, §1.3; `fsync` is ours.
+"""JournalSpec: the settings of a journal. Design: gazette.md §1.2, §1.3; `fsync` is ours.
 
 A spec is data which an operator writes; `validate` is the edge where bad ones are refused, with the field named.
 """
@@ -88,7 +88,7 @@ class FragmentSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JournalSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wanted of one journal."""
+    """The settings of one journal."""
 
     name: str
     replication: int = 3  # R: on how many brokers an append is before it is acknowledged

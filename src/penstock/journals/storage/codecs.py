@@ -27,7 +27,7 @@ class Compressor(Protocol):
     """One object being written."""
 
     def compress(self, data: Buffer) -> bytes:
-        """Take more content; return what is ready, which may be nothing."""
+        """Take more content; return the finished bytes, which may be none."""
         ...
 
     def finish(self) -> bytes:
@@ -39,7 +39,7 @@ class Decompressor(Protocol):
     """One object being read."""
 
     def decompress(self, data: Buffer) -> Iterator[bytes]:
-        """Take more of the object; yield what is in it. All must be taken before the next call."""
+        """Take more of the object; yield its content. All must be taken before the next call."""
         ...
 
     def finish(self) -> None:

@@ -1,8 +1,8 @@
 """Fragments in object stores: uploaded once under the name their content gives them, listed, read, deleted.
 
-Design: gazette.md §2.4, §2.5. A name says journal, span, sum and codec, so an object which is there has the content
-that would be written: nobody replaces one, and whoever comes second has nothing to do. The sum is checked on both
-sides: of what is read from the Spool before the object appears, and of what is read from the store when all was read.
+Design: gazette.md §2.4, §2.5. A name says journal, span, sum and codec, so an existing object has exactly the content
+to write: it is never replaced, and a second writer has nothing to do. The sum is checked on both sides: of the bytes
+read from the Spool before the object appears, and of the bytes read from the store when all were read.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class FragmentStores:
     # Storing
 
     async def upload(self, fragment: Fragment, file: FragmentContent, url: str) -> Fragment:
-        """Store a final Fragment, unless it is there; return it with its store and time."""
+        """Store a final Fragment, unless it is stored already; return it with its store and time."""
         assert fragment.length
         store, key = self.store(url), fragment.content_path
         found = await _head(store, key)
@@ -93,7 +93,7 @@ class FragmentStores:
     # Finding
 
     async def list(self, journal: str, urls: Sequence[str], *, nested: Iterable[str] = ()) -> list[Fragment]:
-        """All Fragments of a journal in all its stores.
+        """Return all Fragments of a journal in all its stores.
 
         `nested` names journals below this one (`a/b/c` below `a/b`): their objects lie there too, and are not ours.
         """
@@ -123,7 +123,7 @@ class FragmentStores:
     # Reading
 
     async def read(self, fragment: Fragment, begin: Offset, end: Offset) -> AsyncIterator[memoryview]:
-        """The content [begin, end) of a stored Fragment. Who reads all of it has its sum checked behind the last byte.
+        """The content [begin, end) of a stored Fragment. A read of all of it checks the sum after the last byte.
 
         A compressed object is read from its start: there is no way into its middle.
         """
@@ -190,7 +190,7 @@ class _Packing:
         return self._at == self._fragment.length
 
     def next(self) -> bytes:
-        """Some more of the object; behind the last of it, the content must have had the right sum."""
+        """Return some more of the object; at its end, the content must have had the right sum."""
         content = self._file.read(self._at, min(_CHUNK_BYTES, self._fragment.length - self._at))
         self._sum.update(content)
         self._at += len(content)
@@ -254,7 +254,7 @@ async def _unpacked(store: ObjectStore, fragment: Fragment, begin: Offset, end: 
 
 
 def _pieces(stream: Decompressor, chunk: memoryview, room: int) -> Sequence[bytes]:
-    """What comes out of a chunk, but not more than the Fragment can have."""
+    """Return the decompressed pieces of a chunk, but not more than the Fragment can have."""
     pieces: list[Any] = []
     for piece in stream.decompress(chunk):
         room -= len(piece)

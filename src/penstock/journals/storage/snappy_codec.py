@@ -91,8 +91,8 @@ class SnappyDecompressor:
             raise damaged("framed snappy", "it has no identifier")
         if kind in (_COMPRESSED, _UNCOMPRESSED):
             return _block(kind, body)
-        # Also of the types which a reader may skip: nobody who writes fragments makes them, and skipped, a changed byte
-        # of a header would make content vanish.
+        # Also of the types that a reader may skip: no writer of fragments makes them, and skipped, a changed byte of a
+        # header would make content vanish.
         raise damaged("framed snappy", f"a chunk of the unknown type {kind}")
 
     def finish(self) -> None:

@@ -131,7 +131,7 @@ class Node:
     # events
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
-        """Take one event; return what is to be done, in order."""
+        """Take one event; return the effects, in order."""
         assert not self.has_failed, "a node whose disk failed is at its end"
         match event:
             case Received(sender, message):

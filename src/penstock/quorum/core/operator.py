@@ -109,7 +109,7 @@ class Operator:
         return [ReadMetadata(), SetTimer(TICK, Instant(now + self.config.heartbeat_ns))]
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
-        """Take one event; return what is to be done, in order."""
+        """Take one event; return the effects, in order."""
         match event:
             case Received(sender, Response() as response):
                 self._on_response(Member(sender, response.sender), response, now)

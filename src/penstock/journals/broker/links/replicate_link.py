@@ -1,4 +1,4 @@
-"""One Replicate stream, from either side: what waits for it, what is sent on it, and what it brings."""
+"""One Replicate stream, from either side: the messages that wait for it, that are sent on it, and that it brings."""
 
 from collections import deque
 from contextlib import AbstractContextManager
@@ -48,8 +48,8 @@ class ReplicateLink:
         self.epoch = epoch
         self.stream: Stream | None = None
         self.outbox: list[Any] = []  # since the last flush
-        self.mark: MarkRequest | None = None  # the newest one which the peer was not told
-        self.is_watched = False  # somebody waits for it there
+        self.mark: MarkRequest | None = None  # the newest mark that the peer does not know yet
+        self.is_watched = False  # a reader waits for it there
         self.is_followed = False  # the primary is at the other end
         self.waiting: deque[tuple[bytes, Any]] = deque()  # encoded, and the peer has no room for it
         self.waiting_bytes = 0
@@ -58,7 +58,7 @@ class ReplicateLink:
         self._links = links
 
     def take(self) -> list[Any]:
-        """What is to be sent now. A mark goes along, unless a proposal tells a later one."""
+        """Return the messages to send now. A mark goes along, unless a proposal carries a later one."""
         outbox, self.outbox = self.outbox, []
         mark, self.mark = self.mark, None
         if mark is not None and ProposeRequest not in map(type, outbox):
@@ -67,7 +67,7 @@ class ReplicateLink:
 
     def queue(self, encoded: list[tuple[bytes, Any]]) -> None:
         if self.is_ending or self._has_ended:
-            return  # a mark which waited for the end of the turn: whoever hears of a later epoch needs it no more
+            return  # a mark that waited for the end of the turn: a peer that learns of a later epoch no longer needs it
         stream = self.stream
         if len(encoded) == 1 and stream is not None and not self.waiting:  # as nearly always
             body, bulk = encoded[0]
@@ -100,7 +100,7 @@ class ReplicateLink:
             self._links.on_drained()
 
     def end(self) -> None:
-        """End the stream, behind what was sent."""
+        """End the stream, after the messages already sent."""
         self.is_ending = True
         self.on_writable()
 

@@ -1,14 +1,14 @@
 """Replicate streams: one per (journal, peer, epoch), opened by the primary of that epoch.
 
-Messages between two flushes become one wire message (`replicate_messages.py`). All peers of a pipeline are told the
-same, so that it is encoded once. What a peer cannot take yet waits here: `is_full`
-asks whoever feeds content to wait as well, so that a slow peer bounds memory and slows the client down. A mark waits a
-little for a proposal to carry it: alone it would wake every peer once more for each append, just when the client and
-the primary want the processor. Nobody but a reader at a replica waits for marks: a replica where one does says so
-(`Watched`), and is told marks at once, behind the answer to the client.
+Messages between two flushes become one wire message (`replicate_messages.py`). All peers of a pipeline get the same
+messages, so that each is encoded once. Messages that a peer cannot take yet wait here: `is_full` asks the feeder of
+content to wait as well, so that a slow peer bounds memory and slows the client down. A mark waits a little for a
+proposal to carry it: alone it would wake every peer a second time for each append, just when the client and the primary
+want the processor. Only a reader at a replica waits for marks: a replica with such a reader says so (`Watched`), and
+gets marks at once, after the answer to the client.
 
-What always holds: messages of one stream are in order; a stream which cannot be opened, ends or breaks is told to the
-core once, as `StreamClosed`; nothing is sent on it afterwards.
+Invariants: messages of one stream are in order; if a stream cannot be opened, ends or breaks, the core gets one
+`StreamClosed`; nothing is sent on it afterwards.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from penstock.plumbing.wire.server_stream import ServerStream
 __all__ = ["ReplicateLinks"]
 
 MARK_WAIT_S: Final = 0.002  # for company: longer than a client needs from an answer to its next append
-MARKS_UNHEARD_MAX: Final = 8  # so many marks for which nobody has waited end the watch
+MARKS_UNHEARD_MAX: Final = 8  # this many marks without a waiting reader end the watch
 _ANSWERS: Final = (ProposeResponse, AdoptResponse, PromiseResponse)
 _HELLO = msgspec.msgpack.Encoder()
 log = get_logger()
@@ -63,20 +63,22 @@ class ReplicateLinks:
         self._loop = asyncio.get_running_loop()
         self._marks_timer: asyncio.TimerHandle | None = None
         self._marks_due_at = 0.0  # by the loop's clock
-        self._is_watched = False  # somebody waits here, and primaries were told;
-        self._marks_unheard = 0  # how many marks have come since somebody last did
+        self._is_watched = False  # a reader waits here, and primaries know it;
+        self._marks_unheard = 0  # how many marks have come since a reader last waited
         self.has_answers = False  # something is to be sent which says that content is here
 
     @property
     def is_full(self) -> bool:
-        """Whether a peer is so far behind that content should wait."""
+        """Return whether a peer is so far behind that content should wait."""
         for link in self._links.values():  # noqa: SIM110 - every append asks, and a generator costs more than the loop
             if link.waiting_bytes > FULL_BYTES:
                 return True
         return False
 
     def send(self, peer: NodeId, message: Any) -> None:
-        """Behind what was sent before, with the next `flush`; a mark a little later. Without a stream: nowhere."""
+        """Send after earlier messages, with the next `flush`; a mark a little later. Without a stream the message is
+        dropped.
+        """
         link = self._links.get((peer, message.epoch))
         if link is None:
             if not isinstance(message, PromiseRequest):
@@ -100,7 +102,7 @@ class ReplicateLinks:
         self.to_flush[link] = None
 
     def flush(self) -> None:
-        """Send what has gathered."""
+        """Send the gathered messages."""
         to_flush, self.to_flush = self.to_flush, {}
         self.has_answers = False
         before: list[Any] = []
@@ -117,7 +119,9 @@ class ReplicateLinks:
             link.queue(encoded)
 
     def _wait_with_marks(self) -> None:
-        """Send marks after a while, unless proposals carry them. While appends follow each other the timer goes on."""
+        """Send marks after a while, unless proposals carry them. While appends follow each other the timer keeps
+        running.
+        """
         self._marks_due_at = self._loop.time() + MARK_WAIT_S
         if self._marks_timer is None:
             self._marks_timer = self._loop.call_later(MARK_WAIT_S, self._on_marks_timer)
@@ -137,21 +141,23 @@ class ReplicateLinks:
             self.flush()
 
     def watch(self) -> None:
-        """Somebody begins to wait here for marks: whoever is the primary should tell them at once."""
+        """A reader begins to wait here for marks: the primary should send them at once."""
         self._marks_unheard = 0
         if not self._is_watched:
             self._is_watched = True
             self._tell_watched(self._links.values())
 
     def on_mark(self) -> None:
-        """A mark has come alone. If nobody has waited for it, nor for those before, there need be no more like it."""
+        """A mark has come alone. If no reader has waited for it, nor for those before, further ones like it are not
+        needed.
+        """
         self._marks_unheard += 1
         if self._is_watched and self._marks_unheard > MARKS_UNHEARD_MAX:
             self._is_watched = False
             self._tell_watched(self._links.values())
 
     def on_watched(self, link: ReplicateLink, *, is_watched: bool) -> None:
-        """What the peer says of itself. Who has just begun to wait gets the mark which it waits for."""
+        """Note whether a reader waits at the peer. A peer whose reader has just begun to wait gets the mark."""
         link.is_watched = is_watched
         if is_watched:
             self._flush_mark(link)
@@ -167,7 +173,7 @@ class ReplicateLinks:
         self.flush()
 
     def abandon(self) -> None:
-        """Send nothing of what has gathered: it may speak of content which could not be written."""
+        """Drop the gathered messages: they may speak of content that could not be written."""
         for link in (*self.to_flush, *self._to_mark):
             link.outbox, link.mark = [], None
         self.to_flush.clear()
@@ -175,7 +181,7 @@ class ReplicateLinks:
         self.has_answers = False
 
     def close(self, peer: NodeId, epoch: PipelineEpoch) -> None:
-        """End that stream, behind what was sent."""
+        """End that stream, after the messages already sent."""
         link = self._links.pop((peer, epoch), None)
         if link is not None:
             if link in self._to_mark:

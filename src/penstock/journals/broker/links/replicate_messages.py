@@ -1,7 +1,7 @@
-"""Messages of Replicate streams as they are on the wire: records in the body, all content beside them as one bulk.
+"""Messages of Replicate streams in their form on the wire: records in the body, all content next to them as one bulk.
 
-In a record, the length of its content stands for the content. What always holds: what was encoded decodes to the same
-messages in the same order, and a record which claims content that did not come is refused.
+In a record, the length of its content stands for the content. Invariant: encoded messages decode to the same messages
+in the same order, and a record that claims content that did not come is refused.
 """
 
 from typing import Any, Final
@@ -28,7 +28,7 @@ __all__ = ["Watched", "decode_messages", "encode_messages"]
 
 
 class Watched(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Of a peer's shell to its primary's: whether somebody waits here for marks. No core hears of it."""
+    """From a peer's shell to its primary's: whether a reader waits here for marks. The core never sees it."""
 
     epoch: PipelineEpoch
     is_watched: bool

@@ -1,13 +1,14 @@
 """One Fragment's content in a file, as it comes: written at the end, cut, read from anywhere, sent without a copy.
 
-Design: journals.md J3; gazette.md §2.3. The file is made by the first write, so that a journal nobody appends to has
-none. It has a running SHA-1, and a copy of it now and then, so that a cut need read only what is behind the last one.
+Design: journals.md J3; gazette.md §2.3. The file is made by the first write, so that a journal without appends has
+none. It has a running SHA-1, and a copy of it now and then, so that a cut need read only the content after the last
+copy.
 
-Content is added, which sums it, and then written out, all that was added with one call of the system: so peers can be
-told of it before this disk is. Whatever looks into the file writes out first. Room is reserved before content is taken
+Content is added, which sums it, and then written out, all of it with one call of the system: so peers can learn of it
+before this disk has it. Whatever looks into the file writes out first. Room is reserved before content is taken
 (`reserve`), so that the write does not fail for lack of it.
 
-Who reads or uploads it holds it: its bytes stay until the last holder lets go, whatever becomes of its name.
+A reader or uploader holds it: its bytes stay until the last holder releases it, whatever becomes of its name.
 """
 
 import hashlib
@@ -54,7 +55,8 @@ class SpoolFile:
 
     @classmethod
     def recover(cls, disk: FileSystem, path: Path, begin: Offset, size: int, sum_: Sum) -> "SpoolFile | None":
-        """A file of an earlier run; None unless its first `size` bytes are there and have this sum.
+        """Open a file of an earlier run; None unless it has at least `size` bytes, and the first `size` bytes have this
+        sum.
 
         Later bytes stay until other content is written over them: only the caller can judge them.
         """
@@ -79,7 +81,7 @@ class SpoolFile:
 
     @property
     def sum(self) -> Sum:
-        """SHA-1 of all that is in it."""
+        """SHA-1 of its whole content."""
         digest: Sum = self._hash.digest() if self.size else EMPTY_SUM
         return digest
 
@@ -184,7 +186,7 @@ class SpoolFile:
         return self._fd
 
     def cut(self, size: int, sum_: Sum, *, frees: bool = True) -> None:
-        """Drop what is behind; the rest must have this sum.
+        """Drop all content from this size on; the rest must have this sum.
 
         Without `frees` the bytes stay in the file until others are written over them: a state which is still the last
         durable one may speak of them.
@@ -207,7 +209,7 @@ class SpoolFile:
             raise storage_error(error, f"cutting {self.path}", written=Written.UNKNOWN) from error
 
     def _restore(self, size: int) -> None:
-        """The sum as it was at this size: from the last copy below, and what the file has behind that."""
+        """Restore the sum at this size: from the last copy below it, and the file's content after that."""
         self._hashes = {at: state for at, state in self._hashes.items() if at <= size}
         self._hashed = max(self._hashes, default=0)
         known = self._hashes.get(self._hashed)
@@ -220,10 +222,12 @@ class SpoolFile:
         return not self._unsynced
 
     def sync(self) -> bool:
-        """Make what was written durable; whether there was anything to do. May run in a thread beside writes."""
+        """Make the written content durable; return whether there was any. May run in a thread, while writes
+        continue.
+        """
         if not self._unsynced or self._fd is None:
             return False
-        self._unsynced = False  # before, not after: what is written meanwhile may not be covered
+        self._unsynced = False  # before, not after: content written meanwhile may not be covered
         try:
             self._disk.fdatasync(self._fd)
         except OSError as error:
@@ -233,7 +237,7 @@ class SpoolFile:
     # Reading
 
     def read(self, at: int, size: int) -> bytes:
-        """Exactly these bytes, by their place in the file; what was only added is not there yet."""
+        """Return exactly these bytes, by their place in the file; added content is not in the file yet."""
         assert self._fd is not None
         try:
             data = self._disk.pread(self._fd, size, at)
@@ -248,7 +252,7 @@ class SpoolFile:
 
     @property
     def fd(self) -> int | None:
-        """For whoever maps or sends it in its own way; None while nothing was written."""
+        """The file for a caller that maps or sends it in its own way; None while nothing was written."""
         return self._fd
 
     # Life

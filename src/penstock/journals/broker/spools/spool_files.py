@@ -1,16 +1,15 @@
 """The files of one replica's Spool: does on disk what the core's effects say. Design: journals.md J3, J11.
 
     {root}/{journal}/#spool/open-{begin}-{serial}        content of a Fragment which is not final
-    {root}/{journal}/#spool/final/{postfix}/{name}       of one which is, until it is in the store
+    {root}/{journal}/#spool/final/{postfix}/{name}       of a final Fragment, until it is in the store
     {root}/{journal}/#spool/state                        the Spool's state, if it is kept
-    {root}/{journal}/#aside/...                          what nobody can decide about: kept, never uploaded
+    {root}/{journal}/#aside/...                          undecidable content: kept, never uploaded
 
 A Spool is *kept* in one of two ways: synced before it is acknowledged, and then it survives any crash; or only as far
 as the page cache does, which outlives this process but not this boot of the machine. '#' is in no journal's name.
 
-What always holds for a Spool that is kept: all content of which the last durable state speaks is there. So bytes which
-are cut off, and files which nobody wants any more, go only when a later state, without them, is durable. No state is
-saved after a write has failed.
+Invariant of a kept Spool: it has all content that the last durable state names. So bytes that are cut off, and unneeded
+files, go only when a later state, without them, is durable. No state is saved after a write has failed.
 
 If the open content or the state cannot be read back, sums included, they are moved into the quarantine, and the Spool
 starts empty, as another incarnation. Final Fragments stay: the name of each says which sum it must have. A state that
@@ -47,7 +46,7 @@ _STATE = Codec[SpoolState](SpoolState)
 
 
 class Keeps(Enum):
-    """What of a Spool is there after a crash."""
+    """The part of a Spool that survives a crash."""
 
     NOTHING = "nothing"
     UNTIL_REBOOT = "until-reboot"  # this process may crash, the machine may not
@@ -55,7 +54,7 @@ class Keeps(Enum):
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """What an earlier run left: a state all of whose content is there, and Fragments which are still to be stored."""
+    """The remains of an earlier run: a state, all of its content, and Fragments that are still to be stored."""
 
     state: SpoolState
     final: tuple[Fragment, ...]
@@ -92,7 +91,7 @@ class Save:
         self.is_content_synced = False
 
     def run(self) -> None:
-        """Content first, then names, then the state: so that it speaks of nothing that is not there."""
+        """Sync the content first, then names, then the state: so that the state names only content that exists."""
         if self._keeps is Keeps.ALWAYS:
             for file in self._files:
                 file.sync()
@@ -201,7 +200,7 @@ class SpoolFiles:
         self.write_out()
 
     def write_out(self) -> None:
-        """Before anybody reads, or is told that it is here."""
+        """Write out before a reader sees the content, or a peer learns that it is here."""
         self.is_behind = False
         current = self._open[-1]
         is_new = self._is_always_kept and current.fd is None
@@ -242,7 +241,7 @@ class SpoolFiles:
         self._open.append(self._new_file(point.begin))
 
     def drop(self) -> None:
-        """DropSpool. What is set aside stays."""
+        """DropSpool. Content set aside stays."""
         self._log.remove()
         for file in self._files():
             file.unlink()
@@ -258,7 +257,7 @@ class SpoolFiles:
             raise InternalError(f"{self.journal}: the content of [{fragment.begin}, {fragment.end}) is not here")
         self.write_out()
         for file in self._open[:index]:
-            self._remove(file)  # Fragments become final in order: what is older and did not is wanted by nobody
+            self._remove(file)  # Fragments become final in order: an older file that did not is no longer needed
         file = self._open[index]
         self._open = self._open[index + 1 :] or [self._new_file(fragment.end)]
         if file.size > fragment.length:
@@ -271,13 +270,13 @@ class SpoolFiles:
         return file.hold()
 
     def forget(self, fragment: Fragment) -> None:
-        """The Fragment is in the store, or nobody wants it: its file goes when the last reader has let go."""
+        """The Fragment is in the store, or no longer needed: its file goes when the last reader has released it."""
         known = self._final.pop(_local(fragment).content_path, None)
         if known is not None:
             self._remove(known[1])
 
     def set_aside(self, fragment: Fragment, mark: Offset) -> Path:
-        """SetAside: a copy of what is above the mark, where nothing ever removes it."""
+        """SetAside: copy the content above the mark to a place where nothing ever removes it."""
         self.write_out()
         file = self.at(mark)
         if file is None or file.end < fragment.end:
@@ -298,7 +297,7 @@ class SpoolFiles:
     # Reading
 
     def at(self, offset: Offset) -> SpoolFile | None:
-        """The file with the content at this offset. Who goes on using it after an await holds it."""
+        """The file with the content at this offset. A caller that uses it after an await must hold it."""
         for file in [*reversed(self._open), *(file for _, file in self._final.values())]:
             if file.begin <= offset < file.end:
                 return file
@@ -313,7 +312,7 @@ class SpoolFiles:
         known = self._final.get(_local(fragment).content_path)
         return None if known is None else known[1].hold()
 
-    # What is kept
+    # The kept state
 
     def prepare_save(self, state: SpoolState) -> Save:
         """SaveState: the work to be done in a thread, for one state at a time, in order."""
@@ -330,7 +329,7 @@ class SpoolFiles:
         return Save(self._disk, self.keeps, self._log, _STATE.encode(state), unsynced, folders, doomed)
 
     def forget_state(self) -> None:
-        """From now on a crash leaves nothing: of a Spool which a clean exit has kept, and nothing else does."""
+        """Remove the state, so that from now on a crash leaves nothing, for a Spool that only a clean exit keeps."""
         self._log.remove()
         if self._disk.exists(self._folder):
             self._disk.fsync_folder(self._folder)
@@ -340,7 +339,7 @@ class SpoolFiles:
             self._remove(file)
 
     def close(self) -> None:
-        """Let go of all files; what is kept stays."""
+        """Release all files; a kept Spool stays."""
         for file in self._files():
             if self.keeps is Keeps.NOTHING:
                 file.unlink()
@@ -478,7 +477,7 @@ class SpoolFiles:
             try:
                 fragment = Fragment.parse_path(self.journal, f"{self.journal}/{path.relative_to(root)}")
             except PenstockError:
-                continue  # not one of ours
+                continue  # a foreign file
             file = SpoolFile.recover(self._disk, path, fragment.begin, fragment.length, fragment.sum)
             if file is not None:
                 yield fragment.content_path, (fragment, file)
@@ -495,7 +494,7 @@ class SpoolFiles:
 
 
 def _local(fragment: Fragment) -> Fragment:
-    """As it was before a store took it."""
+    """Return the Fragment without its store."""
     return msgspec.structs.replace(fragment, backing_store="", mod_time=0)
 
 

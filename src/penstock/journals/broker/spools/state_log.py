@@ -1,9 +1,9 @@
-"""The state of a Spool on disk: each save is one record behind the others; the last whole one counts.
+"""The state of a Spool on disk: each save is one record after the others; the last whole one counts.
 
     [length 4][crc32c 4][record]...       the first record says which boot of the machine wrote it
 
 A save is one write and, if asked for, one fdatasync: a file which is replaced for each would take three. When the log
-is long it is begun anew, under another name first, so that after any crash the old one or the new one is there whole.
+is long a new one is begun, under another name first, so that after any crash the old one or the new one is whole.
 
 A record is a whole state, so damage before the last one hides nothing. The last one may be torn by a crash, and then
 it was not acknowledged; if it is damaged in another way, no state can be trusted.
