@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from penstock.kernel.ids import Epoch, Instant, Offset
+from penstock.kernel.ids import NO_ENTRY, Epoch, Instant, Offset
 from penstock.quorum.core.election import Election
 from penstock.quorum.core.follow_cursor import FollowCursors
 from penstock.quorum.core.follower import Follower
@@ -38,8 +38,10 @@ class FencesOldEnsembleOnly(Election):
     def fencing_ensemble(self) -> Ensemble:
         return self.metadata.ensemble
 
-    def has_quorum(self) -> bool:
-        return len(self.heads) >= majority(len(self.metadata.ensemble))
+    def candidates(self) -> list[Member]:
+        has_quorum = len(self.heads) >= majority(len(self.metadata.ensemble))
+        best = max((self.heads.get(each, NO_ENTRY) for each in self.final_ensemble()), default=NO_ENTRY)
+        return [each for each in self.final_ensemble() if has_quorum and self.heads.get(each) == best]
 
 
 class AcknowledgesWhenFenced(Node):

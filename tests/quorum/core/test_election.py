@@ -31,6 +31,29 @@ def test_who_has_answered_is_not_asked_again_and_counts_once() -> None:
     assert not election.is_complete()
 
 
+def test_a_wrong_state_machine_never_leads_and_its_log_still_counts() -> None:
+    election = Election(STEADY.in_election(Epoch(5)))
+    election.fenced(A, entry_id(3, 9), is_diverged=True)
+    election.fenced(B, entry_id(3, 7))
+    assert not election.has_quorum(), "what A and C hold may be committed, and B lacks it"
+    election.fenced(C, entry_id(3, 8))
+    assert election.choose()[0] == C, "B and C reach no further: what A has more is not committed"
+    behind = Election(STEADY.in_election(Epoch(5)))
+    behind.fenced(A, entry_id(3, 7), is_diverged=True)
+    behind.fenced(B, entry_id(3, 7))
+    assert behind.choose()[0] == B
+
+
+def test_a_stalled_leader_is_chosen_only_if_nobody_else_can_be() -> None:
+    election = Election(STEADY.in_election(Epoch(5)), stalled=A)
+    election.fenced(A, entry_id(4, 9))
+    election.fenced(B, entry_id(4, 7))
+    assert election.is_only_stalled()
+    election.fenced(C, entry_id(4, 7))
+    assert not election.is_only_stalled()
+    assert election.copy().choose()[0] == B
+
+
 def test_the_highest_head_leads_and_goes_on_leading_whoever_answers_late() -> None:
     election = Election(STEADY.in_election(Epoch(5)))
     election.fenced(A, entry_id(2, 9))

@@ -2,14 +2,14 @@ from tests.quorum.core.cluster import entry_id
 from tests.quorum.core.single import E1, E2, I1, A, Single, txn
 
 from penstock.kernel.effects import Effect, Reply, Requested, SetTimer, TimerFired
-from penstock.kernel.errors import InternalError, Overloaded, PreconditionFailed, Unavailable
+from penstock.kernel.errors import Overloaded, PreconditionFailed, Unavailable
 from penstock.kernel.ids import SECOND, EntryId, Instant, Offset, RequestId
 from penstock.quorum.core.config import NodeConfig
 from penstock.quorum.core.reads import Read
-from penstock.quorum.records.effects import Applied, Divergence, Serve
+from penstock.quorum.records.effects import Applied, Serve
 from penstock.quorum.records.entry import Barrier, Confirm
-from penstock.quorum.records.messages import AddEntryRequest
-from penstock.quorum.records.state import NodeState
+from penstock.quorum.records.messages import AddEntryRequest, AddEntryResponse
+from penstock.quorum.records.state import Comparison, NodeState
 
 
 def read(single: Single, request: int, after: EntryId | None = None) -> list[Effect]:
@@ -80,6 +80,9 @@ def test_a_diverged_replica_shows_nothing() -> None:
     single.append("x")
     single.sync()
     single.ack("B", 1, 3)
-    single.step(Applied(Offset(3), (1,), 5, Divergence(Offset(2), E1, 4, 5)))
-    assert single.node.divergence == Divergence(Offset(2), E1, 4, 5)
-    assert errors(read(single, 7)) == [(7, InternalError)]
+    single.step(Applied(Offset(3), (1,), 5, (Comparison(Offset(2), E1, 4, 5),)))
+    assert errors(read(single, 7)) == [], "nobody knows yet who is wrong: it waits"
+    for name in "BC":
+        single.hear(name, AddEntryResponse(E1, I1, entry_id(1, 3), checked=Offset(2), checksum=4))
+    assert single.node.divergence == Comparison(Offset(2), E1, 4, 5)
+    assert errors(read(single, 8)) == [(8, Unavailable)]

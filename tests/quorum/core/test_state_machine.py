@@ -8,8 +8,9 @@ from tests.quorum.core.cluster import Values, entry_id
 from penstock.kernel.ids import Epoch, Offset
 from penstock.quorum.core.machines.pairs import PairLimits
 from penstock.quorum.core.machines.state_machine import Applier, Duplicate, Expired, Retired
-from penstock.quorum.records.effects import Applied, Apply, Divergence
+from penstock.quorum.records.effects import Applied, Apply
 from penstock.quorum.records.entry import Barrier, ClientId, Confirm, Entry, Rollback, Txn
+from penstock.quorum.records.state import Comparison
 
 E1 = Epoch(1)
 
@@ -34,7 +35,7 @@ def values(applier: Applier) -> list[bytes]:
 def test_every_transaction_is_applied_in_order_and_answered() -> None:
     applier = Applier(Values())
     applied = apply(applier, Barrier(E1), txn("a", 1), txn("b", 2))
-    assert (applied.upto, applied.results, applied.divergence) == (3, (None, 1, 2), None)
+    assert (applied.upto, applied.results, applied.compared) == (3, (None, 1, 2), ())
     assert values(applier) == [b"a", b"b"]
 
 
@@ -105,17 +106,19 @@ def test_a_snapshot_of_an_earlier_release_is_read() -> None:
     assert apply(applier, txn("a", 1), txn("b", 2)).results == (Duplicate(entry_id(1, 1), 1), Retired())
 
 
-def test_a_confirm_with_another_checksum_names_the_divergence() -> None:
+def test_another_checksum_of_a_leader_shows() -> None:
     leader, follower = Applier(Values()), Applier(Values())
     entries = (Barrier(E1), txn("a", 1), txn("b", 2))
     told = apply(leader, *entries)
-    confirm = Confirm(E1, told.upto, told.upto, told.checksum)
     machine = follower.machine
     assert isinstance(machine, Values)
     apply(follower, *entries[:2])
     machine.sum ^= 1  # a cosmic ray
     wrong = apply(follower, entries[2])
-    assert apply(follower, confirm).divergence == Divergence(Offset(3), E1, told.checksum, wrong.checksum)
+    assert wrong.checksum != told.checksum
+    check = (told.upto, E1, told.checksum)
+    asked = Apply(Offset(4), (Confirm(E1, told.upto, told.upto, told.checksum),), (), (check,))
+    assert follower.apply(asked).compared == (Comparison(Offset(3), E1, told.checksum, wrong.checksum),)
 
 
 def test_equal_replicas_do_not_diverge_however_they_batch() -> None:
@@ -124,9 +127,9 @@ def test_equal_replicas_do_not_diverge_however_they_batch() -> None:
     told = apply(leader, *entries)
     for entry in entries:
         apply(follower, entry)
-    for checked in (told.upto, Offset(0), Offset(99)):
-        checksum = told.checksum if checked == told.upto else 1
-        assert apply(follower, Confirm(E1, told.upto, checked, checksum)).divergence is None
+    checks = tuple((offset, E1, told.checksum) for offset in (Offset(0), told.upto, Offset(99)))
+    compared = follower.apply(Apply(Offset(5), (Barrier(E1),), (), checks)).compared
+    assert compared == (Comparison(told.upto, E1, told.checksum, told.checksum),), "what is known, and no more"
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=20), st.integers(0, 20))

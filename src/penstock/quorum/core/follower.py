@@ -38,6 +38,7 @@ class Follower:
         self.leader_commit = Offset(0)  # for people; nobody applies by it
         self.round = 0
         self.stream = 0
+        self.disputed = Offset(0)  # the offset at which the leader wants our checksum
         self.owes_answer = False
         self.is_behind = False
         self.receiving: SnapshotMeta | None = None
@@ -48,6 +49,8 @@ class Follower:
     # entries
 
     def on_add_entry(self, request: AddEntryRequest) -> None:
+        if request.disputed:
+            self._on_dispute(request)
         self.leader_commit = Offset(max(self.leader_commit, request.commit))
         self.stream = request.stream
         is_heard = request.round > self.round or not request.entries
@@ -60,6 +63,22 @@ class Follower:
             self.replica.append(new)
         if new is None or not new or is_heard:
             self.owes_answer = True
+
+    def _on_dispute(self, request: AddEntryRequest) -> None:
+        """Take a verdict about the state machines. The leader asks until all have answered."""
+        replica = self.replica
+        self.disputed = request.disputed
+        if request.verdict is not None and replica.agreement.decided(request.disputed, self.epoch, request.verdict):
+            replica.save()
+
+    def _testimony(self) -> tuple[Offset, int]:
+        """The own checksum at the offset that is disputed, or should be."""
+        agreement = self.replica.agreement
+        offset = self.disputed
+        if agreement.suspicion is not None and agreement.suspicion.offset > offset:
+            offset = agreement.suspicion.offset
+        own = agreement.own(offset) if offset else None
+        return (offset, own) if own is not None else (Offset(0), 0)
 
     def _new_entries(self, request: AddEntryRequest) -> tuple[Any, ...] | None:
         """The entries we do not hold yet, if they follow exactly on our head; None if they do not."""
@@ -94,7 +113,7 @@ class Follower:
             self.is_behind = False
             head = replica.log.durable_head
             response_ = AddEntryResponse(
-                self.epoch, replica.member.incarnation, head, self.round, self.stream, is_behind
+                self.epoch, replica.member.incarnation, head, self.round, self.stream, is_behind, *self._testimony()
             )
             replica.send(self.leader, response_)
 
@@ -193,7 +212,7 @@ class Follower:
         """All that decides what the follower will do, as a hashable value."""
         return (
             self.epoch, self.leader, self.round, self.stream, self.owes_answer, self.is_behind,
-            self.receiving, self.received, self.is_received, self.owes_head,
+            self.receiving, self.received, self.is_received, self.owes_head, self.disputed,
         )  # fmt: skip
 
     def check(self) -> None:

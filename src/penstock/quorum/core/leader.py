@@ -111,6 +111,41 @@ class Leader:
             must_see = Offset(max(self.replica.commit, self.barrier))
             self.reads.add(request, must_see, Instant(now + config.read_timeout_ns))
 
+    # checksums (decision 0108)
+
+    def _on_testimony(self, member: Member, offset: Offset, checksum: int) -> None:
+        """A follower tells its checksum at an offset: asked, or because it differs from what a leader wrote down."""
+        replica, jury = self.replica, self.replication.jury
+        own = replica.agreement.own(offset)
+        if own is not None and own != checksum and jury.is_news(offset, member):
+            replica.agreement.suspect(offset, replica.epoch, checksum)
+            self._dispute(offset)
+        if offset == jury.disputed:
+            self._vote(member, checksum)
+
+    def _dispute(self, offset: Offset) -> None:
+        """Ask all for their checksum at an offset, at once."""
+        self.replication.jury.open(offset)
+        own = self.replica.agreement.own(offset)
+        if own is not None:
+            self._vote(self.replica.member, own)
+        self.replication.speak()
+
+    def _vote(self, member: Member, checksum: int) -> None:
+        replica, jury = self.replica, self.replication.jury
+        was_decided = jury.verdict is not None
+        jury.vote(member, checksum, self.ensemble)
+        if jury.verdict is not None and not was_decided:
+            if replica.agreement.decided(jury.disputed, replica.epoch, jury.verdict):
+                replica.save()
+            self.replication.speak()
+
+    def _settle_suspicion(self) -> None:
+        """A leader that differs from what an earlier leader wrote down asks at once who was right."""
+        suspicion, jury = self.replica.agreement.suspicion, self.replication.jury
+        if suspicion is not None and suspicion.offset > jury.disputed:
+            self._dispute(suspicion.offset)
+
     # votes
 
     def on_durable(self) -> None:
@@ -130,6 +165,8 @@ class Leader:
         self._has_new_votes = True
 
     def on_add_entry_response(self, member: Member, response: AddEntryResponse) -> None:
+        if response.checked:
+            self._on_testimony(member, response.checked, response.checksum)
         if self.replication.on_add_entry_response(member, response):
             self._has_new_votes = True
 
@@ -172,6 +209,8 @@ class Leader:
             self._ask_rounds()
         if self.change is not None:
             self._report_prepared()
+        if self.replica.agreement.suspicion is not None:
+            self._settle_suspicion()
         self.replication.push_all()
         due = limbo.timer_due()
         if due is not None:
@@ -179,7 +218,7 @@ class Leader:
 
     def serve_reads(self) -> None:
         """Serve what may be served; after applying, so that a read sees what this step applied."""
-        if self.reads.waiting:
+        if self.reads.waiting and self.replica.agreement.is_trusted:
             served = self.reads.servable(self.replica.applied)
             if served:
                 self.replica.emit(Serve(tuple(served), self.replica.applied))
@@ -224,6 +263,8 @@ class Leader:
         self._confirm_at = None
         while self._not_facts and self._not_facts[0] <= replica.commit:
             self._not_facts.popleft()
+        if replica.applied:
+            replica.agreement.note(replica.applied, replica.checksum)
         self.append((Confirm(replica.epoch, replica.commit, replica.applied, replica.checksum),))
 
     # reads
@@ -253,6 +294,8 @@ class Leader:
         replication.bump()
         self.remove_vote(change)
         self.barrier = self.append(self.opening())
+        if change.old is not None:
+            self._dismiss(change.old)
         if change.new is not None:
             replication.send_snapshot(change.new)
         assert self.log.head.epoch == replica.epoch or not self.opening()
@@ -261,6 +304,13 @@ class Leader:
         """Does this change fit the ensemble? A leader never removes itself."""
         removes_follower = change.old is None or self.may_follow(change.old)
         return removes_follower and change.new not in self.ensemble and change.new != change.old
+
+    def _dismiss(self, old: Member) -> None:
+        """A person removes a member that differs: where no majority could decide, that decides."""
+        agreement, jury = self.replica.agreement, self.replication.jury
+        said, own = jury.votes.pop(old, None), agreement.own(jury.disputed)
+        if jury.verdict is None and said not in (None, own) and set(jury.votes.values()) <= {own}:
+            agreement.suspicion = None
 
     def remove_vote(self, change: Change) -> None:
         """The old node is fenced off: its cursor goes, and what it confirmed no longer counts."""

@@ -17,9 +17,11 @@ from typing import Any
 from penstock.kernel.errors import WalCorrupt
 from penstock.kernel.ids import NO_ENTRY, EntryId, Epoch, Offset
 from penstock.quorum.records.entry import OVERHEAD_BYTES, Barrier, Confirm, Entry, Rollback, Txn, size_of
-from penstock.quorum.records.state import DoomedRange, EpochStart, SnapshotMeta
+from penstock.quorum.records.state import Check, DoomedRange, EpochStart, SnapshotMeta
 
 __all__ = ["Log"]
+
+CHECKS_MAX = 64  # checksums of leaders that wait to be compared, the newest ones
 
 
 class Log:
@@ -27,7 +29,7 @@ class Log:
 
     __slots__ = (
         "_epoch_starts", "_epochs", "_tail", "_tail_bytes", "_tail_first", "_unsettled_confirms",
-        "base", "confirmed", "doomed", "durable", "end", "largest", "tail_bytes_max", "window_start",
+        "base", "checks", "confirmed", "doomed", "durable", "end", "largest", "tail_bytes_max", "window_start",
     )  # fmt: skip
 
     def __init__(self, snapshot: SnapshotMeta, confirmed: Offset, tail_bytes_max: int) -> None:
@@ -45,7 +47,8 @@ class Log:
         self.doomed: list[DoomedRange] = list(snapshot.doomed)
         self._epochs: list[Epoch] = [epoch for epoch, _ in snapshot.epochs]
         self._epoch_starts: list[Offset] = [start for _, start in snapshot.epochs]
-        self._unsettled_confirms: deque[tuple[Offset, Offset]] = deque()  # (where, upto) of CONFIRMs not yet durable
+        self._unsettled_confirms: deque[tuple[Offset, Confirm]] = deque()  # (where, what) of CONFIRMs not yet durable
+        self.checks: tuple[Check, ...] = ()  # of CONFIRMs that are: not compared yet
         self._tail: list[Entry] = []
         self._tail_first = Offset(self.end + 1)
         self._tail_bytes = 0
@@ -135,7 +138,7 @@ class Log:
                 size += length
                 largest = max(largest, length)
             elif isinstance(entry, Confirm):
-                self._unsettled_confirms.append((offset, entry.upto))
+                self._unsettled_confirms.append((offset, entry))
             elif isinstance(entry, Rollback):
                 self.doomed.append((entry.first, offset))
             offset = Offset(offset + 1)
@@ -161,7 +164,19 @@ class Log:
         self.durable = upto
         confirms = self._unsettled_confirms
         while confirms and confirms[0][0] <= upto:
-            self.confirmed = Offset(max(self.confirmed, confirms.popleft()[1]))
+            _, confirm = confirms.popleft()
+            self.confirmed = Offset(max(self.confirmed, confirm.upto))
+            if confirm.checked:
+                check = (Offset(confirm.checked), Epoch(confirm.epoch), confirm.checksum)
+                self.checks = (*self.checks[1 - CHECKS_MAX :], check)
+
+    def take_checks(self, applied: Offset) -> tuple[Check, ...]:
+        """Return the checksums to compare with a state machine that has applied so much, each once."""
+        if not self.checks:
+            return ()
+        due = tuple([check for check in self.checks if check[0] <= applied])
+        self.checks = tuple([check for check in self.checks if check[0] > applied])
+        return due
 
     def _shorten_tail(self) -> None:
         """Forget the oldest payloads, many at once: amortised, this costs nothing. What is not durable stays."""
@@ -264,7 +279,7 @@ class Log:
         """An equal log which shares nothing that changes."""
         twin = Log.__new__(type(self))
         for name in (
-            "base", "confirmed", "durable", "end", "largest", "tail_bytes_max", "window_start",
+            "base", "checks", "confirmed", "durable", "end", "largest", "tail_bytes_max", "window_start",
             "_tail_first", "_tail_bytes",
         ):  # fmt: skip
             setattr(twin, name, getattr(self, name))
@@ -278,7 +293,7 @@ class Log:
         """All that decides what the log will say, as a hashable value."""
         return (
             self.base, self.end, self.durable, self.confirmed, self.epochs, tuple(self.doomed),
-            tuple(self._unsettled_confirms), self._tail_first, tuple(self._tail),
+            tuple(self._unsettled_confirms), self.checks, self._tail_first, tuple(self._tail),
         )  # fmt: skip
 
     def check(self) -> None:

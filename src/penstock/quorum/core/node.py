@@ -26,7 +26,7 @@ from penstock.kernel.effects import (
     TimerFired,
     TruncateLog,
 )
-from penstock.kernel.errors import InternalError, InvalidArgument, Unavailable
+from penstock.kernel.errors import InvalidArgument, Unavailable
 from penstock.kernel.ids import EntryId, Epoch, Instant, Lsn, NodeId, Offset, RequestId
 from penstock.kernel.probes import reached
 from penstock.quorum.core.config import NodeConfig
@@ -42,7 +42,6 @@ from penstock.quorum.records.effects import (
     Append,
     AppendRequest,
     Applied,
-    Divergence,
     LogRead,
     SnapshotRead,
     SnapshotRestored,
@@ -75,15 +74,24 @@ from penstock.quorum.records.messages import (
     TruncateResponse,
 )
 from penstock.quorum.records.resolution import Resolution, Resolve
-from penstock.quorum.records.state import NodeState
+from penstock.quorum.records.state import Comparison, NodeState
 
-__all__ = ["Node"]
+__all__ = ["Node", "diverged_error"]
+
+
+def diverged_error(divergence: Comparison) -> Unavailable:
+    """Return the error of a request for the state of a replica whose state machine is wrong."""
+    return Unavailable(
+        f"the state of this replica is wrong: {divergence}",
+        next_step="ask another node; bring this one back: penstock quorum swap NODE NODE",
+    )
 
 
 class Node:
     """One member of one shard."""
 
     log_class = Log
+    replica_class = Replica
     leader_class = Leader
     follower_class = Follower
 
@@ -94,7 +102,6 @@ class Node:
         self.may_lead_epoch = Epoch(0)  # fenced into in this run of the process, and nothing done in it yet
         self.fenced_by: dict[NodeId, None] = {}  # operators who wait for our head
         self.has_failed = False  # a write failed: nobody knows what is on the disk
-        self.divergence: Divergence | None = None
         self.serves_reads = False  # since its start it has applied all it may have shown before (P12)
         self._local_reads = LocalReads(replica)
 
@@ -106,7 +113,7 @@ class Node:
         config = config or NodeConfig()
         log = cls.log_class(state.snapshot, state.confirmed, config.tail_bytes_max)
         is_replaced = not log.recover(first, entries)
-        replica = Replica(state, log, config)
+        replica = cls.replica_class(state, log, config)
         replica.epoch = Epoch(max(replica.epoch, log.head.epoch))
         replica.restore()
         effects = replica.take_effects()
@@ -123,6 +130,11 @@ class Node:
     @property
     def epoch(self) -> Epoch:
         return self.replica.epoch
+
+    @property
+    def divergence(self) -> Comparison | None:
+        """Why this replica's state machine is wrong, if a majority has found it so."""
+        return self.replica.agreement.divergence
 
     @property
     def log(self) -> Log:
@@ -159,6 +171,9 @@ class Node:
         replica = self.replica
         if self.has_failed:
             return replica.take_effects()
+        if self.leader is not None and self.divergence is not None:
+            reached("node.diverged_leader_stepped_down")
+            self._step_down()
         if self.leader is not None:
             self.leader.settle(now)
         elif self.follower is not None:
@@ -173,7 +188,7 @@ class Node:
             self.leader.serve_reads()
         if not self.serves_reads:
             self._check_serves_reads()
-        if self._local_reads.waiting and self.serves_reads and self.divergence is None:
+        if self._local_reads.waiting and self.serves_reads and replica.agreement.is_trusted:
             self._local_reads.serve(self.resolve)
         return replica.take_effects()
 
@@ -224,9 +239,7 @@ class Node:
         if replica.is_restoring:
             return  # a snapshot has overtaken it
         replica.has_applied(event.upto, event.checksum)
-        if event.divergence is not None and self.divergence is None:
-            self.divergence = event.divergence
-            reached("node.diverged")
+        replica.agreement.compared(event.compared)
         if self.leader is not None:
             self.leader.on_applied(event)
         replica.maybe_take_snapshot()
@@ -312,9 +325,10 @@ class Node:
         """The head in the answer is durable and final: epoch saved, writes settled."""
         if not self.fence_is_settled():
             return
-        replica = self.replica
+        replica, is_diverged = self.replica, self.divergence is not None
+        incarnation = replica.member.incarnation
         for operator in self.fenced_by:
-            replica.send(operator, FenceResponse(self.epoch, replica.member.incarnation, self.fence_head()))
+            replica.send(operator, FenceResponse(self.epoch, incarnation, self.fence_head(), is_diverged))
         self.fenced_by.clear()
 
     def fence_is_settled(self) -> bool:
@@ -338,7 +352,9 @@ class Node:
         replica.send(sender, BecomeLeaderResponse(self.epoch, replica.member.incarnation))
 
     def may_lead(self, epoch: Epoch) -> bool:
-        """P9: fenced into this epoch in this run of the process, and nothing done in it yet."""
+        """P9: fenced into this epoch in this run of the process, nothing done in it yet, and no wrong state."""
+        if self.divergence is not None:
+            return False
         return self.may_lead_epoch == epoch == self.epoch and self.replica.is_settled
 
     def _enter(self, epoch: Epoch) -> None:
@@ -478,7 +494,7 @@ class Node:
     def _on_read(self, request: RequestId, read: Read, now: Instant) -> None:
         replica = self.replica
         if self.divergence is not None:
-            replica.emit(Reply(request, InternalError(f"this replica has diverged: {self.divergence}")))
+            replica.emit(Reply(request, diverged_error(self.divergence)))
         elif not read.is_linearizable:
             self._local_reads.add(request, read.after, now)
         elif self.leader is None:

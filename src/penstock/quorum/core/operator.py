@@ -221,7 +221,11 @@ class Operator:
             return
         if election is None:
             self._add_follower(metadata, member, response.head)
-        elif election.fenced(member, response.head) and election.chosen is None and election.has_quorum():
+        elif (
+            election.fenced(member, response.head, is_diverged=response.is_diverged)
+            and election.chosen is None
+            and election.has_quorum()
+        ):
             if self._grace_ends is None:
                 self._grace_ends = Instant(now + self.config.grace_ns)
             self._maybe_choose(now)

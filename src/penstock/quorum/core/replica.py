@@ -12,6 +12,7 @@ from penstock.kernel.effects import Effect, Persist, SaveState, Send, TrimLog, T
 from penstock.kernel.ids import Lsn, NodeId, Offset
 from penstock.quorum.core.config import NodeConfig
 from penstock.quorum.core.log import Log
+from penstock.quorum.core.machines.agreement import ReplicaTrust
 from penstock.quorum.records.effects import Apply, KeepLost, ReadLog, RestoreSnapshot, TakeSnapshot
 from penstock.quorum.records.entry import Entry, Txn
 from penstock.quorum.records.state import NodeState, SnapshotMeta
@@ -24,12 +25,15 @@ FOR_APPLY = "apply"
 class Replica:
     """The part of a node which outlives its roles, and the effects of the step under way."""
 
+    agreement_class = ReplicaTrust
+
     def __init__(self, state: NodeState, log: Log, config: NodeConfig) -> None:
         self.config = config
         self.member = state.member
         self.epoch = state.epoch
         self.is_formatted = state.is_formatted
         self.snapshot = state.snapshot
+        self.agreement = self.agreement_class(state.divergence)
         self.log = log
         self.saved = state  # the newest state handed to the disk
         self.saving = 0  # how many of those are not durable yet
@@ -93,7 +97,8 @@ class Replica:
     def save(self) -> None:
         """Write the registers down as they are now."""
         assert not self._new, "what is saved first must be handed over first"
-        state = NodeState(self.member, self.epoch, self.log.confirmed, self.snapshot, self.is_formatted)
+        divergence = self.agreement.divergence
+        state = NodeState(self.member, self.epoch, self.log.confirmed, self.snapshot, self.is_formatted, divergence)
         self.saved = state
         self.saving += 1
         self._durable.append(SaveState(state))
@@ -135,6 +140,7 @@ class Replica:
     def restore(self) -> None:
         """Put the state machine to the snapshot."""
         self.is_restoring = True
+        self.agreement.restarted()
         self.applied = self.applying = self.snapshot.head.offset
         self._now.append(RestoreSnapshot(self.snapshot))
 
@@ -159,7 +165,7 @@ class Replica:
         assert first == self.applied + 1
         last = Offset(self.applied + len(entries))
         self.applying = last
-        self._now.append(Apply(first, entries, self.log.doomed_between(first, last)))
+        self._now.append(Apply(first, entries, self.log.doomed_between(first, last), self.log.take_checks(last)))
 
     def has_applied(self, upto: Offset, checksum: int) -> None:
         assert upto == self.applying, (upto, self.applying)
@@ -175,14 +181,20 @@ class Replica:
             self.take_snapshot()
 
     def take_snapshot(self) -> None:
-        if self.log.landing(self.applied) == self.applied and self.applied > self.snapshot.head.offset:
+        """Write the state machine down, if that is worth it and may be done."""
+        is_news = self.applied > self.snapshot.head.offset
+        if is_news and self.may_take_snapshot() and self.log.landing(self.applied) == self.applied:
             self.is_taking_snapshot = True
             self._now.append(TakeSnapshot(self.log.snapshot_at(self.applied)))
+
+    def may_take_snapshot(self) -> bool:
+        """Is the state right, as far as this replica knows? No member may start from a wrong one."""
+        return self.agreement.is_trusted
 
     def took_snapshot(self, snapshot: SnapshotMeta) -> None:
         """Our newest snapshot is stored: say so durably, and only then let go of entries before it."""
         self.is_taking_snapshot = False
-        if snapshot.head.offset > self.snapshot.head.offset:
+        if self.may_take_snapshot() and snapshot.head.offset > self.snapshot.head.offset:
             self.snapshot = snapshot
             self.save()
 
@@ -202,6 +214,7 @@ class Replica:
         twin = Replica.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.log = self.log.copy()
+        twin.agreement = self.agreement.copy()
         twin._now, twin._durable, twin._new = [], [], []
         return twin
 
@@ -210,7 +223,7 @@ class Replica:
         return (
             self.member, self.epoch, self.is_formatted, self.saved, self.saving, self.snapshot, self.commit,
             self.applied, self.applying, self.is_restoring, self.is_taking_snapshot, self.is_writing_snapshot,
-            self.log.fingerprint(),
+            self.agreement.fingerprint(), self.log.fingerprint(),
         )  # fmt: skip
 
     def check(self) -> None:

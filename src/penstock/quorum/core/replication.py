@@ -17,6 +17,7 @@ import msgspec
 from penstock.kernel.ids import EntryId, Offset
 from penstock.quorum.core.follow_cursor import FollowCursor, FollowCursors
 from penstock.quorum.core.log import Log
+from penstock.quorum.core.machines.agreement import Jury
 from penstock.quorum.core.replica import Replica
 from penstock.quorum.records.effects import LogRead, ReadLog, ReadSnapshot, SnapshotRead
 from penstock.quorum.records.entry import Entry, sizes_of
@@ -62,6 +63,7 @@ class Replication:
         self.cursors = self.cursors_class(replica.epoch, replica.member, ensemble)
         self.links: dict[Member, Link] = {}
         self.round = 0  # the newest read round
+        self.jury = Jury()
         self._last_batch: tuple[Offset, Offset, tuple[Entry, ...], int] | None = None
 
     # attaching
@@ -154,8 +156,9 @@ class Replication:
         replica, cursor = self.replica, link.cursor
         previous = self.log.id_at(cursor.last_pushed)
         message = AddEntryRequest(
-            replica.epoch, cursor.member.incarnation, previous, entries, replica.commit, self.round, link.stream
-        )
+            replica.epoch, cursor.member.incarnation, previous, entries, replica.commit, self.round, link.stream,
+            self.jury.disputed, self.jury.verdict,
+        )  # fmt: skip
         replica.send(cursor.member.node, message)
 
     def _read_for(self, link: Link, first: Offset) -> None:
@@ -227,6 +230,8 @@ class Replication:
     def _send_chunk(self, link: Link) -> None:
         assert link.snapshot is not None
         member, head = link.cursor.member, link.snapshot.head
+        if head.offset and not self.replica.agreement.is_trusted:
+            return  # it may be wrong, and its receiver would vote for it: it is sent when a majority has decided
         if head.offset == 0:  # we never took one: an empty snapshot, which only makes the node a member
             self._send_part(link, b"", is_last=True)
         else:
@@ -277,6 +282,7 @@ class Replication:
         twin.replica, twin.log = replica, replica.log
         twin.round, twin._last_batch = self.round, self._last_batch
         twin.cursors = self.cursors.copy()
+        twin.jury = self.jury.copy()
         twin.links = {}
         for member, link in self.links.items():
             cursor = twin.cursors.get(member)
@@ -290,7 +296,7 @@ class Replication:
             (member, link.stream, link.round, tuple(link.in_flight), link.truncate_to, link.snapshot, link.position)
             for member, link in sorted(self.links.items())
         )
-        return (self.round, links, self.cursors.fingerprint())
+        return (self.round, links, self.cursors.fingerprint(), self.jury.fingerprint())
 
     def check(self) -> None:
         """I17, and each link against its cursor."""

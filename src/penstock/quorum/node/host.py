@@ -20,7 +20,7 @@ from penstock.plumbing.wire.channels import Channels
 from penstock.quorum.core.config import NodeConfig
 from penstock.quorum.core.machines.builtin import Queryable
 from penstock.quorum.core.machines.state_machine import Applier
-from penstock.quorum.core.node import Node
+from penstock.quorum.core.node import Node, diverged_error
 from penstock.quorum.core.reads import Read
 from penstock.quorum.links.peers import Peers
 from penstock.quorum.node.figures import TALLY, Figures
@@ -194,6 +194,8 @@ class ReplicaHost:
         No rolled-back transaction is among them, and of each pair only the copy that took effect.
         """
         applied = self.node.replica.applied
+        if self.node.divergence is not None:
+            raise diverged_error(self.node.divergence)
         if first > applied:
             return first, ()
         try:

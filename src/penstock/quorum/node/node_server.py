@@ -152,7 +152,7 @@ class NodeServer:
     async def _set_aside(self, shard: str) -> None:
         """Keep what is left of a broken replica for inspection, under another name."""
         host = self._hosts.get(shard)
-        if host is not None and not host.failed:
+        if host is not None and not host.failed and host.node.divergence is None:
             raise PreconditionFailed(f"the replica of {shard} on {self.node} runs well: it is not wiped")
         if host is not None:
             await host.close()

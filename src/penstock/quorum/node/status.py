@@ -35,6 +35,7 @@ def status_of(host: "ReplicaHost") -> ShardStatus:
         change=_change(leader) if leader is not None else "",
         failed=host.failed,
         diverged=str(node.divergence) if node.divergence is not None else "",
+        suspected=str(replica.agreement.suspicion) if replica.agreement.suspicion is not None else "",
         checksum=replica.checksum,
         lost_transactions=host.storage.lost.transactions,
         snapshot=replica.snapshot.head,
@@ -83,6 +84,8 @@ def explain(status: ShardStatus) -> str:
     """In words: is an append answered now, and if not, what does it wait for?"""
     if status.failed:
         return f"This replica does not run: {status.failed}"
+    if status.diverged:
+        return f"The state of this replica is wrong ({status.diverged}): it follows, and never leads or answers a read."
     if status.limbo is None:
         follows = f"follows {status.leader}" if status.leader else "waits for an operator"
         return f"This node is {status.role.value} and {follows}: it takes no appends."

@@ -36,6 +36,9 @@ __all__ = [
 ]
 
 
+Text = Annotated[str, msgspec.Meta(max_length=1_000)]
+
+
 class Hello(msgspec.Struct, frozen=True):
     """What a stream of appends is opened with."""
 
@@ -165,7 +168,8 @@ class ShardStatus(msgspec.Struct, frozen=True):
     limbo: LimboStatus | None = None
     change: str = ""  # a reconfiguration under way
     failed: str = ""  # why this replica does not run
-    diverged: str = ""
+    diverged: str = ""  # why its state is wrong, as a majority has found
+    suspected: Text = ""  # its state differs from another replica's, and no majority has decided yet
     checksum: int = 0
     lost_transactions: int = 0
     snapshot: EntryId = NO_ENTRY

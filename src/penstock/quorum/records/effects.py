@@ -13,7 +13,7 @@ from penstock.kernel.effects import Effect, Event
 from penstock.kernel.ids import EntryId, Epoch, Offset, RequestId
 from penstock.quorum.records.entry import ClientId, Entry
 from penstock.quorum.records.member import Member
-from penstock.quorum.records.state import SnapshotMeta
+from penstock.quorum.records.state import Check, Comparison, SnapshotMeta
 
 __all__ = [
     "ALL",
@@ -23,7 +23,6 @@ __all__ = [
     "AppendRequest",
     "Applied",
     "Apply",
-    "Divergence",
     "KeepLost",
     "LogRead",
     "ReadLog",
@@ -77,21 +76,13 @@ class Serve(Effect, frozen=True):
 # the state machine
 
 
-class Divergence(msgspec.Struct, frozen=True):
-    """This replica's state machine computed something else than the leader's did."""
-
-    offset: Offset  # up to here they applied the same entries
-    epoch: Epoch  # of the leader who wrote its checksum down
-    expected: int
-    actual: int
-
-
 class Apply(Effect, frozen=True):
     """Apply entries to the state machine, from offset `first` on; TXNs at the `doomed` offsets never happened."""
 
     first: Offset
     entries: tuple[Entry, ...]
     doomed: tuple[Offset, ...] = ()
+    checks: tuple[Check, ...] = ()  # at these offsets a leader wrote its checksum down: compare
 
 
 class Applied(Event, frozen=True):
@@ -100,7 +91,7 @@ class Applied(Event, frozen=True):
     upto: Offset
     results: tuple[Any, ...]  # one per entry of the `Apply`
     checksum: int = 0
-    divergence: Divergence | None = None
+    compared: tuple[Comparison, ...] = ()
 
 
 # the log's older entries

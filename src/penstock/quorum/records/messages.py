@@ -95,6 +95,7 @@ class FenceResponse(Response, frozen=True):
     """The epoch is durable here, no write is under way, and the log ends at `head`."""
 
     head: EntryId
+    is_diverged: bool = False  # its state machine is wrong: it must not lead
 
 
 class BecomeLeaderRequest(Request, frozen=True):
@@ -154,7 +155,7 @@ class SnapshotResponse(Response, frozen=True):
     head: EntryId | None = None
 
 
-class AddEntryRequest(Request, frozen=True):
+class AddEntryRequest(Request, frozen=True, omit_defaults=True):
     """Leader to follower: entries to append behind exactly `previous`. Without entries: a heartbeat and a question."""
 
     previous: EntryId
@@ -162,15 +163,19 @@ class AddEntryRequest(Request, frozen=True):
     commit: Offset = Offset(0)  # how far the leader has committed: for people; nobody applies by it
     round: int = 0  # the newest read round: an answer says that this node is still in the leader's epoch
     stream: int = 0  # counts the leader's rewinds: a complaint about an older stream is out of date
+    disputed: Offset = Offset(0)  # tell your checksum at this offset: replicas differ there
+    verdict: int | None = None  # what a majority has there
 
 
-class AddEntryResponse(Response, frozen=True):
+class AddEntryResponse(Response, frozen=True, omit_defaults=True):
     """This follower's log is durable up to `head`, all of it: a cumulative acknowledgement."""
 
     head: EntryId
     round: int = 0
     stream: int = 0
     is_behind: bool = False  # the request could not be appended: `previous` was not the end of the log
+    checked: Offset = Offset(0)  # an offset that is disputed, or should be; 0: none
+    checksum: int = 0  # of this follower's state machine there
 
 
 # operator and leader: reconfigurations

@@ -37,7 +37,6 @@ DIRECTED = (  # in test_quorum_broken.py: random seeds need hundreds or thousand
     "truncates-own-epoch",
 )
 PROBES_ELSEWHERE = {
-    "node.diverged": "no replica may; tests/quorum/core/test_state_machine.py breaks one",
     "follower.truncate_refused": "test_quorum_broken.py, a late Truncate",
 }
 
@@ -62,7 +61,7 @@ def test_the_declared_probes_are_those_in_the_code() -> None:
         for package in (penstock.quorum.core, penstock_lab.sim.checkers, penstock_lab.sim.workloads)
         for module in iter_modules(package.__path__)
     ]
-    named = set(re.findall(r'"((?:quorum|node|follower|operator)\.[a-z_0-9]+)"', "".join(sources)))
+    named = set(re.findall(r'"((?:quorum|node|follower|operator|agreement)\.[a-z_0-9]+)"', "".join(sources)))
     assert named == {*QuorumWorkload.probes, *PROBES_ELSEWHERE}
 
 

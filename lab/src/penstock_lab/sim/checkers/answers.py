@@ -152,7 +152,8 @@ class AnswerChecker:
         effect = self._effect(attempt)
         assert attempt.entry == effect, f"I26: {attempt} took effect at {effect}"
         expected = len(book.list_at(attempt.key, effect.offset))
-        assert attempt.result == expected, f"I10: {attempt} was told {attempt.result}, it is {expected}"
+        is_wrong = host.record.is_damaged  # not found out yet, see AgreementChecker
+        assert is_wrong or attempt.result == expected, f"I10: {attempt} was told {attempt.result}, it is {expected}"
 
     def _effect(self, attempt: Attempt) -> EntryId:
         """Return the entry with which the pair took effect."""

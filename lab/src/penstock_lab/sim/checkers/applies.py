@@ -1,17 +1,22 @@
 """What state machines are given, and what they make of it. Invariants of quorum-log.md:
 
 I9 snapshots lie in no doomed range · I10 everybody applies the committed log, doomed transactions left out · I11 nobody
-applies beyond what it knows to be committed and holds durably.
+applies beyond what it knows to be committed and holds durably. And of wrong state machines (decision 0108; Q-12, Q-13):
+a right one is never accused, and one that was found wrong stays out, also after a restart.
 """
 
+from collections.abc import Mapping, Sequence
+
+from penstock.kernel.effects import Effect
 from penstock.kernel.ids import Offset
-from penstock.quorum.records.effects import Apply
+from penstock.quorum.records.effects import Apply, Serve, TakeSnapshot
 from penstock.quorum.records.entry import Txn
+from penstock.quorum.records.member import Member
 from penstock.quorum.records.state import SnapshotMeta
 from penstock_lab.sim.checkers.book import Book
-from penstock_lab.sim.checkers.hosts import Host
+from penstock_lab.sim.checkers.hosts import Host, Record
 
-__all__ = ["ApplyChecker"]
+__all__ = ["AgreementChecker", "ApplyChecker"]
 
 
 class ApplyChecker:
@@ -68,3 +73,32 @@ class ApplyChecker:
         """A whole state machine, at rest."""
         expected = self.book.state_at(applied)
         assert lists == expected, f"I10: {host.name} at {applied} has {lists}, the log makes {expected}"
+
+
+WRONG_MAX = 1  # state machines that the world makes wrong; beyond that a wrong snapshot has spread
+
+
+class AgreementChecker:
+    """Looks at every replica that was ever made wrong, or says that it is."""
+
+    def __init__(self, records: Mapping[Member, Record]) -> None:
+        self.records = records
+
+    def booted(self, host: Host) -> None:
+        assert host.core is not None
+        is_known = host.core.divergence is not None
+        assert is_known or not host.record.is_diverged, f"{host.name} has forgotten that its state is wrong"
+
+    def stepped(self, host: Host, effects: Sequence[Effect]) -> None:
+        core, record = host.core, host.record
+        assert core is not None
+        if core.replica.agreement.divergence is None and not record.is_diverged:
+            return
+        assert record.is_damaged or self._has_spread(), f"{host.name} is right, and was found wrong"
+        if record.is_diverged:
+            assert core.leader is None, f"{host.name} leads with a state that it knows to be wrong"
+            told = [effect for effect in effects if isinstance(effect, Serve | TakeSnapshot)]
+            assert not told, f"{host.name} shows a state that it knows to be wrong: {told}"
+
+    def _has_spread(self) -> bool:
+        return sum(record.is_damaged for record in self.records.values()) > WRONG_MAX

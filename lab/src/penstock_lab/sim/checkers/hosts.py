@@ -20,6 +20,8 @@ class Record:
     promised: int = 0  # the highest epoch it has answered a fence of
     exposed: int = 0  # the highest offset a reader has seen there
     confirmed: int = 0  # the largest u of a CONFIRM ever durable there, or a snapshot
+    is_damaged: bool = False  # its state machine was made wrong, or began with a wrong snapshot
+    is_diverged: bool = False  # it has written down that it is wrong
     held: dict[int, int] = field(default_factory=dict)  # epoch -> the highest offset of it ever durable there
     held_snapshot: int = 0  # the highest offset of a snapshot ever durable there
 
@@ -38,6 +40,7 @@ class Record:
                 offset = state.snapshot.head.offset
                 self.held_snapshot = max(self.held_snapshot, offset)
                 self.confirmed = max(self.confirmed, offset)
+                self.is_diverged = self.is_diverged or state.divergence is not None
             case _:
                 pass
 

@@ -18,7 +18,7 @@ from penstock.quorum.records.metadata import Metadata, Status
 from penstock.quorum.records.reconfiguration import Phase, final_ensemble
 from penstock.quorum.records.resolution import Resolution
 from penstock_lab.sim.checkers.answers import AnswerChecker
-from penstock_lab.sim.checkers.applies import ApplyChecker
+from penstock_lab.sim.checkers.applies import AgreementChecker, ApplyChecker
 from penstock_lab.sim.checkers.book import FOR_EVER, Author, Book
 from penstock_lab.sim.checkers.commits import CommitChecker, Quorum
 from penstock_lab.sim.checkers.elections import ElectionChecker
@@ -48,12 +48,14 @@ class QuorumChecks:
         self.book = Book(pairs_max)
         self.logs = LogChecker(self.book)
         self.commits = CommitChecker(self.book, self.records, self.quorums)
+        self.agreement = AgreementChecker(self.records)
         self.elections = ElectionChecker(self.book, self.commits, self.hosts)
         self.wire = WireChecker(self.writers)
         self.applies = ApplyChecker(self.book)
         self.answers = AnswerChecker(self.book, self.logs, self.history, self.records, self.quorums, config)
         self.resolutions = ResolutionChecker(self.book, config)
         self.reads = ReadChecker(self.book, self.history)
+        self.wrong_snapshots: set[bytes] = set()  # of state machines that were made wrong
         self._is_stale = False  # a disk, the committed log or the metadata has changed since `looked`
 
     # nodes
@@ -78,6 +80,7 @@ class QuorumChecks:
         assert host.commit <= self.book.end, f"I25: {host.name} starts with {host.commit} of {self.book.end} committed"
         self.book.claim(host.name, host.log, host.commit)
         self.logs.booted(host)
+        self.agreement.booted(host)
         self._saw_effects(host, effects, 0)
 
     def stepped(self, host: Host, event: Event, effects: Sequence[Effect], now: int) -> None:
@@ -87,6 +90,7 @@ class QuorumChecks:
         core = host.core
         assert core is not None
         has_durable = self.logs.cut(host, effects) if effects else False
+        self.agreement.stepped(host, effects)
         if not core.has_failed:
             self.elections.stepped(host)
             self._is_stale = self.commits.stepped(host) or self._is_stale

@@ -77,6 +77,11 @@ PROBES = (
     "quorum.crashed_cutting",
     "quorum.leader_split_off",
     "quorum.disk_lost",
+    "quorum.damaged",
+    "agreement.suspected",
+    "agreement.decided",
+    "agreement.diverged",
+    "node.diverged_leader_stepped_down",
 )
 LOOK_NS = 2 * MILLISECOND  # how often it is asked whether everything has settled
 
@@ -95,6 +100,7 @@ class QuorumWorkload:
         self.parts = Parts()
         if mutant is not None:
             MUTANTS[mutant].apply(self.parts)
+            self.mode = mode or next((each for each in MODES if each.name == MUTANTS[mutant].mode), None)
         self.atlas = Atlas(down_max=2)
         self.safety_ns = 200 * MILLISECOND
         self.liveness_ns = 3_000 * MILLISECOND
@@ -238,6 +244,8 @@ class QuorumWorkload:
             host = checks.hosts[member.node]
             program = self.programs[member.node]
             assert host.core is not None
+            if host.record.is_damaged:
+                continue
             assert host.core.divergence is None, f"{member} has diverged: {host.core.divergence}"
             checks.applies.state(host, program.applier.applied, program.lists.lists)
             for attempt in checks.answers.indeterminate:

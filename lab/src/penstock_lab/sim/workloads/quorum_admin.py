@@ -60,6 +60,8 @@ class Admin:
         self._every(settings.change_ns, self._ask_change)
         self._every(settings.cut_ns, self._cut_off)
         self._every(REPAIR_NS, self._repair, goes_on=True)
+        if settings.damage_ns:
+            self.world.after(1 + int(self.world.rng.random() * settings.damage_ns), self._damage)
         if settings.wipes:
             self._every(settings.safety_ns // 3, self._lose_disk)
         self.cell.lose = settings.lose_metadata
@@ -217,6 +219,17 @@ class Admin:
             node.crash()
             node.disk.wipe()
             node.boot()
+
+    def _damage(self) -> None:
+        """Damage one state machine, of the leader or of a follower."""
+        rng, leader = self.world.rng, self.cell.metadata.leader
+        name = leader.node if leader is not None and rng.random() < 0.4 else rng.choice(self.nodes)
+        node = self.world.nodes[name]
+        if node.is_up and not self.is_over:
+            reached("quorum.damaged")
+            self.world.note(name, "!", "state machine damaged")
+            program: Any = node.program
+            program.damage()
 
     def _may_lose(self, member: Member) -> bool:
         """Whatever comes out of what is under way, a majority keeps its disks."""

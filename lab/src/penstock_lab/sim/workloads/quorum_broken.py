@@ -1,6 +1,6 @@
 """Parts of the quorum log with one rule broken each, in as few lines as the rule is. The rules: `quorum_mutants`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from penstock.quorum.core.leader import Leader
 from penstock.quorum.core.limbo import Limbo
 from penstock.quorum.core.limbo_queue import LimboEntry
 from penstock.quorum.core.log import Log
+from penstock.quorum.core.machines.agreement import ReplicaTrust
 from penstock.quorum.core.machines.pairs import Pairs
 from penstock.quorum.core.machines.state_machine import Applier, StateMachine
 from penstock.quorum.core.node import Node
@@ -28,6 +29,7 @@ from penstock.quorum.records.entry import Barrier, ClientId, Confirm, Entry, Txn
 from penstock.quorum.records.member import Ensemble, Member, majority
 from penstock.quorum.records.messages import (
     AddEntryRequest,
+    BecomeLeaderRequest,
     Change,
     FenceRequest,
     Request,
@@ -35,6 +37,7 @@ from penstock.quorum.records.messages import (
     TruncateResponse,
 )
 from penstock.quorum.records.metadata import Metadata
+from penstock.quorum.records.state import Comparison, NodeState
 
 __all__ = [
     "AbortsEarly",
@@ -45,17 +48,21 @@ __all__ = [
     "AnswersFenceEarly",
     "AppliesBeforeDurable",
     "AppliesByHead",
+    "BelievesItsLeader",
     "BelievesRefusals",
     "CommitsPriorEpochs",
     "CommitsUnprepared",
     "ConfirmsEarly",
+    "CountsTheWrongOut",
     "FencesOldEnsemble",
     "ForgetsChange",
     "ForgetsConfirmed",
+    "ForgetsDivergence",
     "ForgetsForGood",
     "KeepsOldAcks",
     "LandsAnywhere",
     "LeadsAfterRestart",
+    "LeadsWithAWrongState",
     "LearnerVotes",
     "NoConfirmForBarrier",
     "NoDedup",
@@ -71,6 +78,7 @@ __all__ = [
     "TruncatesOwnEpoch",
     "VotesEarly",
     "VotesWithoutData",
+    "on_replica",
 ]
 
 
@@ -289,7 +297,49 @@ class ReadsAfterRestart(Node):
         self.serves_reads = True
 
 
+class ForgetsDivergence(Node):
+    """Comes up as if its state machine had never been found wrong (Q-12)."""
+
+    @classmethod
+    def recover(cls, state: NodeState, *args: Any, **options: Any) -> tuple[Node, list[Effect]]:
+        return super().recover(msgspec.structs.replace(state, divergence=None), *args, **options)
+
+
+class BelievesItsLeader(ReplicaTrust):
+    """Takes what a leader wrote down for right (Q-13)."""
+
+    def compared(self, comparisons: Iterable[Comparison]) -> None:
+        for each in comparisons:
+            self.note(each.offset, each.actual)
+            if each.differs and self.divergence is None:
+                self.divergence = each
+
+
+class LeadsWithAWrongState(Node):
+    """Does not look at its own state when it may lead."""
+
+    @property
+    def divergence(self) -> Comparison | None:
+        return None
+
+
+def on_replica(**parts: Any) -> type[Node]:
+    """Return a node on a replica with other parts."""
+    return type("MutantNode", (Node,), {"replica_class": type("MutantReplica", (Replica,), parts)})
+
+
 # operators
+
+
+class CountsTheWrongOut(Election):
+    """Chooses among the others as soon as a majority has answered, the wrong one included."""
+
+    def candidates(self) -> list[Member]:
+        answered = [member for member in self.final_ensemble() if member in self.heads]
+        if len(answered) < majority(len(self.final_ensemble())):
+            return []
+        able = [member for member in answered if member not in self.diverged]
+        return [member for member in able if self.heads[member] == max(self.heads[each] for each in able)]
 
 
 class FencesOldEnsemble(Election):
@@ -298,8 +348,14 @@ class FencesOldEnsemble(Election):
     def fencing_ensemble(self) -> Ensemble:
         return self.metadata.ensemble
 
-    def has_quorum(self) -> bool:
-        return len(self.heads) >= majority(len(self.metadata.ensemble))
+    def candidates(self) -> list[Member]:
+        has_quorum = len(self.heads) >= majority(len(self.metadata.ensemble))
+        return [member for member in self.final_ensemble() if member in self.heads] if has_quorum else []
+
+    def choose(self) -> tuple[Member, BecomeLeaderRequest]:
+        if self.chosen is None:
+            self.chosen = max(self.candidates(), key=lambda each: self.heads[each])
+        return super().choose()
 
 
 class ResumesEpoch(Operator):

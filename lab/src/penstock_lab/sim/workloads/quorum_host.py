@@ -102,6 +102,7 @@ class HostProgram:
         self.check_every = 1
         self.applier = self.parts.applier(Lists(), limits=self.pairs)
         self.lost: list[Entry] = []  # the lost-and-found
+        self.is_wrong = False  # the state machine, in this run of the process
         self._snapshots: dict[EntryId, bytes] = {}
         self._parts: dict[EntryId, bytes] = {}
         self._busy_until = 0
@@ -116,6 +117,11 @@ class HostProgram:
         machine = self.applier.machine
         assert isinstance(machine, Lists)
         return machine
+
+    def damage(self) -> None:
+        """Let the state machine go wrong."""
+        self.is_wrong = self.host.record.is_damaged = True
+        self.lists.damage()
 
     def format(self, node: Node) -> Member:
         """Make an empty data folder: a new member."""
@@ -133,6 +139,7 @@ class HostProgram:
             self.format(node)
         self.applier = self.parts.applier(Lists(), limits=self.pairs)
         self._parts.clear()
+        self.is_wrong = False
         self._busy_until = 0
         core, effects = self.parts.node.recover(node.disk.state, Offset(found.first), found.records, self.config)
         self.checks.booted(self.host, core, effects)
@@ -167,6 +174,8 @@ class HostProgram:
             case TakeSnapshot(snapshot):
                 assert self.applier.applied == snapshot.head.offset, "a snapshot is of the state machine as it is"
                 data = self.applier.snapshot()
+                if self.is_wrong:
+                    self.checks.wrong_snapshots.add(data)
                 self._job(node, lambda: self._store(node, snapshot, data))
             case ReadSnapshot():
                 self._job(node, lambda: self._read_snapshot(effect))
@@ -198,6 +207,8 @@ class HostProgram:
     def _restore(self, snapshot: SnapshotMeta) -> SnapshotRestored:
         data = self._snapshots[snapshot.head] if snapshot.head.offset else b""
         self.applier.restore(data)
+        self.is_wrong = data in self.checks.wrong_snapshots
+        self.host.record.is_damaged = self.host.record.is_damaged or self.is_wrong
         assert self.applier.applied == snapshot.head.offset
         return SnapshotRestored(snapshot.head, self.applier.checksum)
 

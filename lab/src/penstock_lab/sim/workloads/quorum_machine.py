@@ -37,6 +37,11 @@ class Lists:
         self._sum = crc32(value, self._sum)
         return len(values)
 
+    def damage(self) -> None:
+        """Go wrong, as memory does."""
+        self.lists.setdefault(b"s0", []).append(b"wrong")
+        self._sum ^= 1
+
     def checksum(self) -> int:
         return self._sum
 

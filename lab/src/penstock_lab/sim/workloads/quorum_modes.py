@@ -42,6 +42,8 @@ class Mode:
     struck: tuple[int, ...] = (1, 2, NEVER)  # how many nodes the nemesis strikes
     lose_metadata: tuple[float, ...] = (0.0, 0.1)
     wipes: tuple[int, ...] = (0, 1)
+    retain: tuple[int, ...] = (0, 3, 20)
+    damage_ms: tuple[int, ...] = (0,)  # until one state machine goes wrong, at most; 0 is never
     safety_ms: int = 150
 
 
@@ -131,6 +133,21 @@ MODES = (
         cut_ms=(15, 30),
         struck=(1, 1, NEVER),
     ),
+    Mode(
+        "damage",
+        sizes=(3, 3, 5),
+        spares=0,
+        think_ms=(4, 8),
+        election_ms=(0, 30),
+        change_ms=(0,),
+        async_share=(0.0,),
+        read_share=(0.3,),
+        crash_node=(0.0, 0.003, 0.01),
+        snapshot_entries=(5, 20, NEVER),
+        wipes=(0,),
+        retain=(NEVER,),  # a member that begins with the snapshot of another one has no vote of its own
+        damage_ms=(60,),
+    ),
 )
 
 
@@ -158,6 +175,7 @@ class Settings:
     struck: int
     lose_metadata: float
     wipes: int
+    damage_ns: int
     calm_ns: int  # how long clients go on when the faults are over
     has_idle_election: bool
     check_every: int
@@ -190,6 +208,7 @@ class Settings:
             cut_ns=one(mode.cut_ms) * MILLISECOND,
             lose_metadata=one(mode.lose_metadata),
             wipes=one(mode.wipes),
+            damage_ns=one(mode.damage_ms) * MILLISECOND,
             calm_ns=one((1, 20)) * MILLISECOND,
             has_idle_election=rng.random() < 0.3,
             check_every=1 if rng.random() < 0.1 else 32,
@@ -222,7 +241,7 @@ def _draw_node(rng: Random, mode: Mode) -> NodeConfig:
         apply_bytes_max=one((150, 1 << 20)),
         heartbeat_ns=one((2, 4, 10)) * MILLISECOND,
         snapshot_entries=one(mode.snapshot_entries),
-        retain_entries=one((0, 3, 20)),
+        retain_entries=one(mode.retain),
         snapshot_chunk_bytes=one((40, 1 << 20)),
         resolve_window=one((5, 40, 1 << 20)),
         reads_max=one((2, 64)),

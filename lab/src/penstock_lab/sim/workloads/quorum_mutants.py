@@ -36,6 +36,7 @@ class Mutant:
 
     rule: str
     apply: Callable[[Parts], None]
+    mode: str = ""  # the only kind of seed that can meet it, if there is one
 
 
 def _node(kind: type[Node]) -> Callable[[Parts], None]:
@@ -151,6 +152,27 @@ MUTANTS: dict[str, Mutant] = {
         "P10: the answer to a repeat is about its pair", _leader(limbo_class=broken.AnswersCopies)
     ),
     "sends-copies-as-new": Mutant("P10: a client says which copies are repeats", _sending(broken.SendsCopiesAsNew)),
+    "forgets-divergence": Mutant(
+        "0108: who was found wrong stays out, also after a restart (Q-12)", _node(broken.ForgetsDivergence), "damage"
+    ),
+    "believes-its-leader": Mutant(
+        "0108: a majority of checksums decides, not the leader's own (Q-13)",
+        _node(broken.on_replica(agreement_class=broken.BelievesItsLeader)),
+        "damage",
+    ),
+    "leads-with-a-wrong-state": Mutant(
+        "0108: who was found wrong never leads", _node(broken.LeadsWithAWrongState), "damage"
+    ),
+    "snapshots-a-wrong-state": Mutant(
+        "0108: no member starts from a state that may be wrong",
+        _node(broken.on_replica(may_take_snapshot=lambda self: True)),
+        "damage",
+    ),
+    "counts-the-wrong-out": Mutant(
+        "0108: passed over is who cannot lead, and its log still counts",
+        _operator(type("MutantOperator", (Operator,), {"election_class": broken.CountsTheWrongOut})),
+        "damage",
+    ),
     "believes-refusals": Mutant(
         "P10: a refused copy says nothing of a copy sent before", _sending(broken.BelievesRefusals)
     ),

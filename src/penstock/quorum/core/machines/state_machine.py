@@ -7,21 +7,23 @@ stands between the log and the machine. It runs the `Apply` effects of a node an
   and each later copy gets the result of the pair. The Applier is the authority for that.
 - The pairs of a rolled-back transaction are retired: a late duplicate of it has no effect either.
 - A pair too old to be known is `Expired`: it has no effect, and whether it had one is unknown.
-- A running checksum over everything applied is compared with the one every CONFIRM carries: a replica which computed
-  something else than its leader says so, at the offset where it shows.
+- A running checksum over everything applied is compared with the one that every CONFIRM carries. A majority
+  decides which of two is wrong (decision 0108).
 """
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Protocol
 from zlib import crc32
 
 import msgspec
 
-from penstock.kernel.ids import EntryId, Epoch, Offset
+from penstock.kernel.ids import EntryId, Offset
 from penstock.quorum.core.machines.pairs import PairLimits, Pairs, Seen
-from penstock.quorum.records.effects import Applied, Apply, Divergence
-from penstock.quorum.records.entry import Barrier, ClientId, Confirm, Txn
+from penstock.quorum.records.effects import Applied, Apply
+from penstock.quorum.records.entry import Barrier, ClientId, Txn
+from penstock.quorum.records.state import Check, Comparison
 
 __all__ = ["Applier", "Duplicate", "Expired", "Retired", "StateMachine"]
 
@@ -98,7 +100,6 @@ class Applier:
         assert effect.first == self.applied + 1, (effect.first, self.applied)
         doomed = frozenset(effect.doomed)
         results: list[Any] = []
-        divergence: Divergence | None = None
         for offset, entry in enumerate(effect.entries, effect.first):
             result = None
             if isinstance(entry, Txn):
@@ -107,14 +108,12 @@ class Applier:
                     result = self._retire(entry)
                 else:
                     result = self._apply_once(EntryId(entry.epoch, Offset(offset)), entry)
-            elif isinstance(entry, Confirm) and divergence is None:
-                divergence = self._compare(entry, Offset(offset - 1))
             elif isinstance(entry, Barrier):
                 self.fact = Offset(offset)
             results.append(result)
             self._sums.append(self.checksum)
         self.applied = Offset(effect.first + len(results) - 1)
-        return Applied(self.applied, tuple(results), self.checksum, divergence)
+        return Applied(self.applied, tuple(results), self.checksum, self._compare(effect.checks))
 
     def _apply_once(self, id_: EntryId, txn: Txn) -> Any:
         ruling = self._ruling(txn)
@@ -153,15 +152,16 @@ class Applier:
         """Drop the places before `first`, where the log begins now."""
         del self._copies[: bisect_left(self._copies, first)]
 
-    def _compare(self, confirm: Confirm, applied: Offset) -> Divergence | None:
-        """The leader wrote down its checksum at an offset it had applied; here is ours, if we still know it."""
-        back = applied - confirm.checked
-        if not 0 <= back < len(self._sums):
-            return None
-        actual = self._sums[-1 - back]
-        if actual == confirm.checksum:
-            return None
-        return Divergence(confirm.checked, Epoch(confirm.epoch), confirm.checksum, actual)
+    def _compare(self, checks: Sequence[Check]) -> tuple[Comparison, ...]:
+        """Return the own checksum and a leader's, at each offset where the own one is still known."""
+        sums, applied = self._sums, self.applied
+        return tuple(
+            [
+                Comparison(offset, epoch, expected, sums[offset - applied - 1])
+                for offset, epoch, expected in checks
+                if 0 <= applied - offset < len(sums)
+            ]
+        )
 
     # snapshots
 
