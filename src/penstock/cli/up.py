@@ -52,6 +52,7 @@ async def run(
 
     Data goes to ./penstock-data and survives kill -9. Stop it with Ctrl-C or `penstock down`.
     """
+    from penstock.plumbing.files.data_folder import check_folder, enter_folder
     from penstock.plumbing.process.running import hold
 
     opened_by = 0
@@ -63,7 +64,9 @@ async def run(
     session.start_logs(quiet=True)
     folder = session.effective.config.data.folder
     is_new = _is_empty(folder)
+    check_folder(folder)  # before the lock, which is a file too
     with hold(folder) as place:
+        enter_folder(folder)
         from penstock.server.up_roles import running_roles  # slow to import, for servers only
 
         async with running_roles(session) as roles:

@@ -1,7 +1,5 @@
 """What `penstock lake serve` runs: one member of the lake, its queue, its store, its HTTP server."""
 
-import json
-import os
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +8,7 @@ from urllib.parse import quote
 
 from penstock.journals.client.journal import Journals
 from penstock.kernel.errors import ConfigError, Unavailable
+from penstock.kernel.formats import CREDENTIALS
 from penstock.keyspace.shell import open_keyspace
 from penstock.lake.client.lake_place import CREDENTIALS_FILE
 from penstock.lake.member.lake_journal_queue import JournalQueue
@@ -17,6 +16,7 @@ from penstock.lake.member.queue import Queue
 from penstock.lake.member.quorum_queue import QuorumQueue
 from penstock.lake.member.services.lake_service import serving_lake
 from penstock.lake.rest.credentials import Credentials
+from penstock.plumbing.files.sealed import create_sealed, read_sealed
 from penstock.plumbing.http.server import HttpServer
 from penstock.plumbing.objects import open_store
 from penstock.plumbing.wiring.options import object_store_url, store_options, wal_options, wire_tls
@@ -105,10 +105,10 @@ def lake_credentials(session: Session) -> tuple[Credentials, Path | None]:
         raise ConfigError("lake.access_key_id and lake.secret_access_key belong together", next_step="set both")
     path = session.effective.config.data.folder / CREDENTIALS_FILE
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
         made = {"access_key_id": f"AKIA{secrets.token_hex(8).upper()}", "secret_access_key": secrets.token_urlsafe(30)}
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(made, file)
-    found = json.loads(path.read_text())
-    return Credentials(found["access_key_id"], found["secret_access_key"]), path
+        create_sealed(CREDENTIALS, path, made, mode=0o600)
+    found = read_sealed(CREDENTIALS, path) or {}
+    try:
+        return Credentials(found["access_key_id"], found["secret_access_key"]), path
+    except KeyError as error:
+        raise ConfigError(f"{path} has no {error}", next_step=f"restore {path}, or set lake.access_key_id") from None

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock.kernel.errors import FormatTooNew
@@ -85,3 +86,13 @@ async def test_a_checkpoint_of_newer_rules_is_refused(tmp_path: Path) -> None:
         await checkpoints.save(*checkpoints.take(10, machine))
         with pytest.raises(FormatTooNew, match=f"rules {RULES + 1}"):
             await checkpoints.newest()
+
+
+async def test_a_checkpoint_of_another_release_is_refused_by_name(tmp_path: Path) -> None:
+    async with open_store(f"file://{tmp_path}/objects") as store:
+        key = f"c/{1:020d}-00"
+        await store.put(key, msgspec.msgpack.encode(("lake-checkpoint-2", 10, b"", "more")))
+        with pytest.raises(FormatTooNew, match=f"object {key} .* has version 2"):
+            await Checkpoints(store, "c/").newest()
+        await store.put(key, msgspec.msgpack.encode(("something-else", 10, b"")))
+        assert (await Checkpoints(store, "c/").newest())[0] == START

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.plumbing.wal.disks import FaultyDisk, How, UnsyncedDisk
 
-from penstock.kernel.errors import DiskFull, LimitExceeded, StorageError, WalCorrupt, Written
+from penstock.kernel.errors import DiskFull, FormatTooNew, LimitExceeded, StorageError, WalCorrupt, Written
 from penstock.plumbing.wal import StateFile
 from penstock.plumbing.wal.checksum import crc32c
 from penstock.plumbing.wal.state_file import STATE_BYTES_MAX
@@ -57,7 +57,7 @@ def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
     file = StateFile(tmp_path / "state", UnsyncedDisk())
     head = b"PENSTATE" + (2).to_bytes(4, "little") + (3).to_bytes(4, "little") + b"abc"
     file.path.write_bytes(head + crc32c(head).to_bytes(4, "little"))
-    with pytest.raises(WalCorrupt, match="this version"):
+    with pytest.raises(FormatTooNew, match="has version 2"):
         file.load()
 
 

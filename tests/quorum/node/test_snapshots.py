@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.kernel.errors import WalCorrupt
+from penstock.kernel.errors import FormatTooNew, WalCorrupt
+from penstock.kernel.formats import SNAPSHOT
 from penstock.kernel.ids import NO_ENTRY, EntryId, Epoch, Offset
 from penstock.plumbing.ports.ports import system_ports
 from penstock.quorum.node.snapshots import Snapshots
@@ -71,3 +72,19 @@ async def test_only_the_newest_are_kept(tmp_path: Path) -> None:
         "0000000001-00000000000000000020.snapshot",
         "0000000001-00000000000000000100.snapshot",
     ]
+
+
+async def test_a_snapshot_of_level_0_is_written_and_read(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, system_ports().disk)
+    await snapshots.take(head(7), b"PENS" * 100, version=0)
+    assert len(next(tmp_path.glob("*.snapshot")).read_bytes()) == 404
+    assert await snapshots.load(head(7)) == b"PENS" * 100
+
+
+async def test_a_snapshot_of_another_release_is_refused_by_name(tmp_path: Path) -> None:
+    snapshots = Snapshots(tmp_path, system_ports().disk)
+    await snapshots.take(head(7), b"x" * 100, version=SNAPSHOT.version + 1)
+    with pytest.raises(FormatTooNew, match=r"\.snapshot \(snapshot\) has version 2"):
+        await snapshots.load(head(7))
+    with pytest.raises(WalCorrupt):
+        await snapshots.write(head(8), 0, SNAPSHOT.magic + b"123", is_last=True)

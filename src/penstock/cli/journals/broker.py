@@ -67,6 +67,7 @@ async def run(
     """Run one broker until SIGTERM or Ctrl-C. Others then take over its journals, and it stores its remaining bytes."""
     from penstock.journals.broker.process import BROKER_LIMITS, running_broker  # what only a server needs
     from penstock.keyspace.shell import open_keyspace
+    from penstock.plumbing.files.data_folder import enter_folder
     from penstock.plumbing.process.run import let_senders_finish
 
     let_senders_finish()
@@ -77,10 +78,11 @@ async def run(
     data = session.effective.config.data.folder
     where = keyspace if keyspace is not None else str(data / "keyspace")
     wiring = msgspec.structs.replace(wiring_of(session, listen), limits=BROKER_LIMITS)
-    member = MemberId(zone, id)
+    member, folder = MemberId(zone, id), folder or data / id
+    enter_folder(folder)
     async with (
         await open_keyspace(_url(where)) as space,
-        running_broker(member, folder or data / id, space, wiring, config=config) as broker,
+        running_broker(member, folder, space, wiring, config=config) as broker,
         _http_gateway(session, http, broker, wiring),
         metrics_endpoint(session),
     ):

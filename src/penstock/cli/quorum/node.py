@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from penstock.cli.noun import InSession, noun
 from penstock.kernel.ids import NodeId
+from penstock.plumbing.files.data_folder import enter_folder
 from penstock.plumbing.wiring.options import wal_options
 from penstock.quorum.core.config import SERVED
 from penstock.quorum.node.process import running_node
@@ -45,6 +46,7 @@ async def run(
     """Run until SIGTERM or Ctrl-C. Everything acknowledged is on its disk before the acknowledgement leaves."""
     session.start_logs()
     folder = folder if folder is not None else session.effective.config.data.folder / id
+    enter_folder(folder)
     retain = min(SERVED.retain_entries, snapshot_entries)
     config = msgspec.structs.replace(SERVED, snapshot_entries=snapshot_entries, retain_entries=retain)
     async with (

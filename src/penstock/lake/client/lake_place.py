@@ -1,12 +1,13 @@
 """Which lake to use by default: the one that `penstock up` runs here, or the configured one."""
 
-import json
 import os
 
 import msgspec
 
 from penstock.kernel.errors import NotFound
+from penstock.kernel.formats import CREDENTIALS
 from penstock.plumbing.config import Effective, Source, load
+from penstock.plumbing.files.sealed import read_sealed
 from penstock.plumbing.process.running import running_in
 from penstock.plumbing.wire.tls import Tls
 from penstock.plumbing.wiring.options import wire_tls
@@ -55,11 +56,10 @@ def _keys(effective: Effective) -> tuple[str, str]:
     if config.lake.access_key_id and config.lake.secret_access_key:
         return config.lake.access_key_id.reveal(), config.lake.secret_access_key.reveal()
     path = config.data.folder / CREDENTIALS_FILE
-    try:
-        found = json.loads(path.read_text())
-    except FileNotFoundError:
+    found = read_sealed(CREDENTIALS, path)
+    if found is None:
         raise NotFound(
             f"there are no keys of a lake: neither lake.access_key_id is set nor is there {path}",
             next_step="penstock up makes them; or set lake.access_key_id and lake.secret_access_key",
-        ) from None
+        )
     return found["access_key_id"], found["secret_access_key"]

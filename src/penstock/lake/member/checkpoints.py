@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from penstock.kernel.errors import DataDamaged, FormatTooNew, NotFound, PenstockError
+from penstock.kernel.formats import LAKE_CHECKPOINT, check_version, kind_of_tag
 from penstock.lake.core.staging.checkpoint import freeze, load
 from penstock.lake.core.staging.machine import StagingMachine
 from penstock.lake.core.staging.tables import RULES
@@ -65,7 +66,7 @@ class Checkpoints:
     async def _load(self, key: str) -> tuple[int, StagingMachine]:
         data = (await self._store.get(key)).data
         try:
-            checkpoint = _decode(data)
+            checkpoint = _decoded(data, key)
             machine = load(checkpoint.state, StagingMachine)
         except PenstockError:
             raise
@@ -110,6 +111,17 @@ def _trusted(keys: Iterable[str]) -> list[str]:
         if not key.endswith(DISPUTED) and key + DISPUTED not in found:
             by_position[key[: key.rindex("-")]].append(key)
     return sorted(keys[0] for keys in by_position.values() if len(keys) == 1)
+
+
+def _decoded(data: bytes | memoryview, key: str) -> _Checkpoint:
+    """Return the checkpoint, or `FormatTooNew` if another release saved it."""
+    try:
+        return _decode(data)
+    except msgspec.ValidationError:
+        tag = kind_of_tag(next(iter(msgspec.msgpack.decode(data)), None))
+        if tag is not None and tag[0] == LAKE_CHECKPOINT.magic.decode():
+            check_version(LAKE_CHECKPOINT, tag[1], f"object {key}")
+        raise
 
 
 def _name(machine: StagingMachine) -> str:

@@ -16,7 +16,8 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from penstock.kernel.errors import StorageError, WalCorrupt
+from penstock.kernel.errors import WalCorrupt
+from penstock.kernel.formats import WAL_SEGMENT, check_version
 from penstock.kernel.ids import Lsn
 from penstock.plumbing.wal.checksum import has_crc, with_crc
 from penstock.plumbing.wal.disk import Disk, read_fully, write_fully
@@ -25,9 +26,7 @@ __all__ = ["HEADER_BYTES", "SUFFIX", "TEMPORARY", "Segment", "corrupt", "create_
 
 SUFFIX: Final = ".wal"
 TEMPORARY: Final = ".tmp"
-VERSION: Final = 1
 HEADER_BYTES: Final = 48
-_MAGIC: Final = b"PENSTWAL"
 _HEADER = Struct("<8sIIQQQI")  # magic, version, chain, first lsn, serial, salt, zero; its own crc behind
 _INDEX_EVERY_BYTES: Final = 64 * 1024
 
@@ -92,20 +91,17 @@ def read_header(disk: Disk, fd: int, path: Path) -> Segment:
     if len(data) != HEADER_BYTES or not has_crc(data):
         raise _damaged(path, "its header does not match its checksum")
     magic, version, chain, first_lsn, serial, salt, _ = _HEADER.unpack_from(data)
-    if magic != _MAGIC:
+    if magic != WAL_SEGMENT.magic:
         raise _damaged(path, "its header is not that of a WAL segment")
-    if version != VERSION:
-        raise StorageError(
-            f"{path} has format version {version}, this program reads version {VERSION}",
-            next_step="use the release of Penstock which wrote it",
-        )
+    check_version(WAL_SEGMENT, version, str(path))
     if path.name != segment_name(first_lsn):
         raise _damaged(path, f"its header says that it begins at lsn {first_lsn}")
     return Segment(path, Lsn(first_lsn), serial, salt, chain)
 
 
 def _encode_header(segment: Segment) -> bytes:
-    return with_crc(_HEADER.pack(_MAGIC, VERSION, segment.chain, segment.first_lsn, segment.serial, segment.salt, 0))
+    first = (WAL_SEGMENT.magic, WAL_SEGMENT.version, segment.chain, segment.first_lsn, segment.serial, segment.salt)
+    return with_crc(_HEADER.pack(*first, 0))
 
 
 def _damaged(path: Path, why: str) -> WalCorrupt:

@@ -10,6 +10,7 @@ from struct import Struct
 from typing import Final
 
 from penstock.kernel.errors import LimitExceeded, WalCorrupt, Written
+from penstock.kernel.formats import NODE_STATE, FileKind, check_version
 from penstock.plumbing.wal.checksum import has_crc, with_crc
 from penstock.plumbing.wal.disk import Disk, LocalDisk, make_folder, read_fully, storage_error, write_fully
 from penstock.plumbing.wal.segment import TEMPORARY
@@ -17,8 +18,6 @@ from penstock.plumbing.wal.segment import TEMPORARY
 __all__ = ["STATE_BYTES_MAX", "StateFile"]
 
 STATE_BYTES_MAX: Final = 16 * 1024 * 1024
-_MAGIC: Final = b"PENSTATE"
-_VERSION: Final = 1
 _HEADER = Struct("<8sII")  # magic, version, length of the state
 
 
@@ -28,12 +27,13 @@ class StateFile:
     A machine's state and its records must become durable in the order of its steps: see `Wal.save_state`.
     """
 
-    def __init__(self, path: Path, disk: Disk | None = None) -> None:
+    def __init__(self, path: Path, disk: Disk | None = None, *, kind: FileKind = NODE_STATE) -> None:
         self.path = path
+        self._kind = kind
         self._disk = disk or LocalDisk()
 
     def load(self) -> bytes | None:
-        """The state last saved, or None if none ever was."""
+        """Return the state last saved, or None if none ever was. `FormatTooNew` if another release saved it."""
         try:
             fd = self._disk.open(self.path)
             try:
@@ -58,7 +58,7 @@ class StateFile:
             make_folder(self._disk, self.path.parent)
             fd = self._disk.create(temporary)
             try:
-                write_fully(self._disk, fd, _encode(state), 0)
+                write_fully(self._disk, fd, self._encode(state), 0)
                 self._disk.fdatasync(fd)
             finally:
                 self._disk.close(fd)
@@ -73,18 +73,21 @@ class StateFile:
             raise LimitExceeded(f"a state of {len(state)} bytes is above the limit of {STATE_BYTES_MAX}")
 
     def _decode(self, data: bytes) -> bytes:
-        if len(data) < _HEADER.size + 4 or not has_crc(data):
-            raise self._damaged("it does not match its checksum")
+        if len(data) < _HEADER.size + 4:
+            raise self._damaged("it is cut short")
         magic, version, length = _HEADER.unpack_from(data)
+        if not has_crc(data):
+            raise self._damaged("it does not match its checksum")
+        if magic == self._kind.magic:
+            check_version(self._kind, version, str(self.path))
         state = data[_HEADER.size : -4]
-        if magic != _MAGIC or version != _VERSION or length != len(state):
-            raise self._damaged("it does not begin as a state file of this version does")
+        if magic != self._kind.magic or length != len(state):
+            raise self._damaged("it does not begin as a state file does")
         return state
 
     def _damaged(self, why: str) -> WalCorrupt:
         step = "keep the file for inspection, and restore this node from its peers or a backup"
         return WalCorrupt(f"{self.path} is damaged: {why}", next_step=step, file=str(self.path), byte=0, lsn=0)
 
-
-def _encode(state: bytes) -> bytes:
-    return with_crc(_HEADER.pack(_MAGIC, _VERSION, len(state)) + state)
+    def _encode(self, state: bytes) -> bytes:
+        return with_crc(_HEADER.pack(self._kind.magic, self._kind.version, len(state)) + state)

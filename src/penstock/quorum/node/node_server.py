@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.kernel.errors import InvalidArgument, NotFound, PenstockError, PreconditionFailed, Unavailable
+from penstock.kernel.formats import NODE_OWNER
 from penstock.kernel.ids import EntryId, Epoch, Incarnation, NodeId, Offset
 from penstock.plumbing.ports.disk import FileSystem
 from penstock.plumbing.ports.ports import Ports
@@ -169,7 +170,7 @@ class NodeServer:
 
 def _check_owner(folder: Path, node: NodeId, disk: FileSystem) -> None:
     disk.make_folders(folder)
-    owner = StateFile(folder / "node", disk)
+    owner = StateFile(folder / "node", disk, kind=NODE_OWNER)
     found = owner.load()
     if found is None:
         owner.save(node.encode())

@@ -1,7 +1,9 @@
 """Snapshots of a shard's state machine, one file each, named by the entry they stand at.
 
-    <epoch>-<offset>.snapshot    crc 4 bytes | the applier's bytes        (complete, or not there)
+    <epoch>-<offset>.snapshot    magic 8 bytes | version 4 | crc 4 | the applier's bytes
     <epoch>-<offset>.part        a snapshot being received from a leader
+
+A snapshot of level 0 (version 0) has no magic and no version.
 
 A snapshot becomes visible by a rename, after its bytes are durable. Only the newest few are kept.
 """
@@ -9,11 +11,13 @@ A snapshot becomes visible by a rename, after its bytes are durable. Only the ne
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from struct import Struct
 from typing import TypeVar
 
 import google_crc32c
 
 from penstock.kernel.errors import WalCorrupt
+from penstock.kernel.formats import SNAPSHOT, check_version
 from penstock.kernel.ids import EntryId
 from penstock.plumbing.ports.disk import FileSystem
 from penstock.plumbing.wal.disk import write_fully
@@ -21,7 +25,8 @@ from penstock.plumbing.wal.disk import write_fully
 __all__ = ["Snapshots"]
 
 T = TypeVar("T")
-CRC_BYTES = 4
+_HEADER = Struct("<8sII")  # magic, version, crc of the rest
+_CRC = Struct("<I")  # all that a snapshot of version 0 begins with
 KEPT = 2  # the newest, and the one before it, which a slow follower may still be reading
 
 
@@ -32,9 +37,9 @@ class Snapshots:
         self.folder = folder
         self._disk = disk
 
-    async def take(self, head: EntryId, data: bytes) -> None:
+    async def take(self, head: EntryId, data: bytes, *, version: int = SNAPSHOT.version) -> None:
         """Store a snapshot; durable when this returns."""
-        await _in_thread(lambda: self._take(head, data))
+        await _in_thread(lambda: self._take(head, data, version))
 
     async def read(self, head: EntryId, position: int, bytes_max: int) -> tuple[bytes | None, bool]:
         """A part of a stored snapshot, checksum included, and whether it is the last; None if it is not there."""
@@ -56,13 +61,14 @@ class Snapshots:
     def _path(self, head: EntryId, suffix: str = "snapshot") -> Path:
         return self.folder / f"{head.epoch:010}-{head.offset:020}.{suffix}"
 
-    def _take(self, head: EntryId, data: bytes) -> None:
+    def _take(self, head: EntryId, data: bytes, version: int) -> None:
         self._disk.make_folders(self.folder)
         part = self._path(head, "part")
         fd = self._disk.create(part)
         try:
-            write_fully(self._disk, fd, google_crc32c.value(data).to_bytes(CRC_BYTES, "little"), 0)
-            write_fully(self._disk, fd, data, CRC_BYTES)
+            header = _header(data, version)
+            write_fully(self._disk, fd, header, 0)
+            write_fully(self._disk, fd, data, len(header))
             self._disk.fdatasync(fd)
         finally:
             self._disk.close(fd)
@@ -116,9 +122,19 @@ class Snapshots:
             self._disk.remove(part)
 
 
+def _header(data: bytes, version: int) -> bytes:
+    crc: int = google_crc32c.value(data)
+    return _HEADER.pack(SNAPSHOT.magic, version, crc) if version else _CRC.pack(crc)
+
+
 def _checked(data: bytes, path: Path) -> bytes:
-    body = data[CRC_BYTES:]
-    if len(data) < CRC_BYTES or google_crc32c.value(body) != int.from_bytes(data[:CRC_BYTES], "little"):
+    """Return the applier's bytes, or `WalCorrupt`; `FormatTooNew` if another release made the snapshot."""
+    header: Struct = _HEADER if data.startswith(SNAPSHOT.magic) else _CRC
+    fields = header.unpack_from(data) if len(data) >= header.size else ()
+    if len(fields) == 3:
+        check_version(SNAPSHOT, fields[1], str(path))
+    body = data[header.size :]
+    if not fields or google_crc32c.value(body) != fields[-1]:
         raise WalCorrupt(f"{path} does not match its checksum", next_step="swap this node: its snapshot is damaged")
     return body
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from penstock.kernel.codec import Codec
 from penstock.kernel.errors import InvalidArgument, NotFound, PenstockError, PreconditionFailed, WalCorrupt
+from penstock.kernel.formats import NODE_STATE
 from penstock.kernel.ids import Lsn, Offset
 from penstock.plumbing.host.loop import Done
 from penstock.plumbing.ports.ports import Ports
@@ -49,10 +50,11 @@ class NodeStorage:
 
     @classmethod
     async def open(cls, folder: Path, ports: Ports, tasks: Tasks, options: WalOptions | None = None) -> "NodeStorage":
-        """Raises `WalCorrupt` where acknowledged entries cannot be read back."""
+        """Raise `WalCorrupt` where acknowledged entries cannot be read back, `FormatTooNew` for a newer folder."""
+        state_file = StateFile(folder / "state", ports.disk, kind=NODE_STATE)
+        state_file.load()  # a newer one is refused before the WAL changes a byte
         wal = await Wal.open(folder / "log", options, disk=ports.disk)
-        lost = LostAndFound(folder / "lost", ports.disk)
-        return cls(wal, StateFile(folder / "state", ports.disk), lost, tasks)
+        return cls(wal, state_file, LostAndFound(folder / "lost", ports.disk), tasks)
 
     # Recovery
 

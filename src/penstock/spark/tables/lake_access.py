@@ -5,7 +5,6 @@ configuration (`PENSTOCK_…`, penstock.toml), then what `penstock up` runs in t
 is idempotent, so one whose answer is lost is made again.
 """
 
-import json
 import os
 import time
 from collections.abc import Mapping
@@ -14,8 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from penstock.kernel.errors import Indeterminate, InvalidArgument, NotFound, PenstockError, Unavailable
+from penstock.kernel.formats import CREDENTIALS
 from penstock.lake.client.lake import LakeClient, LakeUrl, parse_lake_url
 from penstock.plumbing.config import Effective, Source, load
+from penstock.plumbing.files.sealed import read_sealed
 from penstock.plumbing.process.running import running_in
 
 __all__ = ["LakeAccess", "access_from", "table_url", "told"]
@@ -82,14 +83,13 @@ def access_from(options: Mapping[str, str], effective: Effective | None = None) 
     if config.lake.access_key_id and config.lake.secret_access_key:
         return LakeAccess(url, config.lake.access_key_id.reveal(), config.lake.secret_access_key.reveal())
     path = config.data.folder / CREDENTIALS_FILE
-    try:
-        found = json.loads(path.read_text())
-    except FileNotFoundError:
+    found = read_sealed(CREDENTIALS, path)
+    if found is None:
         raise NotFound(
             f"no keys for the lake on {url}: neither the options access_key_id and secret_access_key are given, "
             f"nor lake.access_key_id is set, nor is there {path}",
             next_step="penstock up makes keys; or set the options",
-        ) from None
+        )
     return LakeAccess(url, found["access_key_id"], found["secret_access_key"])
 
 

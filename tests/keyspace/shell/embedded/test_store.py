@@ -182,7 +182,11 @@ async def test_what_is_no_keyspace_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "newer" / "store.sqlite") as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    assert "format 99" in await refusal("newer")
+    before = (tmp_path / "newer" / "store.sqlite").read_bytes()
+    assert "has version 99" in await refusal("newer")
+    files = sorted(path.name for path in (tmp_path / "newer").iterdir() if path.is_file())
+    assert files == ["store.sqlite", "writer.lock"]
+    assert (tmp_path / "newer" / "store.sqlite").read_bytes() == before
     (tmp_path / "file").write_text("")
     assert "file" in await refusal("file")
 

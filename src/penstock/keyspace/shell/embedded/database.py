@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Final
 
 from penstock.kernel.errors import DiskFull, KeySpaceForgot, Overloaded, PenstockError, StorageError, Written
+from penstock.kernel.formats import KEYSPACE, check_version
+from penstock.plumbing.files.versions import version_of
 
-__all__ = ["FORMAT", "Database", "storage_errors"]
+__all__ = ["Database", "check_format", "storage_errors"]
 
-FORMAT: Final = 1
-_APPLICATION: Final = 0x50454E53  # "PENS": tells `file` and us apart from other SQLite databases
+_FORMAT: Final = KEYSPACE.version
+_APPLICATION: Final = int.from_bytes(KEYSPACE.magic, "big")  # "PENS": `file` tells it from other databases by that
 _BUSY_MS: Final = 1_000  # only a foreign tool with the file open can make us wait: our own writers hold the lock
 _WAL_BYTES_KEPT: Final = 8 << 20
 
@@ -113,8 +115,10 @@ class Database:
         (application,), (format_,) = (
             execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
         )
-        if (application, format_) == (_APPLICATION, FORMAT):
+        if (application, format_) == (_APPLICATION, _FORMAT):
             return
+        if application == _APPLICATION:
+            check_version(KEYSPACE, format_, str(self.path))
         if execute("SELECT count(*) FROM sqlite_schema").fetchone() != (0,):
             raise StorageError(
                 f"{self.path} is no KeySpace of this version (application {application:#x}, format {format_})",
@@ -125,9 +129,19 @@ class Database:
             execute(statement)
         execute("INSERT INTO state VALUES (1, ?, 1, 0, 0)", (store_id,))
         execute(f"PRAGMA application_id = {_APPLICATION}")
-        execute(f"PRAGMA user_version = {FORMAT}")
+        execute(f"PRAGMA user_version = {_FORMAT}")
         execute("COMMIT")
         _sync_folder(self.path.parent)
+
+
+def check_format(path: Path) -> None:
+    """Raise `FormatTooNew` if another release wrote the file. Only reads: SQLite would change it by opening it.
+
+    So a release that writes another version must checkpoint it before it writes anything else.
+    """
+    found = version_of(KEYSPACE, path)
+    if found:  # 0: made a moment ago, and its first page is still in the WAL
+        check_version(KEYSPACE, found, str(path))
 
 
 def _sync_folder(folder: Path) -> None:

@@ -31,7 +31,7 @@ from penstock.keyspace.core.records import (
 )
 from penstock.keyspace.core.transaction import Compare, Operation, Outcome, Transaction
 from penstock.keyspace.shell.embedded.clock import BootClock, LeaseClock
-from penstock.keyspace.shell.embedded.database import Database
+from penstock.keyspace.shell.embedded.database import Database, check_format
 from penstock.keyspace.shell.embedded.lock import LOCK_FILE, WriterLock
 from penstock.keyspace.shell.embedded.options import EmbeddedOptions
 from penstock.keyspace.shell.embedded.queries import LeaseRow, Queries
@@ -77,8 +77,9 @@ class EmbeddedKeySpace:
     async def open(
         cls, folder: Path, options: EmbeddedOptions | None = None, *, clock: LeaseClock | None = None
     ) -> Self:
-        """Open the KeySpace of a folder, and create it if it does not exist."""
+        """Open the KeySpace of a folder, and create it if missing. `FormatTooNew` if another release wrote it."""
         options = options or EmbeddedOptions()
+        await asyncio.to_thread(check_format, folder / "store.sqlite")
         lock, wakeups = await asyncio.to_thread(_prepare, folder, options)
         keyspace = cls(folder / "store.sqlite", lock, wakeups, options, clock or BootClock())
         try:

@@ -1,0 +1,70 @@
+"""The versions of the files in a data folder, read before any of them is opened. Design: integrity.md D23.
+
+A file's version is in its first bytes (`kernel/formats.py`). A file that is too short to have one, or has no magic, is
+left to its owner, who knows whether that is damage or the rest of an interrupted start.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from penstock.kernel.errors import StorageError
+from penstock.kernel.formats import KINDS, FileKind, VersionPlace, check_version
+
+__all__ = ["check_versions", "files_of", "version_of"]
+
+_MAGIC = Struct("<8sI")
+_HEAD_BYTES: Final = 100  # the header of SQLite's first page
+_USER_VERSION_AT: Final = 60
+_APPLICATION_AT: Final = 68
+_JSON_BYTES_MAX: Final = 1 << 20
+_ROLES: Final = ("", "*/")  # a role's folder is the data folder, or in it
+
+
+def check_versions(folder: Path) -> None:
+    """Raise `FormatTooNew` if a file of the folder is newer than this release. Only reads."""
+    for kind in KINDS:
+        if kind.header not in (VersionPlace.RECORD, VersionPlace.TAG):
+            for path in files_of(kind, folder):
+                found = version_of(kind, path)
+                if found is not None:
+                    check_version(kind, found, str(path))
+
+
+def files_of(kind: FileKind, folder: Path) -> Iterator[Path]:
+    """Return the files of one kind, those of the roles in the folder included."""
+    for prefix in _ROLES:
+        yield from sorted(path for path in folder.glob(prefix + kind.where) if path.is_file())
+
+
+def version_of(kind: FileKind, path: Path) -> int | None:
+    """Return the version in the header of a file; None if it has none that this release knows."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_JSON_BYTES_MAX if kind.header is VersionPlace.JSON else _HEAD_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror}", next_step=f"ls -l {path}") from error
+    match kind.header:
+        case VersionPlace.MAGIC:
+            magic, version = _MAGIC.unpack_from(head) if len(head) >= _MAGIC.size else (b"", 0)
+            return int(version) if magic == kind.magic else None
+        case VersionPlace.SQLITE:
+            is_ours = head[_APPLICATION_AT : _APPLICATION_AT + 4] == kind.magic
+            return int.from_bytes(head[_USER_VERSION_AT : _USER_VERSION_AT + 4], "big") if is_ours else None
+        case VersionPlace.JSON:
+            return _json_version(head)
+        case _:
+            return None
+
+
+def _json_version(text: bytes) -> int | None:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    version = found.get("version", 1) if isinstance(found, dict) else None
+    return version if isinstance(version, int) else None
