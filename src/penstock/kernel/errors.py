@@ -23,7 +23,8 @@
     │   ├── Forbidden
     │   ├── Gone
     │   ├── MergeConflict
-    │   └── NoChanges
+    │   ├── NoChanges
+    │   └── Unimplemented
     ├── Unavailable            not now; nothing was written; the same request may succeed later
     │   ├── ConnectFailed
     │   ├── HeadLost
@@ -96,6 +97,7 @@ __all__ = [
     "StorageError",
     "Unauthenticated",
     "Unavailable",
+    "Unimplemented",
     "VersionMismatch",
     "WalCorrupt",
     "WalPoisoned",
@@ -366,6 +368,13 @@ class NoChanges(Refused):
     """There is nothing to commit."""
 
     code = "no-changes"
+
+
+class Unimplemented(Refused):
+    """The server does not have the method: it is of another release, or has another role."""
+
+    code = "unimplemented"
+    fault = Fault.SERVICE
 
 
 class Unavailable(PenstockError):

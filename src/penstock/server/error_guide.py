@@ -200,8 +200,12 @@ _GUIDE: Final = {
         "Look at the note in the quarantine that the message names, and restore the bytes from a replica or a backup.",
     ),
     "format-too-new": Guide(
-        "A newer release wrote this file, and then an older one was started on the same folder.",
-        "Start the release that wrote it; this one has changed nothing.",
+        "A newer release wrote this file, record or level, and an older one was started on it.",
+        "Start the release that wrote it; this one has changed nothing, and skips nothing.",
+    ),
+    "unimplemented": Guide(
+        "The server is of an older release than the client, or its role has no such method.",
+        "Upgrade the server, or ask the role that serves it; penstock status shows releases and roles.",
     ),
     "object-store-failed": Guide(
         "The object store refused or did not answer: wrong keys, no such bucket, or an outage.",

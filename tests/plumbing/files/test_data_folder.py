@@ -40,8 +40,8 @@ def test_releases_may_alternate_until_the_level_rises(tmp_path: Path) -> None:
 
 def test_a_folder_of_two_levels_ago_is_refused(tmp_path: Path) -> None:
     enter_folder(tmp_path, level=LEVEL_MIN)
-    with pytest.raises(FormatTooNew, match=f"speaks levels {NEWER.level_min} to"):
-        check_folder(tmp_path, NEWER)
+    with pytest.raises(FormatTooNew, match=f"speaks levels {LEVEL_MAX + 1} to"):
+        check_folder(tmp_path, Release("9.0", LEVEL_MAX + 1, LEVEL_MAX + 2))
 
 
 @pytest.mark.parametrize("formats", [{"WAL segment": 2}, {"a kind of the future": 1}])

@@ -25,6 +25,7 @@ from penstock.kernel.errors import (
     PreconditionFailed,
     ShuttingDown,
     Unauthenticated,
+    Unimplemented,
     VersionMismatch,
 )
 from penstock.plumbing.wire import Backoff, Call, Channel, Limits, Message, Server, Service
@@ -160,7 +161,7 @@ async def test_a_defect_in_a_handler_is_logged_there_and_says_nothing_of_the_ins
 async def test_wrong_use_is_refused_before_anything_is_sent(stage: Stage) -> None:
     _, channel = await stage.both(frame_bytes_max=10_000, request_bytes_max=10_000)
     await channel.call("echo")
-    with pytest.raises(NotFound, match="nothing-like-it"):
+    with pytest.raises(Unimplemented, match="nothing-like-it"):
         await channel.call("nothing-like-it")
     with pytest.raises(LimitExceeded, match="10000"):
         await channel.call("echo", bytes(10_001))

@@ -5,9 +5,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from penstock.kernel.errors import WalCorrupt
+from penstock.kernel.errors import FormatTooNew, WalCorrupt
 from penstock.kernel.ids import EntryId, Epoch, Incarnation, Lsn, NodeId, Offset
 from penstock.plumbing.host.loop import Done
 from penstock.plumbing.ports.ports import system_ports
@@ -164,3 +165,17 @@ async def test_a_full_wal_is_told_to_the_machine_not_raised_at_it(tmp_path: Path
     storage.append(Lsn(1), [txn(1)], errors.append)
     storage.save_state(STATE, errors.append)
     assert [str(error) for error in errors] == ["the WAL is closed", "the WAL is closed"]
+
+
+async def test_an_entry_of_an_unknown_kind_is_named_and_never_skipped(tmp_path: Path) -> None:
+    storage = await opened(tmp_path)
+    await storage.load_entries()
+    await append(storage, 1, Barrier(E1), txn(2))
+    await storage.wal.append([msgspec.msgpack.encode((3, (9, E1, "of the future")))])
+    with pytest.raises(FormatTooNew, match=rf"{tmp_path}/log has a record of the unknown kind 9"):
+        await storage.read(Offset(1), Offset(3), 1 << 20)
+    await storage.close()
+    reopened = await opened(tmp_path)
+    with pytest.raises(FormatTooNew, match="unknown kind 9"):
+        await reopened.load_entries()
+    await reopened.close()

@@ -81,6 +81,6 @@ def _check(record: FolderRecord, path: Path, release: Release) -> None:
 def _next(found: FolderRecord | None, level: int | None, release: Release) -> FolderRecord:
     formats = {kind.name: kind.version for kind in KINDS}
     if found is None:
-        return FolderRecord(release.version, release.version, release.level_min if level is None else level, formats)
+        return FolderRecord(release.version, release.version, level or release.level_min, formats)
     level = max(found.level, level or 0)
     return msgspec.structs.replace(found, last_release=release.version, level=level, formats=formats)

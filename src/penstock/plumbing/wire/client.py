@@ -15,6 +15,7 @@ from typing import Final
 
 from penstock.kernel.backoff import Backoff
 from penstock.kernel.errors import ShuttingDown
+from penstock.kernel.version import Release
 from penstock.plumbing.ports.ports import Ports, system_ports
 from penstock.plumbing.wire.client_connection import NotTaken
 from penstock.plumbing.wire.client_stream import ClientStream
@@ -78,6 +79,12 @@ class Channel:
 
     def __repr__(self) -> str:
         return f"Channel({self.address}, {'connected' if self._dialler.connection is not None else 'not connected'})"
+
+    @property
+    def peer_release(self) -> Release | None:
+        """The release of the server; None while there is no connection."""
+        connection = self._dialler.connection
+        return connection.peer_release if connection is not None else None
 
     def statistics(self) -> Statistics:
         return self._statistics

@@ -16,14 +16,15 @@ from penstock.kernel.errors import (
     ConnectionLost,
     DeadlineExceeded,
     LimitExceeded,
-    NotFound,
     Overloaded,
     PenstockError,
     ProtocolViolation,
     ShuttingDown,
     Unavailable,
+    Unimplemented,
     error_from_record,
 )
+from penstock.kernel.version import Release
 from penstock.plumbing.ports.ports import Clocks
 from penstock.plumbing.wire.client_stream import ClientStream
 from penstock.plumbing.wire.connection import SMALL_BYTES, Connection
@@ -82,6 +83,7 @@ class ClientConnection(Connection):
         self.lost: asyncio.Future[None] = self._loop.create_future()
         self.is_usable = False  # takes new requests
         self.methods: dict[str, int] = {}
+        self.peer_release = Release("", 0, 0)  # known after the welcome
         self._requests_max = self._request_bytes_max = self._streams_max = 0
         self._calls: dict[int, Pending] = {}
         self._request_bytes = 0  # of those calls
@@ -115,6 +117,7 @@ class ClientConnection(Connection):
         check_welcome(welcome)
         self.peer_frame_bytes_max = welcome.frame_bytes_max
         self.peer_window = welcome.stream_window_bytes
+        self.peer_release = Release(welcome.release, welcome.level_min, welcome.level_max)
         self.methods = {name: number for number, name in enumerate(welcome.methods)}
         self._requests_max = welcome.requests_max
         self._request_bytes_max = welcome.request_bytes_max
@@ -229,7 +232,9 @@ class ClientConnection(Connection):
     def _refusal(self, method: str, size: int) -> PenstockError:
         """Why this cannot be sent to this server at all."""
         if method not in self.methods:
-            return NotFound(f"the server has no method {method}")
+            return Unimplemented(
+                f"{self.peer_release.describe()} has no method {method}", next_step="upgrade the server", method=method
+            )
         return LimitExceeded(
             f"{size} bytes are above the server's frame limit of {self.peer_frame_bytes_max}",
             next_step="send them in parts, on a stream",

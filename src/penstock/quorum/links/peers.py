@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from penstock.kernel.codec import Codec
-from penstock.kernel.errors import PenstockError
+from penstock.kernel.errors import FormatTooNew, PenstockError
 from penstock.kernel.ids import NodeId
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.tasks import Tasks
@@ -49,13 +49,17 @@ encode_peer = _CODEC.encode
 decode_peer = _CODEC.decode
 
 OnMessages = Callable[[NodeId, list[Any]], None]
+OnUnknown = Callable[[FormatTooNew], None]  # a record of another release: a replica that skips it would differ
 
 
 class PeerLink:
     """One direction of talk to one peer, over a stream which somebody opened: a `Receiver` of the wire."""
 
-    def __init__(self, peer: NodeId, on_messages: OnMessages, on_closed: Callable[["PeerLink"], None]) -> None:
+    def __init__(
+        self, peer: NodeId, on_messages: OnMessages, on_closed: Callable[["PeerLink"], None], on_unknown: OnUnknown
+    ) -> None:
         self.peer = peer
+        self._on_unknown = on_unknown
         self.stream: Stream | None = None
         self._on_messages = on_messages
         self._on_closed = on_closed
@@ -76,7 +80,12 @@ class PeerLink:
             self.dropped += 1
 
     def on_messages(self, messages: list[Message]) -> None:
-        self._on_messages(self.peer, [decode_peer(message.body) for message in messages])
+        try:
+            decoded = [_CODEC.decode_known(message.body, f"a message of {self.peer}") for message in messages]
+        except FormatTooNew as error:
+            self._on_unknown(error)
+            raise
+        self._on_messages(self.peer, decoded)
 
     def on_writable(self) -> None:
         stream = self.stream
@@ -106,12 +115,14 @@ class Peers:
         tasks: Tasks,
         on_messages: OnMessages,
         random: Random,
+        on_unknown: OnUnknown = lambda _: None,
     ) -> None:
         self._me = me
         self._hello = msgspec.msgpack.encode(PeerHello(shard, me))
         self._channels = channels
         self._tasks = tasks
         self._on_messages = on_messages
+        self._on_unknown = on_unknown
         self._random = random
         self._inbound: dict[NodeId, PeerLink] = {}  # streams they opened: the newest each
         self._outbound: dict[NodeId, PeerLink] = {}
@@ -128,7 +139,7 @@ class Peers:
 
     def accept(self, sender: NodeId, stream: Stream) -> PeerLink:
         """A peer has opened a stream to us."""
-        link = PeerLink(sender, self._receive, self._inbound_closed)
+        link = PeerLink(sender, self._receive, self._inbound_closed, self._on_unknown)
         link.stream = stream
         self._inbound[sender] = link
         return link
@@ -158,7 +169,7 @@ class Peers:
 
     def _dial(self, to: NodeId) -> PeerLink:
         lost = asyncio.Event()
-        link = PeerLink(to, self._receive, lambda _: lost.set())
+        link = PeerLink(to, self._receive, lambda _: lost.set(), self._on_unknown)
         self._outbound[to] = link
         self._tasks.start(self._keep_open(to, link, lost), f"link to {to}")
         return link

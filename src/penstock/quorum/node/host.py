@@ -80,7 +80,15 @@ class ReplicaHost:
         self._applier = Applier(machine)
         self._machine = machine
         self._tasks = tasks
-        self._peers = Peers(state.member.node, shard, channels, tasks, self._on_peer_messages, ports.chance.generator())
+        self._peers = Peers(
+            state.member.node,
+            shard,
+            channels,
+            tasks,
+            self._on_peer_messages,
+            ports.chance.generator(),
+            lambda error: self._loop.stop(str(error)),
+        )
         self._requests = 0
         self._appends: dict[RequestId, tuple[AppendSession, int]] = {}  # who waits for which answer
         self._asked: dict[RequestId, asyncio.Future[Any]] = {}

@@ -42,6 +42,7 @@ class NodeStorage:
         self.lost = lost
         self._state_file = state_file
         self._tasks = tasks
+        self._where = str(state_file.path.parent / "log")
         self._shift = 0  # an entry's offset less its record's Lsn
         self._first = Offset(1)  # the node's log begins here; the WAL may keep older records, whole segments of them
         self._trims = 0  # under way
@@ -73,7 +74,7 @@ class NodeStorage:
         first = Offset(1)
         async for records in self.wal.walk(self.wal.first_lsn, bytes_max=READ_BYTES):
             for data in records:
-                offset, entry = _RECORD.decode(data)
+                offset, entry = _RECORD.decode_known(data, self._where)
                 if not entries:
                     first = offset
                 elif offset != first + len(entries):
@@ -151,7 +152,7 @@ class NodeStorage:
             records = await self.wal.read(lsn, bytes_max=bytes_max)
         except (NotFound, InvalidArgument, PreconditionFailed):
             return ()  # trimmed or truncated meanwhile: whoever asked looks again where the log stands
-        entries = [_RECORD.decode(data)[1] for data in records]
+        entries = [_RECORD.decode_known(data, self._where)[1] for data in records]
         return tuple(entries[: last - first + 1])
 
     async def close(self) -> None:

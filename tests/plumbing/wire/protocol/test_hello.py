@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.kernel.errors import MalformedFrame, Unauthenticated, VersionMismatch
+from penstock.kernel.version import Release
 from penstock.plumbing.wire.limits import Limits
 from penstock.plumbing.wire.protocol.hello import (
     HELLO_CODEC,
@@ -19,6 +20,7 @@ from penstock.plumbing.wire.protocol.hello import (
     check_welcome,
 )
 
+NEW = ("release", "level_min", "level_max")
 HELLO = Hello.of(Limits(), "secret-token")
 WELCOME = Welcome.of(Limits(), 1, ["echo"])
 
@@ -89,3 +91,15 @@ def test_any_bytes_are_a_hello_or_malformed(data: bytes) -> None:
     for codec in (HELLO_CODEC, WELCOME_CODEC):
         with contextlib.suppress(MalformedFrame):
             codec.decode(data)
+
+
+def test_each_side_names_its_release_and_its_levels() -> None:
+    for said in (HELLO, WELCOME):
+        assert (said.release, said.level_min, said.level_max) == Release()
+
+
+def test_a_peer_from_before_levels_is_understood() -> None:
+    old = {name: value for name, value in msgspec.to_builtins(HELLO).items() if name not in NEW}
+    assert HELLO_CODEC.decode(msgspec.msgpack.encode(old)).level_max == 0
+    old = {name: value for name, value in msgspec.to_builtins(WELCOME).items() if name not in NEW}
+    assert WELCOME_CODEC.decode(msgspec.msgpack.encode(old)).release == ""

@@ -10,8 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.kernel.bounds import Count, Name
 from penstock.kernel.codec import Codec
 from penstock.kernel.errors import MalformedFrame, Unauthenticated, VersionMismatch
+from penstock.kernel.version import Release
 from penstock.plumbing.wire.limits import FRAME_BYTES_MIN, Limits
 
 __all__ = [
@@ -44,6 +46,9 @@ class Hello(msgspec.Struct, frozen=True):
     frame_bytes_max: int
     stream_window_bytes: int
     token: str = ""
+    release: Name = ""  # of a peer from before levels, as are the two zeros
+    level_min: Count = 0
+    level_max: Count = 0
 
     def __repr__(self) -> str:
         token = "given" if self.token else "none"
@@ -54,7 +59,8 @@ class Hello(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, limits: Limits, token: str | None) -> "Hello":
-        return cls(PROTOCOL, VERSION_MIN, VERSION_MAX, limits.frame_bytes_max, limits.stream_window_bytes, token or "")
+        frame, window = limits.frame_bytes_max, limits.stream_window_bytes
+        return cls(PROTOCOL, VERSION_MIN, VERSION_MAX, frame, window, token or "", *Release())
 
 
 class Welcome(msgspec.Struct, frozen=True):
@@ -68,6 +74,9 @@ class Welcome(msgspec.Struct, frozen=True):
     requests_max: int
     request_bytes_max: int
     silence_ms: int
+    release: Name = ""
+    level_min: Count = 0
+    level_max: Count = 0
 
     @classmethod
     def of(cls, limits: Limits, version: int, methods: list[str]) -> "Welcome":
@@ -80,6 +89,7 @@ class Welcome(msgspec.Struct, frozen=True):
             limits.requests_max,
             limits.request_bytes_max,
             limits.silence_ms,
+            *Release(),
         )
 
 
