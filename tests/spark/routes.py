@@ -20,7 +20,7 @@ from tests.spark.journals.test_journal_sink import numbers_of
 from penstock.journals.client.journal_blocking import BlockingJournals
 from penstock.kernel.errors import NotFound
 from penstock.spark import Pipeline, journal, lake
-from penstock.spark.pipelines.pipeline_run import PipelineRun
+from penstock.spark.pipelines.running.pipeline_run import PipelineRun
 from penstock.spark.tables.lake_access import access_from, table_url
 from penstock.spark.tables.lake_tree import files_of, key_of
 

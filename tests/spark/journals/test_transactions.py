@@ -11,7 +11,16 @@ from tests.journals.broker.cluster import Cluster, read_all, running_cluster
 from penstock.journals.client.journal import Journals
 from penstock.journals.records.spec import JournalSpec
 from penstock.kernel.errors import Fenced, LimitExceeded, NotFound, PreconditionFailed
-from penstock.spark.journals.transaction_rule import KEPT, NAMED_MAX, Decision, Record, Register, decide, forgotten
+from penstock.spark.journals.transaction_rule import (
+    KEPT,
+    NAMED_MAX,
+    Decision,
+    Record,
+    Register,
+    decide,
+    digest_of,
+    forgotten,
+)
 from penstock.spark.journals.transactions import Transactions
 
 NAME = "spark/transactions"
@@ -31,16 +40,46 @@ def batch(number: int, query: str = "q1", ack: bytes = b"", guard: str = "") -> 
 
 def test_the_rule() -> None:
     last = Register("q1", 4, 0)
-    assert decide(None, "s", "q1", 0) is Decision.COMMIT
-    assert decide(None, "s", "q1", 7) is Decision.COMMIT  # a checkpoint may change its sink at any batch
-    assert decide(last, "s", "q1", 5) is Decision.COMMIT
-    assert decide(last, "s", "q1", 4) is Decision.REPLAY
+    assert decide(None, batch(0)) is Decision.COMMIT
+    assert decide(None, batch(7)) is Decision.COMMIT  # a checkpoint may change its sink at any batch
+    assert decide(last, batch(5)) is Decision.COMMIT
+    assert decide(last, batch(4)) is Decision.REPLAY
     for number in (3, 6, 0):
         with pytest.raises(Fenced, match="whose last is 4"):
-            decide(last, "s", "q1", number)
+            decide(last, batch(number))
     for number in (0, 4, 5):
         with pytest.raises(PreconditionFailed, match="belongs to query q1"):
-            decide(last, "s", "q2", number)
+            decide(last, batch(number, "q2"))
+
+
+def test_batches_chain_by_their_positions() -> None:
+    ended = '[{"a":7}]'
+    last = Register("q1", 4, 0, digest_of(ended))
+
+    def from_(number: int, begins: str, query: str = "q1") -> Record:
+        return msgspec.structs.replace(batch(number, query), begins=begins)
+
+    assert decide(last, from_(5, ended)) is Decision.COMMIT
+    assert decide(last, from_(5, "")) is Decision.COMMIT  # its begin is unknown
+    with pytest.raises(Fenced, match="does not begin where batch 4 ended"):
+        decide(last, from_(5, '[{"a":6}]'))
+    assert decide(last, from_(0, ended, "q2"), ended) is Decision.COMMIT
+    assert decide(last, from_(0, '[{"a":7,"b":0}]', "q2"), ended) is Decision.COMMIT
+    for number, begins in ((0, '[{"a":0}]'), (0, ""), (1, ended)):
+        with pytest.raises(PreconditionFailed, match="belongs to query q1"):
+            decide(last, from_(number, begins, "q2"), ended)
+
+
+async def test_another_query_may_follow_where_the_last_one_ended(cluster: Cluster) -> None:
+    async with Journals(cluster.addresses) as journals:
+        transactions = Transactions(journals, NAME, replication=1)
+        first = msgspec.structs.replace(batch(3), ends='[{"a":7}]')
+        await transactions.commit(first)
+        assert await transactions.last("s") == first
+        heir = msgspec.structs.replace(batch(0, "q2"), begins='[{"a":7}]', ends='[{"a":9}]')
+        assert await transactions.commit(heir) == heir
+        with pytest.raises(PreconditionFailed):  # the first query wakes, and continues
+            await transactions.commit(msgspec.structs.replace(batch(4), begins='[{"a":7}]'))
 
 
 async def test_a_batch_is_committed_once_and_replayed_as_it_was_recorded(cluster: Cluster) -> None:

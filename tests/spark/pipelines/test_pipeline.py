@@ -10,7 +10,7 @@ from penstock.kernel.errors import InvalidArgument, NotFound, Refused
 from penstock.spark import Pipeline, journal, lake
 from penstock.spark.pipelines.ends import Journal, LakeSink
 from penstock.spark.pipelines.pipeline import Flow, load_pipeline
-from penstock.spark.pipelines.pipeline_run import SLOW_START, PipelineRun
+from penstock.spark.pipelines.running.pipeline_run import SLOW_START, PipelineRun
 
 ORDERS = journal("shop/orders", schema="id long")
 TABLE = lake("lake://shop@main/orders")

@@ -19,7 +19,7 @@ from penstock.server.targets import CLUSTER_FOLDER, AtFolder, addresses_of
 if TYPE_CHECKING:
     from penstock.journals.client.journal import Journals
     from penstock.spark.pipelines.pipeline import Pipeline
-    from penstock.spark.pipelines.pipeline_run import FlowProgress
+    from penstock.spark.pipelines.running.pipeline_run import FlowProgress
 
 __all__ = ["app"]
 
@@ -89,7 +89,7 @@ def run(
     loses nor repeats a row.
     """
     pipeline = _loaded(session, file, checkpoints, broker, cluster, lake)
-    from penstock.spark.pipelines.pipeline_run import PipelineRun
+    from penstock.spark.pipelines.running.pipeline_run import PipelineRun
     from penstock.spark.session import spark_session
 
     pipeline.chosen(flow)
@@ -97,6 +97,8 @@ def run(
     with spark_session(pipeline.name, master=master, remote=remote) as spark:
         work = PipelineRun(spark, pipeline, flow)
         work.start(once=once)
+        for note in work.notes:
+            session.say(note)
         session.say(f"running: {', '.join(each.sink for each in work.flows)}; Ctrl-C stops cleanly")
         teller = _Teller(session)
         try:
@@ -148,7 +150,7 @@ def status(
 ) -> None:
     """Show each flow's progress and lag: by its checkpoint, its sink's register, and its journals. Needs no Spark."""
     pipeline = _loaded(session, file, checkpoints, broker, cluster, lake)
-    from penstock.spark.pipelines.pipeline_status import status_of
+    from penstock.spark.pipelines.running.pipeline_status import status_of
 
     found = [status_of(pipeline, flow) for flow in pipeline.flows.values()]
     rows = [
@@ -180,16 +182,14 @@ def backfill(
     lake: AtLake = None,
     session: InSession,
 ) -> None:
-    """Load history as one batch job, in parallel; `run` continues from the exact offset where it ended. Only before the
-    first run.
-    """
+    """Write history by batch jobs, in parallel. `run` continues where they ended, and a killed one too."""
     pipeline = _loaded(session, file, checkpoints, broker, cluster, lake)
-    from penstock.spark.pipelines.pipeline_backfill import backfill as fill
+    from penstock.spark.pipelines.running.pipeline_backfill import backfill as fill
     from penstock.spark.session import spark_session
 
     chosen = pipeline.chosen(flow)
     with spark_session(f"{pipeline.name}-backfill", master=master, remote=remote) as spark:
-        ends = {each.name: fill(spark, pipeline, each) for each in chosen}
+        ends = {each.name: fill(spark, pipeline, each, tell=session.say) for each in chosen}
     rows = [[name, journal, f"{end:,}"] for name, each in ends.items() for journal, end in each.items()]
     session.emit(ends, make_table(["flow", "journal", "stream begins at"], rows, right=["stream begins at"]))
 
@@ -233,12 +233,15 @@ async def adopt(
             client.call("DELETE", f"{target.branch_api}/sinks", sink=sink)
             session.say(f"{sink} is forgotten; it was at batch {before['batch']} of query {before['query']}")
             return
-        from penstock.spark.shared.checkpoint import state_of
+        from penstock.spark.shared.checkpoint import plan_of, state_of
 
         state = state_of(checkpoint)
-        body = {"sink": sink, "query": state.query, "batch": state.committed}
+        ends = plan_of(checkpoint, state.committed).ends
+        body = {"sink": sink, "query": state.query, "batch": state.committed, "ends": ends}
         client.call("PUT", f"{target.branch_api}/sinks", body)
     session.say(f"{sink} belongs to query {state.query} now, behind batch {state.committed}")
+    if before["ends"] and ends != before["ends"]:
+        session.say(f"its last commit ended at {before['ends']}; this query continues at {ends or 'an unknown place'}")
 
 
 async def _adopt_in_journals(session: Session, sink: str, transactions: str, brokers: list[str]) -> None:

@@ -62,6 +62,8 @@ class BatchBody(msgspec.Struct, frozen=True):
     guard: Name = ""
     message: Paragraph = ""
     metadata: Metadata = {}
+    begins: Address = ""  # positions in the sources after which the batch reads; empty: unknown
+    ends: Address = ""  # positions at its end
 
 
 class TreeBody(msgspec.Struct, frozen=True):
@@ -107,6 +109,7 @@ class SinkBody(msgspec.Struct, frozen=True):
     batch: Annotated[int, msgspec.Meta(ge=-1, le=INT64_MAX)]  # -1: none yet, so the query begins with batch 0
     guard: Name = ""
     commit: Name = ""
+    ends: Address = ""  # positions in its sources where its last batch ended; empty: unknown
 
 
 class TreePlace(msgspec.Struct, frozen=True):

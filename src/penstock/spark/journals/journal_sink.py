@@ -7,16 +7,12 @@ because their messages are never acknowledged.
 """
 
 import contextlib
-import hashlib
-import os
 import secrets
 import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -30,6 +26,7 @@ from penstock.spark.journals.ranges import shared_access
 from penstock.spark.journals.transaction_rule import TXN, Record
 from penstock.spark.journals.transactions import Transactions, append_surely
 from penstock.spark.options import Connection, SinkOptions
+from penstock.spark.shared.checkpoint import plan_of
 from penstock.spark.shared.content import Access
 from penstock.spark.shared.encoders import Encoder, Producer, acknowledgement, encoder_of, plain_schema
 from penstock.spark.shared.schemas import framing_of
@@ -123,6 +120,17 @@ class Committer:
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
+    def commit(self, wanted: Record) -> None:
+        """Record a batch, and publish what counts. When it returns, readers see the batch."""
+        recorded = self.record(wanted)
+        self.publish(recorded)
+        self.finish_others(recorded)
+
+    def last(self, sink: str) -> Record | None:
+        """Return the record of a sink's last batch."""
+        access = shared_access(self._options.connection)
+        return access.run(self._transactions({}).last(sink))  # type: ignore[no-any-return]
+
     def _transactions(self, intents: dict[str, bytes]) -> Transactions:
         access = shared_access(self._options.connection)
         targets = sorted(intents) or [self._options.journal]
@@ -178,10 +186,7 @@ class JournalStreamWriter(DataSourceStreamArrowWriter):
         """Runs on the driver. When it returns, the batch is committed and visible; if it fails, the next run
         decides.
         """
-        committer = self.committer()
-        recorded = committer.record(self.to_record(messages, batchId))
-        committer.publish(recorded)
-        committer.finish_others(recorded)
+        self.committer().commit(self.to_record(messages, batchId))
 
     def committer(self) -> Committer:
         return Committer(self.options)
@@ -192,9 +197,11 @@ class JournalStreamWriter(DataSourceStreamArrowWriter):
         if not found or len(found) != len(messages) or len(queries) != 1 or {each.batch for each in found} != {batch}:
             raise PreconditionFailed(f"the messages of tasks do not fit batch {batch}: {messages!r}"[:500])
         (query,) = queries
-        guard = guard_of(self.options.checkpoint, batch)
-        sink = self.options.sink or query
-        return Record(sink, query, batch, joined(found), found[0].run, guard, sum(each.rows for each in found))
+        plan = plan_of(self.options.checkpoint, batch)
+        sink, rows = self.options.sink or query, sum(each.rows for each in found)
+        return Record(
+            sink, query, batch, joined(found), found[0].run, plan.guard, rows, begins=plan.begins, ends=plan.ends
+        )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Do nothing: pending messages stay pending. It may even be that the commit has taken effect."""
@@ -220,10 +227,7 @@ class JournalWriter(DataSourceArrowWriter):
             raise PreconditionFailed("a task has left no message: nothing is committed")
         query = TXN if self.options.txn else self._id
         rows = sum(each.rows for each in found)
-        committer = Committer(self.options)
-        recorded = committer.record(Record(self.options.txn, query, 0, joined(found), rows=rows))
-        committer.publish(recorded)
-        committer.finish_others(recorded)
+        Committer(self.options).commit(Record(self.options.txn, query, 0, joined(found), rows=rows))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Do nothing: pending messages stay pending."""
@@ -244,12 +248,3 @@ def joined(messages: list[Written]) -> dict[str, bytes]:
         for journal, frames in message.intents.items():
             found[journal] = found.get(journal, b"") + frames
     return dict(sorted(found.items()))
-
-
-def guard_of(checkpoint: str, batch: int) -> str:
-    """The SHA-256 of a batch's plan, which has its offsets and its time; empty where the checkpoint is not a folder."""
-    parts = urlsplit(checkpoint)
-    if not checkpoint or parts.scheme not in ("", "file"):
-        return ""
-    plan = Path(unquote(parts.path)) / "offsets" / str(batch)
-    return hashlib.sha256(plan.read_bytes()).hexdigest() if os.path.exists(plan) else ""

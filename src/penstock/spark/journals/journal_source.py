@@ -33,7 +33,7 @@ from penstock.spark.shared.content import Access
 from penstock.spark.shared.offsets import NOTHING_READ, StreamOffset
 from penstock.spark.shared.schemas import arrow_schema, framing_of
 
-__all__ = ["JournalReader", "JournalStreamReader"]
+__all__ = ["JournalReader", "JournalStreamReader", "Planner", "limited"]
 
 SKEW_S: Final = 600  # by how much the clocks of publishers and of the store may differ
 HEADS_S: Final = 0.15  # how long heads are believed: Spark asks some hundred times a second
@@ -77,6 +77,10 @@ class Planner:
             journal: Head(max(header.offset, begin), header.write_head)
             for (journal, begin), header in zip(begins.items(), headers, strict=True)
         }
+
+    def now(self) -> dict[str, Head]:
+        """Return the head of every journal."""
+        return self.heads(dict.fromkeys(self.journals(), 0))
 
     async def _stats(self, begins: dict[str, int]) -> list[ReadHeader]:
         stat = self.access.journals.stat
@@ -201,7 +205,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins = {journal: new.get(journal, begun.to.get(journal, 0)) for journal in heads}
         ends = {journal: max(head.end, begins[journal]) for journal, head in heads.items()}
         if isinstance(limit, ReadMaxBytes):
-            ends = _limited(begins, ends, limit.max_bytes)
+            ends = limited(begins, ends, limit.max_bytes)
         offset = StreamOffset({**begun.to, **ends}, new)
         return start if offset.to == begun.to and not new else offset.to_dict()
 
@@ -288,7 +292,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from self._planner.reader(partition, use_threads=True).batches()
 
 
-def _limited(begins: dict[str, int], ends: dict[str, int], max_bytes: int) -> dict[str, int]:
+def limited(begins: dict[str, int], ends: dict[str, int], max_bytes: int) -> dict[str, int]:
     """Return ends such that at most `max_bytes` are read: each journal gets its share by its size."""
     there = {journal: ends[journal] - begins[journal] for journal in ends}
     total = sum(there.values())

@@ -5,6 +5,7 @@ the user's stay until they are adopted; batch writes with a `txn`, and queries w
 they are among the newest of their kind.
 """
 
+import hashlib
 from collections.abc import Mapping
 from enum import Enum
 from typing import Final
@@ -12,8 +13,9 @@ from typing import Final
 import msgspec
 
 from penstock.kernel.errors import Fenced, LimitExceeded, PreconditionFailed
+from penstock.lake.core.staging.proposing.sink_rule import follows
 
-__all__ = ["TXN", "Decision", "Intents", "Record", "Register", "decide", "forgotten", "guarded"]
+__all__ = ["TXN", "Decision", "Intents", "Record", "Register", "decide", "digest_of", "forgotten", "guarded"]
 
 TXN: Final = "txn"  # the query of a batch write with a name
 NAMED_MAX: Final = 250
@@ -31,29 +33,36 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     run: str = ""  # of the query, for people who look for what happened
     guard: str = ""  # SHA-256 of the batch's plan, where it is known
     rows: int = 0
+    begins: str = ""  # positions in the sources after which it reads, where they are known (`shared/offsets.py`)
+    ends: str = ""  # positions at its end
 
     def is_of(self, other: "Record") -> bool:
         return (self.sink, self.query, self.batch) == (other.sink, other.query, other.batch)
 
 
 class Register(msgspec.Struct, frozen=True):
-    """A sink's last batch.
+    """A sink's last batch, with a digest of the positions where it ended, if they are known.
 
     >>> str(Register("query", 7, 4096)), Register.parse("query/7/4096").batch
     ('query/7/4096', 7)
+    >>> str(Register("query", 7, 4096, "h5a1b")), Register.parse("query/7/4096/h5a1b").digest
+    ('query/7/4096/h5a1b', 'h5a1b')
     """
 
     query: str
     batch: int
     near: int
+    digest: str = ""
 
     def __str__(self) -> str:
-        return f"{self.query}/{self.batch}/{self.near}"
+        return f"{self.query}/{self.batch}/{self.near}" + (f"/{self.digest}" if self.digest else "")
 
     @classmethod
     def parse(cls, text: str) -> "Register":
-        query, batch, near = text.rsplit("/", 2)
-        return cls(query, int(batch), int(near))
+        rest, _, last = text.rpartition("/")
+        digest = "" if last.isdecimal() else last
+        query, batch, near = (rest if digest else text).rsplit("/", 2)
+        return cls(query, int(batch), int(near), digest)
 
     def kind(self, sink: str) -> str:
         """Return the origin of the sink's name: a `txn`, its query, or (empty) the user."""
@@ -67,9 +76,28 @@ class Decision(Enum):
     REPLAY = "replay"  # it is committed: publish the recorded messages, whatever tasks wrote now
 
 
-def decide(register: Register | None, sink: str, query: str, batch: int) -> Decision:
-    """The rule. A conflict is an error, because nothing the caller could do next would be right."""
-    if register is None or (register.query, register.batch) == (query, batch - 1):
+def digest_of(positions: str) -> str:
+    """Return what a register keeps of positions."""
+    return "h" + hashlib.sha256(positions.encode()).hexdigest()[:16] if positions else ""
+
+
+def decide(register: Register | None, wanted: Record, ended: str = "") -> Decision:
+    """The rule. A conflict is an error, because nothing the caller could do next would be right.
+
+    `ended` is where the last batch ended. It is needed for the first batch of another query alone.
+    """
+    sink, query, batch = wanted.sink, wanted.query, wanted.batch
+    if register is None:
+        return Decision.COMMIT
+    if (register.query, register.batch) == (query, batch - 1):
+        if register.digest and wanted.begins and register.digest != digest_of(wanted.begins):
+            raise Fenced(
+                f"batch {batch} of sink {sink} does not begin where batch {register.batch} ended: its checkpoint was"
+                " changed, or another query wrote in between",
+                next_step=f"penstock pipeline adopt {sink}, if this query is the right one",
+            )
+        return Decision.COMMIT
+    if register.query != query and batch == 0 and ended and wanted.begins and follows(ended, wanted.begins):
         return Decision.COMMIT
     if register.query != query:
         raise PreconditionFailed(

@@ -30,7 +30,7 @@ from penstock.kernel.errors import (
     StorageError,
     Unavailable,
 )
-from penstock.spark.journals.transaction_rule import Decision, Record, Register, decide, forgotten, guarded
+from penstock.spark.journals.transaction_rule import Decision, Record, Register, decide, digest_of, forgotten, guarded
 
 __all__ = ["Adopted", "Transactions", "append_surely"]
 
@@ -67,11 +67,13 @@ class Transactions:
                 await self._make()
                 continue
             register = sinks.get(wanted.sink)
-            if decide(register, wanted.sink, wanted.query, wanted.batch) is Decision.REPLAY:
+            is_other = register is not None and register.query != wanted.query and wanted.batch == 0
+            ended = (await self.find(wanted.sink, register)).ends if is_other and register is not None else ""
+            if decide(register, wanted, ended) is Decision.REPLAY:
                 assert register is not None
                 return guarded(await self.find(wanted.sink, register), wanted)
             gone = forgotten(sinks, wanted.sink, wanted.query)
-            label, value = LABEL + wanted.sink, Register(wanted.query, wanted.batch, end)
+            label, value = LABEL + wanted.sink, Register(wanted.query, wanted.batch, end, digest_of(wanted.ends))
             try:
                 await self._append(
                     wanted,
@@ -151,6 +153,11 @@ class Transactions:
             return (await self._sinks())[0]
         except NotFound:
             return {}
+
+    async def last(self, sink: str) -> Record | None:
+        """Return the record of a sink's last batch; None before the first."""
+        register = (await self.sinks()).get(sink)
+        return None if register is None else await self.find(sink, register)
 
     async def find(self, sink: str, register: Register) -> Record:
         """The record of which a register tells."""

@@ -18,7 +18,7 @@ from penstock.kernel.errors import InvalidArgument, PreconditionFailed
 from penstock.lake.client.lake import LakeUrl
 from penstock.lake.records.sink_batch import BatchTable
 from penstock.spark.pipelines.ends import Journal, LakeSink
-from penstock.spark.pipelines.pipeline_backfill import heads_of
+from penstock.spark.pipelines.running.flow_start import heads_of
 from penstock.spark.pipelines.staging import TableStage, stage_tables
 from penstock.spark.pipelines.tagged import tagged
 from penstock.spark.shared.checkpoint import Plan

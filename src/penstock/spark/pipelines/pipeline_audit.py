@@ -11,12 +11,14 @@ from urllib.parse import quote
 
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.kernel.errors import AlreadyExists, Fenced, InvalidArgument, NoChanges, NotFound
+from penstock.kernel.errors import AlreadyExists, Fenced, NoChanges, NotFound
 from penstock.lake.client.lake import LakeUrl
 from penstock.lake.records.sink_batch import BatchOutcome, SinkBody
 from penstock.spark.pipelines.ends import Check, LakeSink
 from penstock.spark.pipelines.pipeline import Flow
+from penstock.spark.pipelines.staging import JobBatch
 from penstock.spark.pipelines.together import TableWrite, commit_tagged
+from penstock.spark.shared.checkpoint import Plan, plan_of
 from penstock.spark.tables.lake_access import LakeAccess, access_from, table_url
 from penstock.spark.tables.table import CHANGE, read_changes
 
@@ -51,8 +53,9 @@ class Publisher:
         with suppress(AlreadyExists):
             self._access.ask("POST", f"{self._main.api}/branches", body)
 
-    def publish(self, rows: DataFrame, batch: int) -> None:
+    def publish(self, rows: DataFrame, batch: int, job: JobBatch | None = None) -> None:
         """Commit one batch of tagged rows; with checks, audit and merge it."""
+        plan = plan_of(self._checkpoint, batch) if job is None else job.plan
         writes = [TableWrite(self._url(each), each.mode == "complete", each.partition_by) for each in self._ends]
         done = commit_tagged(
             rows,
@@ -62,9 +65,10 @@ class Publisher:
             checkpoint=self._checkpoint,
             pipeline=self.flow.pipeline,
             options=self._options,
+            job=job,
         )
         if self.flow.is_audited:
-            self._audit(rows.sparkSession, done.batch)
+            self._audit(rows.sparkSession, done.batch, plan)
             self._merge(done.batch)
         self.rows = {batch: done.rows}
 
@@ -74,40 +78,44 @@ class Publisher:
 
     # audit
 
-    def _audit(self, spark: SparkSession, outcome: BatchOutcome) -> None:
+    def _audit(self, spark: SparkSession, outcome: BatchOutcome, plan: Plan) -> None:
         for end in self._ends:
             target = table_url(self._url(end))
             at = f"lake://{target.repository}@{outcome.commit}/{target.path}"
             try:
-                rows = read_changes(spark, at, since=f"{outcome.commit}~1", options=self._options)
+                # All unpublished rows: an earlier driver may have died between a commit and its audit.
+                rows = read_changes(spark, at, since=self._main.ref, options=self._options)
             except NotFound:
                 continue  # an empty batch, before the table has any file
             added = rows.where(f"{CHANGE} = 'insert'").drop(CHANGE)
             for what, check in end.checks.items():
                 problem = failing(added, what, check)
                 if problem:
-                    self._set_back(outcome)
+                    self._set_back(outcome, plan)
                     raise AuditFailed(f"{end.url}: {problem}")
 
-    def _set_back(self, outcome: BatchOutcome) -> None:
+    def _set_back(self, outcome: BatchOutcome, plan: Plan) -> None:
         """Keep the bad batch where people can look at it, and let it come again."""
-        register = self._register()
-        if register.commit != outcome.commit:
-            raise Fenced(f"another driver went on with sink {self.flow.sink}: it is at batch {register.batch}")
+        register = self.register()
+        if register is None or register.commit != outcome.commit:
+            at = "forgotten" if register is None else f"at batch {register.batch}"
+            raise Fenced(f"another driver continued sink {self.flow.sink}, which is {at}")
         kept = f"{self.branch}-failed-{register.batch}"
         with suppress(AlreadyExists):  # it has failed before
             self._access.ask("POST", f"{self._main.api}/branches", {"name": kept, "source": outcome.commit})
         branch = LakeUrl(self._main.repository, self.branch)
         self._access.ask("PUT", f"{branch.branch_api}/hard_reset", ref=f"{outcome.commit}~1")
-        before = SinkBody(self.flow.sink, register.query, register.batch - 1)
+        before = SinkBody(self.flow.sink, register.query, register.batch - 1, ends=plan.begins)
         self._access.ask("PUT", f"{branch.branch_api}/sinks", before)
 
-    def _register(self) -> SinkBody:
+    def register(self) -> SinkBody | None:
+        """Return the sink's register, as the lake keeps it; None before the first batch."""
         branch = LakeUrl(self._main.repository, self.branch)
-        for each in self._access.ask("GET", f"{branch.branch_api}/sinks")["results"]:
-            if each["sink"] == self.flow.sink:
-                return SinkBody(**each)
-        raise InvalidArgument(f"{self.branch} has no sink {self.flow.sink}")
+        try:
+            found = self._access.ask("GET", f"{branch.branch_api}/sinks")["results"]
+        except NotFound:
+            return None  # `prepare` has not made the branch yet
+        return next((SinkBody(**each) for each in found if each["sink"] == self.flow.sink), None)
 
     def _merge(self, outcome: BatchOutcome) -> None:
         main = self._main

@@ -19,11 +19,11 @@ from penstock.spark.journals.journal_sink import RUN, Attempt, Written
 from penstock.spark.journals.ranges import shared_access
 from penstock.spark.options import SinkOptions
 from penstock.spark.pipelines.tagged import parts_of
-from penstock.spark.shared.checkpoint import state_of
+from penstock.spark.shared.checkpoint import Plan, state_of
 from penstock.spark.tables.lake_sink import BATCH_PROPERTY, QUERY_PROPERTY
 from penstock.spark.tables.lake_staging import StagedFiles
 
-__all__ = ["StagedParts", "TableStage", "batch_of", "stage_journals", "stage_tables"]
+__all__ = ["JobBatch", "StagedParts", "TableStage", "batch_of", "stage_journals", "stage_tables"]
 
 UNNAMED: Final = ("", -1)  # the query and batch of tasks which know none
 ANSWER: Final = "query string, batch long, run string, report binary"
@@ -42,6 +42,14 @@ class StagedParts(msgspec.Struct, frozen=True):
 
     files: tuple[tuple[BatchFile, ...], ...]
     whose: frozenset[tuple[str, int]]
+
+
+class JobBatch(msgspec.Struct, frozen=True):
+    """A batch that no stream made: the id of its job as its query, its number, and its plan."""
+
+    query: str
+    number: int
+    plan: Plan
 
 
 class _Answer(msgspec.Struct, frozen=True):

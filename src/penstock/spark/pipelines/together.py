@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 
 from penstock.kernel.errors import InvalidArgument
 from penstock.lake.records.sink_batch import BatchOutcome, BatchTable
-from penstock.spark.pipelines.staging import TableStage, batch_of, stage_tables
+from penstock.spark.pipelines.staging import JobBatch, TableStage, batch_of, stage_tables
 from penstock.spark.pipelines.tagged import tagged
 from penstock.spark.shared.checkpoint import plan_of
 from penstock.spark.tables.lake_access import access_from, table_url
@@ -78,8 +78,12 @@ def commit_tagged(
     checkpoint: str = "",
     pipeline: str = "",
     options: Mapping[str, str] | None = None,
+    job: JobBatch | None = None,
 ) -> TogetherOutcome:
-    """Commit the tagged rows of one micro-batch: those of the first sink to the first table, and so on."""
+    """Commit the tagged rows of one batch: those of the first sink to the first table, and so on.
+
+    Tasks of a micro-batch know which one it is. `job` names a batch of no stream, with its plan.
+    """
     if not sink:
         raise InvalidArgument("commit_together needs a sink: a name under which batches are numbered")
     targets = [table_url(each.url) for each in writes]
@@ -91,12 +95,14 @@ def commit_tagged(
     place = place_of(access, target)
     stages = [TableStage(to.path, each.partition_by) for to, each in zip(targets, writes, strict=True)]
     staged = stage_tables(rows, place, stages)
-    query, number = batch_of(staged.whose, rows.sparkSession, batch, checkpoint)
+    if job is None:
+        query, number = batch_of(staged.whose, rows.sparkSession, batch, checkpoint)
+        job = JobBatch(query, number, plan_of(checkpoint, number))
     made = [
         BatchTable(to.path, files, each.replaces)
         for to, files, each in zip(targets, staged.files, writes, strict=True)
         if files or each.replaces
     ]
-    work = Batch(query, sink, number, plan_of(checkpoint, number), pipeline)
+    work = Batch(job.query, sink, job.number, job.plan, pipeline)
     outcome = commit_batch(access, target, place, work, made)
     return TogetherOutcome(outcome, sum(file.rows for files in staged.files for file in files))

@@ -7,12 +7,13 @@ batch has no guard, and the register's numbers alone tell a replay.
 import hashlib
 import json
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from penstock.kernel.errors import NotFound
+from penstock.spark.shared.offsets import begin_of, end_of, positions_text
 
 __all__ = ["CheckpointState", "Plan", "plan_of", "state_of"]
 
@@ -20,10 +21,12 @@ OFFSETS_MAX: Final = 8 << 10  # of the text in a commit's metadata
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A batch's plan: its digest, and the offsets of the sources up to which it reads."""
+    """A batch's plan: its digest, the offsets up to which it reads, and the positions at its begin and at its end."""
 
     guard: str = ""
     offsets: str = ""
+    begins: str = ""
+    ends: str = ""
 
 
 class CheckpointState(msgspec.Struct, frozen=True):
@@ -41,11 +44,27 @@ def plan_of(location: str | None, batch: int) -> Plan:
         return Plan()
     try:
         data = (folder / "offsets" / str(batch)).read_bytes()
+        before = (folder / "offsets" / str(batch - 1)).read_bytes() if batch else b""
     except OSError:
         return Plan()
-    lines = data.decode("utf-8", "replace").splitlines()
-    offsets = "\n".join(lines[2:])  # a version, then the plan's settings, then one line for each source
-    return Plan(hashlib.sha256(data).hexdigest(), offsets if len(offsets) <= OFFSETS_MAX else "")
+    lines, last = _lines(data), _lines(before)
+    offsets = "\n".join(lines)
+    begins = [end_of(_parsed(each)) for each in last] if batch else [begin_of(_parsed(each)) for each in lines]
+    ends = positions_text([end_of(_parsed(each)) for each in lines])
+    kept = offsets if len(offsets) <= OFFSETS_MAX else ""
+    return Plan(hashlib.sha256(data).hexdigest(), kept, positions_text(begins), ends)
+
+
+def _lines(data: bytes) -> list[str]:
+    """Return the offset of each source: a version comes first, and the plan's settings."""
+    return data.decode("utf-8", "replace").splitlines()[2:]
+
+
+def _parsed(line: str) -> Any:
+    try:
+        return msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return line
 
 
 def state_of(location: str) -> CheckpointState:

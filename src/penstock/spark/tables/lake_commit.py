@@ -61,6 +61,8 @@ def commit_batch(
         batch.plan.guard,
         batch.message or _message(batch, rows),
         _metadata(batch, rows),
+        batch.plan.begins,
+        batch.plan.ends,
     )
     try:
         answer = access.ask("POST", f"{target.branch_api}/sinks/batches", msgspec.to_builtins(body))

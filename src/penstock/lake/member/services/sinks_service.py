@@ -17,9 +17,17 @@ from penstock.lake.core.committed.entry import ENTRY_SCHEMA, check_entries
 from penstock.lake.core.committed.importing import import_changes
 from penstock.lake.core.committed.metarange import EMPTY_TREE, Location, TreeAddress, metarange_key
 from penstock.lake.core.refs.commit import Commit
-from penstock.lake.core.staging.branch import Branch
+from penstock.lake.core.staging.branch import Branch, SinkState
 from penstock.lake.core.staging.proposing import port
-from penstock.lake.core.staging.proposing.sink_rule import Register, Verdict, part_of, register_of, verdict
+from penstock.lake.core.staging.proposing.sink_rule import (
+    BatchOffer,
+    Register,
+    Verdict,
+    part_of,
+    register_of,
+    state_of,
+    verdict,
+)
 from penstock.lake.core.staging.records import Request, SinkRewind
 from penstock.lake.core.staging.results import Status
 from penstock.lake.member.engine import AGAIN_MAX
@@ -101,16 +109,14 @@ class Sinks(Commits):
 
     async def sinks(self, repository: str, branch: str) -> list[SinkBody]:
         _, known = await self.engine.branch(repository, branch)
-        return [
-            SinkBody(sink, (register := register_of(state)).query, state.batch, register.guard, state.commit)
-            for sink, state in sorted(known.sinks.items())
-        ]
+        return [_shown(sink, state) for sink, state in sorted(known.sinks.items())]
 
     async def adopt_sink(self, repository: str, branch: str, body: SinkBody) -> None:
         """Let a query continue after a batch, whichever query had the sink before."""
         _, known = await self.engine.branch(repository, branch)
         self._check_room(known, body.sink)
-        register = Register(_named(body.query, "query"), body.batch, body.guard)
+        _check_guard(body.guard)
+        register = Register(_named(body.query, "query"), body.batch, body.guard, body.ends)
         await self._rewind(repository, branch, body.sink, register)
 
     async def forget_sink(self, repository: str, branch: str, sink: str) -> None:
@@ -118,7 +124,7 @@ class Sinks(Commits):
         await self._rewind(repository, branch, sink, None)
 
     async def _rewind(self, repository: str, branch: str, sink: str, register: Register | None) -> None:
-        batch, end = (None, "") if register is None else (register.batch, register.end)
+        batch, end = (None, "") if register is None else state_of(register)
         await self.engine.write_to_branch(
             repository, branch, lambda _, known: SinkRewind(self.engine.request(), known.instance, sink, batch, end)
         )
@@ -128,9 +134,10 @@ class Sinks(Commits):
         data = (await self.engine.shelves.store.get(list_key(body.list))).data
         tables = checked_tables(decode_list(body.list, data))
         _named(body.query, "query")
+        _check_guard(body.guard)
         if not body.sink:
             return await self._commit_alone(repository, branch, body, tables)
-        batch = Register(body.query, body.batch, body.guard)
+        batch = BatchOffer(body.query, body.batch, body.guard, body.begins, body.ends)
         for _ in range(AGAIN_MAX):
             found, known = await self.engine.branch(repository, branch)
             self._check_room(known, body.sink)
@@ -213,6 +220,16 @@ def _named(name: str, what: str) -> str:
     return name
 
 
+def _shown(sink: str, state: SinkState) -> SinkBody:
+    register = register_of(state)
+    return SinkBody(sink, register.query, register.batch, register.guard, state.commit, register.ends)
+
+
+def _check_guard(guard: str) -> None:
+    if ":" in guard:
+        raise InvalidArgument(f"guard {guard[:100]!r}: expected no colon")
+
+
 def _refusal(what: Verdict, body: BatchBody, last: Register | None) -> PreconditionFailed:
     assert last is not None
     adopt = f"penstock pipeline adopt {body.sink}"
@@ -222,8 +239,16 @@ def _refusal(what: Verdict, body: BatchBody, last: Register | None) -> Precondit
                 f"sink {body.sink} belongs to query {last.query}, at batch {last.batch}: "
                 f"the checkpoint was reset, or two queries share the sink (this is {body.query}, batch {body.batch})"
             )
+            if last.ends and body.begins and not body.batch:
+                why += f"; that batch ended at {last.ends[:500]}, and this one begins at {body.begins[:500]}"
         case Verdict.OTHER_PLAN:
             why = f"batch {body.batch} of sink {body.sink} was committed with other offsets: the checkpoint was rewound"
+        case Verdict.OTHER_BEGIN:
+            why = (
+                f"batch {body.batch} of sink {body.sink} begins at {body.begins[:500]}, "
+                f"and batch {last.batch} ended at {last.ends[:500]}: "
+                "the checkpoint was changed, or another query wrote in between"
+            )
         case _:
             why = (
                 f"batch {body.batch} of sink {body.sink} is neither {last.batch} nor {last.batch + 1}: "

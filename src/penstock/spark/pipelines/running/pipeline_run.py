@@ -20,18 +20,18 @@ from penstock.spark.pipelines.flow_frames import check_frames
 from penstock.spark.pipelines.journal_publisher import TransactionPublisher
 from penstock.spark.pipelines.pipeline import Flow, Pipeline
 from penstock.spark.pipelines.pipeline_audit import Publisher
+from penstock.spark.pipelines.running.flow_start import FlowStart, start_of
 from penstock.spark.pipelines.tagged import tagged
 from penstock.spark.shared.checkpoint import CheckpointState, state_of
 from penstock.spark.shared.offsets import StreamOffset
 
-__all__ = ["FlowProgress", "PipelineRun", "lag_of", "offset_of", "starting_of"]
+__all__ = ["FlowProgress", "PipelineRun", "has_plan", "lag_of", "offset_of", "publisher_of"]
 
 POLL_S: Final = 0.25
 ROWS_SHOWN: Final = 3
 SOURCES_S: Final = 60.0
 SLOW_START: Final = "Python worker failed to connect back"  # Spark's words
 SLOW_STARTS_MAX: Final = 30  # of one flow
-STARTING: Final = "backfilled-to"  # in a flow's folder: where its stream begins
 
 
 class FlowProgress(msgspec.Struct, frozen=True):
@@ -53,6 +53,7 @@ class PipelineRun:
         self.pipeline = pipeline
         self.flows = pipeline.chosen(flows)
         self.queries: dict[str, StreamingQuery] = {}
+        self.notes: list[str] = []  # where flows begin that have no checkpoint
         self._publishers: dict[str, Publisher | TransactionPublisher] = {}
         self._settings: dict[str, Any] = {}
         self._slow_starts: dict[str, int] = {}
@@ -74,12 +75,15 @@ class PipelineRun:
 
     def _start(self, flow: Flow, *, once: bool, interval: str) -> StreamingQuery:
         checkpoint = self.pipeline.checkpoint_of(flow)
+        publisher = publisher_of(flow, str(checkpoint))
         try:
-            frames = flow.stream(self.spark, starting_of(checkpoint))
+            start = FlowStart() if has_plan(checkpoint) else start_of(self.spark, flow, publisher.register())
+            frames = flow.stream(self.spark, _json(start.offsets) if start.offsets else "")
         except PySparkException as error:
             raise Refused(f"{flow.sink} could not be planned: {_plain(error)}") from error
+        if start.note:
+            self.notes.append(start.note)
         check_frames(flow, frames)
-        publisher = publisher_of(flow, str(checkpoint))
         publisher.prepare()
         self._publishers[flow.name] = publisher
         writer: Any = tagged(list(frames.values())).writeStream.outputMode(flow.output_mode)
@@ -192,12 +196,10 @@ def publisher_of(flow: Flow, checkpoint: str) -> Publisher | TransactionPublishe
     return Publisher(flow, checkpoint) if is_lake else TransactionPublisher(flow, checkpoint)
 
 
-def starting_of(checkpoint: Path) -> str:
-    """Return where a stream begins that follows a backfill; empty if there was none."""
-    try:
-        return (checkpoint.parent / f"{checkpoint.name}.{STARTING}").read_text()
-    except FileNotFoundError:
-        return ""
+def has_plan(checkpoint: Path) -> bool:
+    """Return True if a checkpoint has a planned batch: then it says how far the flow is."""
+    state = checkpoint_state(checkpoint)
+    return state is not None and state.planned >= 0
 
 
 def checkpoint_state(checkpoint: Path) -> CheckpointState | None:

@@ -6,8 +6,8 @@ from penstock.kernel.errors import PenstockError
 from penstock.spark.pipelines.ends import Journal, LakeSink
 from penstock.spark.pipelines.pipeline import Flow, Pipeline
 from penstock.spark.pipelines.pipeline_audit import audit_branch
-from penstock.spark.pipelines.pipeline_backfill import heads_of
-from penstock.spark.pipelines.pipeline_run import offset_of
+from penstock.spark.pipelines.running.flow_start import heads_of
+from penstock.spark.pipelines.running.pipeline_run import offset_of
 from penstock.spark.shared.checkpoint import state_of
 from penstock.spark.tables.lake_access import access_from, table_url
 
