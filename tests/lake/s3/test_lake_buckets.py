@@ -2,15 +2,19 @@
 
 import asyncio
 import io
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+import boto3
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from botocore.exceptions import ClientError
+from pyarrow import dataset
 from pyarrow.fs import FileSelector, S3FileSystem
 from tests.lake.member.lakes import running_lake
 from tests.lake.s3.conftest import client_of
@@ -126,6 +130,75 @@ def test_conditional_writes_are_the_lakes(s3: Any, bucket: str) -> None:
     s3.put_object(**where, Body=b"2", IfMatch=etag)
     assert error_of(s3.put_object, **where, Body=b"3", IfMatch=etag) == "PreconditionFailed"
     assert s3.get_object(**where)["Body"].read() == b"2"
+
+
+def test_conditional_deletes_are_the_lakes(running: Running, s3: Any, bucket: str) -> None:
+    etag = s3.put_object(Bucket=bucket, Key="main/k", Body=b"1")["ETag"]
+    running.do(running.lake.commit(bucket, "main", "one"))
+    s3.put_object(Bucket=bucket, Key="main/staged", Body=b"2")
+    for key in ("main/k", "main/staged", "main/nothing"):
+        assert error_of(s3.delete_object, Bucket=bucket, Key=key, IfMatch='"other"') == "PreconditionFailed"
+    assert keys_of(s3, bucket, Prefix="main/") == ["main/k", "main/staged"]
+    s3.delete_object(Bucket=bucket, Key="main/k", IfMatch=etag)
+    assert error_of(s3.delete_object, Bucket=bucket, Key="main/k", IfMatch=etag) == "PreconditionFailed"
+    s3.delete_object(Bucket=bucket, Key="main/staged", IfMatch="*")
+    assert keys_of(s3, bucket, Prefix="main/") == []
+
+
+def test_a_branch_is_a_folder(s3: Any, bucket: str) -> None:
+    s3.put_object(Bucket=bucket, Key="main/", Body=b"")
+    assert s3.head_object(Bucket=bucket, Key="main/")["ContentLength"] == 0
+    assert s3.get_object(Bucket=bucket, Key="main/")["Body"].read() == b""
+    assert keys_of(s3, bucket, Prefix="main/") == []
+    assert error_of(s3.put_object, Bucket=bucket, Key="main/", Body=b"x") == "InvalidArgument"
+    assert error_of(s3.put_object, Bucket=bucket, Key="nobranch/", Body=b"") == "NoSuchBucket"
+
+
+def test_datasets_are_written_into_a_branch(running: Running, bucket: str) -> None:
+    arrow = S3FileSystem(
+        access_key=KEY,
+        secret_key=SECRET,
+        endpoint_override=running.url.removeprefix("http://"),
+        scheme="http",
+        region="us-east-1",
+        allow_bucket_creation=False,
+    )
+    table = pa.table({"id": list(range(10)), "day": ["mon", "tue"] * 5})
+    for root in (f"{bucket}/main", f"{bucket}/main/deep/table"):
+        dataset.write_dataset(table, root, filesystem=arrow, format="parquet", partitioning=["day"])
+        found = dataset.dataset(
+            root, filesystem=arrow, format="parquet", partitioning=["day"], exclude_invalid_files=True
+        )
+        assert found.count_rows() == 10
+        arrow.delete_dir(root)
+
+
+def test_default_presigned_urls_of_boto3(running: Running, s3: Any, bucket: str) -> None:
+    default = boto3.client(
+        "s3", endpoint_url=running.url, aws_access_key_id=KEY, aws_secret_access_key=SECRET, region_name="us-east-1"
+    )
+    url = default.generate_presigned_url("put_object", {"Bucket": bucket, "Key": "main/a b+ü.txt"})
+    assert "AWSAccessKeyId=" in url, "signature version 2"
+    assert fetch(url, "PUT", b"signed") == (200, b"")
+    override = {"Bucket": bucket, "Key": "main/a b+ü.txt", "ResponseContentType": "text/x y"}
+    assert fetch(default.generate_presigned_url("get_object", override)) == (200, b"signed")
+    url = default.generate_presigned_url("get_object", {"Bucket": bucket, "Key": "main/a b+ü.txt"}, ExpiresIn=-5)
+    assert fetch(url)[0] == 403
+    url = default.generate_presigned_url("get_object", {"Bucket": bucket, "Key": "main/a b+ü.txt"}, ExpiresIn=8 * 86400)
+    assert fetch(url)[0] == 403
+    url = default.generate_presigned_url("head_object", {"Bucket": bucket, "Key": "main/a b+ü.txt"})
+    assert fetch(url)[0] == 403, "it was signed for HEAD"
+    assert fetch(url.replace("main/", "main/x"), "HEAD")[0] == 403
+
+
+def fetch(url: str, method: str = "GET", body: bytes | None = None) -> tuple[int, bytes]:
+    request = urllib.request.Request(url, body, {"content-type": ""} if body else {}, method=method)
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
 
 
 def test_a_wrong_payload_leaves_nothing(s3: Any, bucket: str) -> None:

@@ -31,7 +31,7 @@ from penstock.plumbing.http.app import Site
 from penstock.plumbing.http.conditions import http_date
 from penstock.plumbing.http.problems import render_json
 from penstock.plumbing.http.request import Request
-from penstock.plumbing.http.response import Response, json_response
+from penstock.plumbing.http.response import SANDBOXED, Response, json_response
 from penstock.plumbing.http.router import Router
 
 __all__ = ["JournalGateway"]
@@ -139,6 +139,7 @@ class JournalGateway:
 
 def _read_headers(header: ReadHeader) -> dict[str, str]:
     headers = {
+        **SANDBOXED,
         "content-type": "application/octet-stream",
         # As in Gazette: the end of the content is not known yet.
         "content-range": f"bytes {header.offset}-{OFFSET_MAX}/{OFFSET_MAX}",

@@ -67,7 +67,7 @@ log = get_logger()
 DISPUTE_S: Final = 5.0  # how long members that differ wait for what the others say
 
 
-class Figures(msgspec.Struct):
+class MemberFigures(msgspec.Struct):
     """What a member counts."""
 
     checkpoints_failed: int = 0
@@ -113,7 +113,7 @@ class MemberHost:
     ) -> None:
         self.member = Member(machine, name, secrets.token_hex(6), config)
         self.failed = ""
-        self.figures = Figures()
+        self.figures = MemberFigures()
         self._queue = queue
         self._checkpoints = checkpoints
         self._builder = builder

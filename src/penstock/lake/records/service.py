@@ -284,8 +284,10 @@ class Lake(Protocol):
         """Upload and link. The ETag is the MD5 of the bytes in hexadecimal digits, unless one is given."""
         ...
 
-    async def delete(self, repository: str, branch: str, paths: Iterable[str]) -> None:
-        """Paths which have no object are no error."""
+    async def delete(
+        self, repository: str, branch: str, paths: Iterable[str], *, when: Precondition | None = None
+    ) -> None:
+        """Delete objects; missing paths are no error. A precondition is for one path."""
         ...
 
     async def copy(

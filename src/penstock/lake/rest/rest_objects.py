@@ -12,7 +12,7 @@ from penstock.lake.rest.rest_refs import BRANCH, REPOSITORY, Add, PageQuery
 from penstock.plumbing.http.conditions import etags_of, parse_range
 from penstock.plumbing.http.problems import status_of
 from penstock.plumbing.http.request import Request
-from penstock.plumbing.http.response import Response, json_response
+from penstock.plumbing.http.response import SANDBOXED, Response, json_response
 
 __all__ = ["ObjectHandlers"]
 
@@ -192,8 +192,7 @@ def _answer(
         "content-type": found.entry.content_type or "application/octet-stream",
         "etag": f'"{etag}"',
         "accept-ranges": "bytes",
-        "x-content-type-options": "nosniff",
-        "content-security-policy": "default-src 'none'",
+        **SANDBOXED,
         **{f"{META}{name}": value for name, value in found.metadata.items()},
     }
     if etags_of(request.header("if-none-match")) & {etag, "*"}:

@@ -26,15 +26,26 @@ __all__ = [
 ]
 
 KEYS_MAX: Final = 1000
+BUCKETS_MAX: Final = 10_000
 OWNER: Final = element("Owner", element("ID", "penstock"), element("DisplayName", "penstock"))
 
 
 async def list_buckets(call: Call) -> Response:
-    found = await call.buckets.buckets()
+    prefix, limit = call.query("prefix"), call.number("max-buckets", BUCKETS_MAX, BUCKETS_MAX)
+    token = call.query("continuation-token")
+    after = _read_token(token) if token else ""
+    found = [one for one in await call.buckets.buckets(prefix) if one.name > after]
     rows = [
-        element("Bucket", element("Name", one.name), element("CreationDate", iso_time(one.created))) for one in found
+        element("Bucket", element("Name", one.name), element("CreationDate", iso_time(one.created)))
+        for one in found[:limit]
     ]
-    return xml_response("ListAllMyBucketsResult", OWNER, element("Buckets", *rows))
+    return xml_response(
+        "ListAllMyBucketsResult",
+        OWNER,
+        element("Buckets", *rows),
+        element("ContinuationToken", _write_token(found[limit - 1].name)) if 0 < limit < len(found) else None,
+        element("Prefix", prefix) if prefix else None,
+    )
 
 
 async def head_bucket(call: Call) -> Response:
@@ -82,6 +93,8 @@ async def list_objects(call: Call) -> Response:
 
 
 async def list_objects_v2(call: Call) -> Response:
+    if call.query("list-type") != "2":
+        raise fault("NotImplemented", "list-type can only be 2")
     token, start = call.query("continuation-token"), call.query("start-after")
     listing = await _list(call, _read_token(token) if token else start)
     return xml_response(
@@ -97,7 +110,11 @@ async def list_objects_v2(call: Call) -> Response:
 
 async def delete_objects(call: Call) -> Response:
     root = parse(await call.xml(), "Delete")
-    keys = [text_of(one, "Key") for one in children(root, "Object")]
+    wanted = list(children(root, "Object"))
+    keys = [text_of(one, "Key") for one in wanted]
+    for name in ("VersionId", "ETag", "LastModifiedTime", "Size"):
+        if any(text_of(one, name, "") for one in wanted):
+            raise fault("NotImplemented", f"<{name}> of a DeleteObjects request is not supported")
     if not 1 <= len(keys) <= KEYS_MAX:
         raise fault("MalformedXML", f"between 1 and {KEYS_MAX} objects are deleted at once")
     failed = await _delete(call, keys)

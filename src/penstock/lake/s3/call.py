@@ -56,8 +56,9 @@ class Call:
     def payload(self, bytes_max: int = PUT_BYTES_MAX) -> Payload:
         return Payload(self.request, self.signed, bytes_max)
 
-    async def xml(self) -> bytes:
-        return await self.payload(XML_BYTES_MAX).read()
+    async def xml(self, *, has_checksums: bool = True) -> bytes:
+        """Read a body of XML. The checksums of a completion are those of the object, not of this body."""
+        return await Payload(self.request, self.signed, XML_BYTES_MAX, has_checksums=has_checksums).read()
 
     def content_type(self) -> str:
         return self.request.header("content-type")

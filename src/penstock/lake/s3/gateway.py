@@ -8,17 +8,16 @@ shared port it claims requests that carry an AWS signature, and those addressed 
 a request whose signature does not hold.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-from penstock.lake.s3 import bucket_operations as on_bucket
-from penstock.lake.s3 import objects as on_object
-from penstock.lake.s3 import upload_operations as on_upload
 from penstock.lake.s3.call import Call
+from penstock.lake.s3.operations import operation_of
 from penstock.lake.s3.port import Buckets
 from penstock.lake.s3.protocol.faults import fault, render_xml
 from penstock.lake.s3.protocol.signature import Signed, claim_of, is_signed, verify
+from penstock.lake.s3.protocol.signature_v2 import is_presigned_v2, verify_v2
 from penstock.lake.s3.uploads import Uploads
 from penstock.plumbing.config.secret import Secret
 from penstock.plumbing.http.app import Site
@@ -27,8 +26,6 @@ from penstock.plumbing.http.response import Response
 from penstock.plumbing.http.router import Route
 
 __all__ = ["Credentials", "Keyring", "S3Gateway"]
-
-Operation = Callable[[Call], Awaitable[Response]]
 
 KEY_BYTES_MAX: Final = 1024
 
@@ -47,66 +44,6 @@ class Keyring:
 
     def secret_of(self, access_key: str) -> Secret | None:
         return self._secrets.get(access_key)
-
-
-# By method and sub-resource, the parameter in the query which makes it another operation.
-_BUCKET: Final[dict[tuple[str, str], Operation]] = {
-    ("GET", ""): on_bucket.list_objects,
-    ("GET", "list-type"): on_bucket.list_objects_v2,
-    ("GET", "location"): on_bucket.get_location,
-    ("GET", "versioning"): on_bucket.get_versioning,
-    ("GET", "acl"): on_bucket.get_acl,
-    ("GET", "uploads"): on_upload.list_uploads,
-    ("HEAD", ""): on_bucket.head_bucket,
-    ("PUT", ""): on_bucket.create_bucket,
-    ("POST", "delete"): on_bucket.delete_objects,
-}
-_OBJECT: Final[dict[tuple[str, str], Operation]] = {
-    ("GET", ""): on_object.get_object,
-    ("GET", "uploadId"): on_upload.list_parts,
-    ("HEAD", ""): on_object.get_object,
-    ("PUT", ""): on_object.put_object,
-    ("PUT", "copy"): on_object.copy_object,
-    ("PUT", "uploadId"): on_upload.put_part,
-    ("PUT", "uploadId copy"): on_upload.copy_part,
-    ("POST", "uploads"): on_upload.begin_upload,
-    ("POST", "uploadId"): on_upload.complete_upload,
-    ("DELETE", ""): on_object.delete_object,
-    ("DELETE", "uploadId"): on_upload.abort_upload,
-}
-# S3 has these too. Taken for plain reads and writes they would do something that the client did not ask for.
-_FOREIGN: Final = frozenset(
-    {
-        "accelerate",
-        "analytics",
-        "attributes",
-        "cors",
-        "encryption",
-        "intelligent-tiering",
-        "inventory",
-        "legal-hold",
-        "lifecycle",
-        "logging",
-        "metrics",
-        "notification",
-        "object-lock",
-        "ownershipControls",
-        "policy",
-        "policyStatus",
-        "publicAccessBlock",
-        "replication",
-        "requestPayment",
-        "restore",
-        "retention",
-        "select",
-        "tagging",
-        "torrent",
-        "versionId",
-        "versions",
-        "website",
-    }
-)
-_SUB_RESOURCES: Final = frozenset(sub for _, sub in [*_BUCKET, *_OBJECT] if sub and " " not in sub and sub != "copy")
 
 
 class S3Gateway:
@@ -142,18 +79,24 @@ class S3Gateway:
         return self._reads if request.method in ("GET", "HEAD", "DELETE") else self._writes
 
     async def respond(self, request: Request) -> Response:
-        signed = self._authenticate(request)
         bucket, key = self._address(request)
+        signed = self._authenticate(request, bucket)
         call = Call(request, signed, self._buckets, self._uploads, self._region, bucket, key)
-        response = await _operation(call)(call)
+        response = await operation_of(call).handler(call)
         response.headers["x-amz-request-id"] = request.id
         return response
 
-    def _authenticate(self, request: Request) -> Signed:
+    def _authenticate(self, request: Request, bucket: str) -> Signed:
+        if "x-amz-security-token" in request.headers or request.has_query("X-Amz-Security-Token"):
+            raise fault("InvalidToken", "session tokens are not supported: sign with a key and its secret alone")
+        if "AWSAccessKeyId=" in request.raw_query and "authorization" not in request.headers:
+            found = dict(request.query)
+            if is_presigned_v2(found):
+                return self._authenticate_v2(request, bucket, found)
         claim = claim_of(request.headers, request.query)
         secret = self._credentials.secret_of(claim.access_key)
         if secret is None:
-            raise fault("InvalidAccessKeyId", "nobody has this access key")
+            raise fault("InvalidAccessKeyId", "no user has this access key")
         return verify(
             claim,
             secret.reveal(),
@@ -161,6 +104,21 @@ class S3Gateway:
             method=request.method,
             raw_path=request.raw_path,
             raw_query=request.raw_query,
+            headers=request.headers,
+        )
+
+    def _authenticate_v2(self, request: Request, bucket: str, found: Mapping[str, str]) -> Signed:
+        secret = self._credentials.secret_of(found["AWSAccessKeyId"])
+        if secret is None:
+            raise fault("InvalidAccessKeyId", "no user has this access key")
+        in_host = f"/{bucket}" if self._host_bucket(request) else ""
+        return verify_v2(
+            found,
+            request.query,
+            secret.reveal(),
+            self._now(),
+            method=request.method,
+            resource=in_host + request.raw_path,
             headers=request.headers,
         )
 
@@ -183,21 +141,3 @@ class S3Gateway:
         if host == self._domain:
             return ""
         return host.removesuffix(f".{self._domain}") if host.endswith(f".{self._domain}") else None
-
-
-def _operation(call: Call) -> Operation:
-    method = call.request.method
-    names = {name for name, _ in call.request.query}
-    if names & _FOREIGN:
-        raise fault("NotImplemented", f"{', '.join(sorted(names & _FOREIGN))} is not there in this gateway")
-    if not call.bucket:
-        if method != "GET":
-            raise fault("MethodNotAllowed", f"{method} needs a bucket")
-        return on_bucket.list_buckets
-    sub = " ".join(sorted(names & _SUB_RESOURCES))
-    if call.key and method == "PUT" and "x-amz-copy-source" in call.request.headers:
-        sub = f"{sub} copy".strip()
-    operation = (_OBJECT if call.key else _BUCKET).get((method, sub))
-    if operation is None:
-        raise fault("MethodNotAllowed", f"{method} is not there for {'an object' if call.key else 'a bucket'} {sub}")
-    return operation

@@ -5,9 +5,10 @@ over the branches: with the delimiter "/" they are the folders of the bucket, wi
 other. A ref that does not exist lists as empty, as a folder of S3 would.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from typing import Final
 
 from penstock.kernel.errors import AlreadyExists, InvalidArgument, NotFound
 from penstock.lake.core.staging.records import Precondition
@@ -18,6 +19,9 @@ from penstock.plumbing.http.conditions import ByteRange
 from penstock.plumbing.objects.port import Buffer, ObjectStore
 
 __all__ = ["LakeBuckets"]
+
+EMPTY_MD5: Final = "d41d8cd98f00b204e9800998ecf8427e"
+FOLDER_TYPE: Final = "application/x-directory"
 
 
 class LakeBuckets:
@@ -30,11 +34,11 @@ class LakeBuckets:
     def scratch(self) -> ObjectStore:
         return self._lake.store
 
-    async def buckets(self) -> Sequence[Bucket]:
+    async def buckets(self, prefix: str = "") -> Sequence[Bucket]:
         found: list[Bucket] = []
         after, has_more = "", True
         while has_more:
-            page = await self._lake.repositories(after=after)
+            page = await self._lake.repositories(prefix=prefix, after=after)
             found += [Bucket(one.name, datetime.fromtimestamp(one.created_at, UTC)) for one in page.results]
             after, has_more = page.next, page.has_more
         return found
@@ -52,11 +56,21 @@ class LakeBuckets:
             raise fault("BucketAlreadyOwnedByYou", f"there is a repository {bucket!r} already") from None
 
     async def head(self, bucket: str, key: str) -> Info:
+        if key.endswith("/") and key.count("/") == 1:
+            return await self._root_folder(bucket, key)
         ref, path = _to_read(key)
         return _info(ref, await self._lake.head(bucket, ref, path))
 
+    async def _root_folder(self, bucket: str, key: str) -> Info:
+        """Return the empty object that stands for a branch's root. Clients of directories write and look for it."""
+        made = await self._lake.branch(bucket, key[:-1])
+        return Info(key, 0, EMPTY_MD5, datetime.now(UTC), FOLDER_TYPE, {"commit": made.commit})
+
     @asynccontextmanager
     async def open(self, bucket: str, key: str, part: ByteRange | None = None) -> AsyncIterator[Opened]:
+        if key.endswith("/") and key.count("/") == 1:
+            yield Opened(await self._root_folder(bucket, key), 0, 0, _no_bytes())
+            return
         ref, path = _to_read(key)
         wish = part or ByteRange(0)
         async with self._lake.open(bucket, ref, path, wish.start, wish.end) as reading:
@@ -69,6 +83,10 @@ class LakeBuckets:
         self, bucket: str, key: str, content: AsyncIterable[Buffer], *, content_type: str = "",
         metadata: Mapping[str, str] | None = None, when: Precondition | None = None, etag: str = "",
     ) -> Info:  # fmt: skip
+        if key.endswith("/") and key.count("/") == 1:
+            if [chunk async for chunk in content if len(chunk)]:
+                raise InvalidArgument(f"{key[:200]!r} has no path: only an empty object, a folder, can be put there")
+            return await self._root_folder(bucket, key)
         branch, path = _to_write(key)
         made = await self._lake.put(
             bucket, branch, path, content, content_type=content_type, metadata=metadata, when=when, etag=etag
@@ -105,14 +123,14 @@ class LakeBuckets:
                 etag=source.etag,
             )
 
-    async def delete(self, bucket: str, keys: Iterable[str]) -> None:
+    async def delete(self, bucket: str, keys: Iterable[str], *, when: Precondition | None = None) -> None:
         paths: dict[str, list[str]] = {}
         for key in keys:
             branch, _, path = key.partition("/")
             if path:  # Spark deletes the bare "main/", which is no object and nothing to complain of
                 paths.setdefault(branch, []).append(path)
         for branch, found in paths.items():
-            await self._lake.delete(bucket, branch, found)
+            await self._lake.delete(bucket, branch, found, when=when)
 
     async def list(self, bucket: str, *, prefix: str, after: str, delimiter: str, limit: int) -> Listing:
         await self.check_bucket(bucket)
@@ -171,6 +189,11 @@ class LakeBuckets:
             found |= {f"{one.name}/" for one in page.results}
             after, has_more = page.next, page.has_more
         return sorted(found)
+
+
+async def _no_bytes() -> AsyncGenerator[memoryview, None]:
+    for part in [memoryview(b"")][:0]:
+        yield part
 
 
 def _to_read(key: str) -> tuple[str, str]:

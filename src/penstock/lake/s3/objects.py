@@ -10,12 +10,12 @@ from penstock.lake.s3.protocol.faults import fault
 from penstock.lake.s3.xml import element
 from penstock.plumbing.http.conditions import ByteRange, parse_range, read_verdict
 from penstock.plumbing.http.request import decode_part
-from penstock.plumbing.http.response import Response
+from penstock.plumbing.http.response import SANDBOXED, Response
 
-__all__ = ["copy_object", "copy_source", "delete_object", "get_object", "put_object"]
+__all__ = ["OVERRIDES", "copy_object", "copy_source", "delete_object", "get_object", "put_object"]
 
 # Query parameters of a read which set headers of the answer. They are signed like the rest of the query.
-_OVERRIDES: Final = {
+OVERRIDES: Final = {
     f"response-{name}": name
     for name in (
         "cache-control",
@@ -36,10 +36,10 @@ async def get_object(call: Call) -> Response:
         verdict = read_verdict(call.request.headers, opened.info.etag, opened.info.modified)
         if verdict == 412:
             raise PreconditionFailed("the object is not what the request's condition says")
-        headers = object_headers(opened.info)
+        headers = object_headers(opened.info) | SANDBOXED
         if verdict == 304:
             return Response(304, headers=headers)
-        headers |= {_OVERRIDES[name]: value for name, value in call.request.query if name in _OVERRIDES}
+        headers |= {OVERRIDES[name]: value for name, value in call.request.query if name in OVERRIDES}
         if wish is not None:
             headers["content-range"] = f"bytes {opened.start}-{opened.end - 1}/{opened.info.size}"
         # From here on the stream keeps the object open, and closes it.
@@ -109,7 +109,9 @@ async def copy_object(call: Call) -> Response:
 
 def copy_source(call: Call) -> tuple[str, str]:
     """Bucket and key of `x-amz-copy-source`."""
-    text = call.request.header("x-amz-copy-source").partition("?")[0]
+    text, _, version = call.request.header("x-amz-copy-source").partition("?")
+    if version:
+        raise fault("NotImplemented", f"{version[:80]} of x-amz-copy-source is not supported: there are no versions")
     bucket, _, key = decode_part(text, "x-amz-copy-source").removeprefix("/").partition("/")
     if not bucket or not key:
         raise fault("InvalidArgument", "x-amz-copy-source must be BUCKET/KEY")
@@ -122,5 +124,5 @@ def check_source(call: Call, source: Info) -> None:
 
 
 async def delete_object(call: Call) -> Response:
-    await call.buckets.delete(call.bucket, [call.key])
+    await call.buckets.delete(call.bucket, [call.key], when=call.precondition())
     return Response(204)

@@ -63,7 +63,9 @@ class Buckets(Protocol):
         """The place for parts of unfinished uploads, below `scratch/`."""
         ...
 
-    async def buckets(self) -> Sequence[Bucket]: ...
+    async def buckets(self, prefix: str = "") -> Sequence[Bucket]:
+        """Return all buckets with a prefix, sorted by name."""
+        ...
 
     async def check_bucket(self, bucket: str) -> None: ...
 
@@ -87,8 +89,8 @@ class Buckets(Protocol):
         """Content type and metadata are those of the source where none are given."""
         ...
 
-    async def delete(self, bucket: str, keys: Iterable[str]) -> None:
-        """Keys which have no object are no error."""
+    async def delete(self, bucket: str, keys: Iterable[str], *, when: Precondition | None = None) -> None:
+        """Delete objects; missing keys are no error. A precondition holds for one key."""
         ...
 
     # Last, because below its definition `list` is no longer the type.

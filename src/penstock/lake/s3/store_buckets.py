@@ -24,6 +24,7 @@ from penstock.kernel.errors import InvalidArgument, NotFound, PreconditionFailed
 from penstock.lake.core.staging.records import Precondition
 from penstock.lake.s3.listing import page_of
 from penstock.lake.s3.port import Bucket, Info, Listing, Opened, no_bucket, no_key
+from penstock.lake.s3.protocol.faults import fault
 from penstock.plumbing.http.conditions import ByteRange
 from penstock.plumbing.objects.keys import check_key
 from penstock.plumbing.objects.port import Buffer, ETag, ObjectStore
@@ -55,8 +56,13 @@ class StoreBuckets:
     def scratch(self) -> ObjectStore:
         return self._store
 
-    async def buckets(self) -> Sequence[Bucket]:
-        found = [meta async for page in self._store.list("buckets/") for meta in page.objects]
+    async def buckets(self, prefix: str = "") -> Sequence[Bucket]:
+        found = [
+            meta
+            async for page in self._store.list("buckets/")
+            for meta in page.objects
+            if meta.key.startswith(f"buckets/{prefix}")
+        ]
         return [Bucket(meta.key.removeprefix("buckets/"), meta.modified) for meta in found]
 
     async def check_bucket(self, bucket: str) -> None:
@@ -130,7 +136,9 @@ class StoreBuckets:
         )
         return await self._put_name(bucket, key, changed, when)
 
-    async def delete(self, bucket: str, keys: Iterable[str]) -> None:
+    async def delete(self, bucket: str, keys: Iterable[str], *, when: Precondition | None = None) -> None:
+        if when is not None:  # no store deletes under a condition, so the comparison would not be atomic
+            raise fault("NotImplemented", "a conditional DeleteObject is supported on lakes only")
         await self.check_bucket(bucket)
         for key in keys:
             try:

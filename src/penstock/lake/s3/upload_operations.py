@@ -1,10 +1,12 @@
 """Operations on uploads in parts."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 
 from penstock.lake.s3.call import Call, iso_time, xml_response
 from penstock.lake.s3.objects import check_source, copy_source
 from penstock.lake.s3.port import Opened
+from penstock.lake.s3.protocol.checksums import Checksum, given_checksums
 from penstock.lake.s3.protocol.faults import fault
 from penstock.lake.s3.uploads import PARTS_MAX, Part, Upload, composed_etag
 from penstock.lake.s3.xml import children, element, parse, text_of
@@ -49,7 +51,7 @@ async def copy_part(call: Call) -> Response:
 
 async def complete_upload(call: Call) -> Response:
     upload = await _find(call)
-    wanted = _wanted(await call.xml())
+    wanted = _wanted(await call.xml(has_checksums=False))
     etag = await call.uploads.finished_etag(upload)
     if etag is None:
         etag = await _compose(call, upload, await call.uploads.choose(upload, wanted))
@@ -114,7 +116,12 @@ async def list_uploads(call: Call) -> Response:
 
 
 async def _compose(call: Call, upload: Upload, parts: list[Part]) -> str:
-    content = call.uploads.content(parts)
+    size = call.request.header("x-amz-mp-object-size")
+    if size and size != str(sum(part.size for part in parts)):
+        raise fault("InvalidRequest", f"the parts have {sum(part.size for part in parts)} bytes, not {size[:20]}")
+    if any("-" in value for name, value in call.request.headers.items() if name.startswith("x-amz-checksum-crc")):
+        raise fault("NotImplemented", "a checksum of checksums is not supported in a CompleteMultipartUpload request")
+    content = _checked(call.uploads.content(parts), given_checksums(call.request.headers))
     try:
         info = await call.buckets.put(
             call.bucket,
@@ -129,6 +136,19 @@ async def _compose(call: Call, upload: Upload, parts: list[Part]) -> str:
         await content.aclose()
     await call.uploads.finish(upload, info.etag)
     return info.etag
+
+
+async def _checked(
+    content: AsyncGenerator[memoryview, None], checksums: list[Checksum]
+) -> AsyncGenerator[memoryview, None]:
+    """Pass content on, and raise at its end if a checksum of the whole object differs: then nothing is written."""
+    async with aclosing(content):
+        async for chunk in content:
+            for checksum in checksums:
+                checksum.update(chunk)
+            yield chunk
+    for checksum in checksums:
+        checksum.check()
 
 
 async def _find(call: Call) -> Upload:

@@ -6,10 +6,12 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["JSON", "Bytes", "Response", "json_response", "text_response"]
+__all__ = ["JSON", "SANDBOXED", "Bytes", "Response", "json_response", "text_response"]
 
 Bytes = bytes | bytearray | memoryview
 JSON = "application/json"
+# Of every answer with bytes of users: no browser runs them as a script of this server's origin.
+SANDBOXED = {"content-security-policy": "default-src 'none'; sandbox", "x-content-type-options": "nosniff"}
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ from penstock.lake.member.names import check_path
 from penstock.lake.member.queue import RECORD_BYTES_MAX
 from penstock.lake.member.services.checks import checked_metadata, checked_type, nanoseconds
 from penstock.lake.member.services.uploads import LinkSigner, data_address, link_epoch_of, upload
+from penstock.lake.member.shelves import Shelf
 from penstock.lake.member.view import View
 from penstock.lake.records.service import AMOUNT_MAX, Content, Object, Page, Reading, UploadAddress
 from penstock.plumbing.objects import ObjectStore
@@ -109,10 +110,16 @@ class Objects:
         entry = Entry(address, size, etag or md5, time.time_ns(), shown_type, text)
         return await self._link(repository, branch, path, entry, link_epoch_of(address), when)
 
-    async def delete(self, repository: str, branch: str, paths: Iterable[str]) -> None:
+    async def delete(
+        self, repository: str, branch: str, paths: Iterable[str], *, when: Precondition | None = None
+    ) -> None:
         wanted = tuple(dict.fromkeys(paths))
         for path in wanted:
             check_path(path)
+        if when is not None:
+            (path,) = wanted
+            await self._write_row(repository, branch, path, None, 0, when)
+            return
         for some in in_records(wanted):
             await self._delete(repository, branch, some)
 
@@ -213,6 +220,20 @@ class Objects:
         when: Precondition | None,
         source: FromStaged | FromCommit | None = None,
     ) -> Object:
+        shelf = await self._write_row(repository, branch, path, entry, link_epoch, when, source)
+        return Object(path, entry, shelf.full_address(entry), shelf.key(entry))
+
+    async def _write_row(
+        self,
+        repository: str,
+        branch: str,
+        path: str,
+        entry: Entry | None,
+        link_epoch: int,
+        when: Precondition | None,
+        source: FromStaged | FromCommit | None = None,
+    ) -> Shelf:
+        """Write an entry, or a tombstone, if the precondition holds at apply."""
         basis = await self._basis(repository, branch, path) if when is not None else None
 
         def record(found: Repository, known: Branch) -> Changing:
@@ -220,7 +241,7 @@ class Objects:
             return Put(self.engine.request(), known.instance, link_epoch, (row,))
 
         _, shelf = await self.engine.write_to_branch(repository, branch, record)
-        return Object(path, entry, shelf.full_address(entry), shelf.key(entry))
+        return shelf
 
     async def _basis(self, repository: str, branch: str, path: str) -> Basis:
         """Return the committed entry under the path, in the head that this member knows (L5)."""

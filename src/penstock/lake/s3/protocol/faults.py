@@ -37,6 +37,7 @@ _FAULTS: Final[dict[str, tuple[int, type[PenstockError]]]] = {
     "InvalidPartOrder": (400, InvalidArgument),
     "InvalidRange": (416, InvalidArgument),
     "InvalidRequest": (400, InvalidArgument),
+    "InvalidToken": (400, Unauthenticated),
     "KeyTooLongError": (400, InvalidArgument),
     "MalformedXML": (400, InvalidArgument),
     "MetadataTooLarge": (400, LimitExceeded),
