@@ -27,7 +27,8 @@ def wiring_of(session: Session, listen: str | None = None) -> Wiring:
     address = parse_address(listen, "--listen") if listen is not None else config.wire.listen
     token = config.wire.token.reveal() if config.wire.token is not None else None
     tls = wire_tls(config.tls)
-    return Wiring(address.host, address.port, token, tls, tls, _limits(config))
+    advertise = config.server.advertise
+    return Wiring(address.host, address.port, token, tls, tls, _limits(config), advertise=advertise)
 
 
 def _limits(config: Config) -> Limits:

@@ -6,8 +6,14 @@ import msgspec
 import pytest
 from tests.journals.broker.cluster import running_cluster
 
-from penstock.journals.broker.process import STORING
+from penstock.journals.broker.process import STORING, running_broker
+from penstock.journals.client.journal import Journals
+from penstock.journals.core.allocation import BrokerSpec
 from penstock.journals.records.spec import JournalSpec
+from penstock.kernel.errors import ConfigError
+from penstock.keyspace.core.allocator.layout import Layout, MemberId
+from penstock.keyspace.shell.embedded.store import EmbeddedKeySpace
+from penstock.plumbing.wiring.wiring import Wiring
 
 ORDERS = JournalSpec(name="shop/orders", replication=1)
 
@@ -30,3 +36,21 @@ async def test_a_broker_which_nobody_relieves_ends_within_its_time(tmp_path: Pat
         leaving.server.left = spied  # type: ignore[method-assign]
         assert await leaving.drain() == ["shop/orders"]
         assert waited == [pytest.approx(drain_s * STORING)]
+
+
+async def test_a_broker_announces_its_advertised_address_and_no_wildcard(tmp_path: Path) -> None:
+    """E-4: brokers announced 0.0.0.0, which others dial on their own machine."""
+    member = MemberId("local", "b1")
+    async with await EmbeddedKeySpace.open(tmp_path / "keyspace") as keyspace:
+        with pytest.raises(ConfigError, match=r"others cannot dial 0\.0\.0\.0; .*set server\.advertise"):
+            async with running_broker(member, tmp_path / "b1", keyspace, Wiring("0.0.0.0")):
+                raise AssertionError("it started")
+        assert await keyspace.get(Layout("/penstock").member_key(member)) is None
+        wiring = Wiring("0.0.0.0", advertise="127.0.0.1")
+        async with running_broker(member, tmp_path / "b1", keyspace, wiring) as broker:
+            found = await keyspace.get(Layout("/penstock").member_key(member))
+            assert found is not None
+            assert BrokerSpec.decode(found.value).endpoint == broker.address
+            assert broker.address.startswith("127.0.0.1:")
+            async with Journals([broker.address]) as journals:
+                assert list(await journals.list()) == []

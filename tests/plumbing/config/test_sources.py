@@ -137,3 +137,33 @@ def test_any_text_is_a_configuration_or_a_config_error(tmp_path_factory: pytest.
     file.write_text(text, encoding="utf-8", errors="surrogatepass")
     with contextlib.suppress(ConfigError):  # and nothing else
         load(file=file)
+
+
+def test_a_page_for_three_machines_is_read(tmp_path: Path) -> None:
+    page = tmp_path / "penstock.toml"
+    page.write_text(
+        """
+[cluster]
+name    = "shop"
+members = ["m1=10.0.0.1:7070", "m2=10.0.0.2:7070"]
+zones   = { m1 = "a", m2 = "b" }
+[stores]
+default = "s3://penstock-shop/?region=eu-central-1"
+"""
+    )
+    config = load(file=page).config
+    assert config.cluster.members == ("m1=10.0.0.1:7070", "m2=10.0.0.2:7070")
+    assert dict(config.cluster.zones) == {"m1": "a", "m2": "b"}
+    assert dict(config.stores.urls) == {"default": "s3://penstock-shop/?region=eu-central-1"}
+    flags = [Flag("cluster.zones", "m1=x", "--set"), Flag("cluster.members", "m1=a:1,m2=b:2", "--set")]
+    config = load(flags, {"PENSTOCK_STORES_URLS": "old=file:///x"}, page).config
+    assert (config.cluster.members, config.cluster.zones) == (("m1=a:1", "m2=b:2"), (("m1", "x"),))
+    assert config.stores.urls == (("old", "file:///x"),)
+
+
+@pytest.mark.parametrize("text", ['members = ["a", "a"]', "members = [1]", 'zones = "a"', "zones = { a = 1 }"])
+def test_lists_and_tables_of_other_forms_are_refused(tmp_path: Path, text: str) -> None:
+    page = tmp_path / "penstock.toml"
+    page.write_text(f"[cluster]\n{text}\n")
+    with pytest.raises(ConfigError, match="expected a"):
+        load(file=page)

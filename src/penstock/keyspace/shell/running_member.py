@@ -16,8 +16,8 @@ from penstock.keyspace.shell.membership import Membership
 from penstock.keyspace.shell.mirror import KeySpaceMirror
 from penstock.keyspace.shell.port import KeySpace
 from penstock.plumbing.ports.ports import Clocks
-from penstock.plumbing.wire.server import Server
 from penstock.plumbing.wire.service import Service
+from penstock.plumbing.wiring.listening import listening
 from penstock.plumbing.wiring.wiring import Wiring
 
 __all__ = ["RunningMember"]
@@ -27,14 +27,10 @@ class RunningMember:
     """A member, and its connections. Each kind of member adds its service, and its way to drain."""
 
     def __init__(self) -> None:
-        self.wire: Server
+        self.address: str  # that others dial
         self.membership: Membership
         self.allocator: AllocatorDaemon
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    @property
-    def address(self) -> str:
-        return self.wire.address
 
     def fail(self, error: PenstockError) -> None:
         """End the member with an error. The first reason counts."""
@@ -65,10 +61,8 @@ class RunningMember:
     # how it begins, in this order
 
     async def listen(self, stack: AsyncExitStack, service: Service, wiring: Wiring) -> None:
-        self.wire = await Server.start(
-            service, wiring.host, wiring.port, limits=wiring.limits, token=wiring.token, tls=wiring.server_tls
-        )
-        stack.push_async_callback(self.wire.close, drain_s=0.5)
+        wiring.check_announced()
+        self.address = wiring.announced((await listening(stack, service, wiring)).address)
 
     async def announce(
         self,

@@ -12,9 +12,23 @@ import msgspec
 
 from penstock.plumbing.config.declare import Declaration, Key, declarations
 from penstock.plumbing.config.secret import Secret
-from penstock.plumbing.config.values import Address, Bytes, Seconds
+from penstock.plumbing.config.values import Address, Bytes, Names, Seconds, Table
 
-__all__ = ["Config", "Data", "Lake", "Log", "Metrics", "ObjectStore", "Tls", "Wal", "Wire", "known_keys"]
+__all__ = [
+    "Cluster",
+    "Config",
+    "Data",
+    "Lake",
+    "Log",
+    "Metrics",
+    "ObjectStore",
+    "ServerRoles",
+    "Stores",
+    "Tls",
+    "Wal",
+    "Wire",
+    "known_keys",
+]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -179,6 +193,46 @@ class Lake(msgspec.Struct, frozen=True):
     ] = None
 
 
+class ServerRoles(msgspec.Struct, frozen=True):
+    """One machine of a cluster, as `penstock server` runs it; and what every role of a process shares."""
+
+    name: Annotated[
+        str, Key("This machine's name in cluster.members. Empty: the host name, or the only member's name.")
+    ] = ""
+    roles: Annotated[Names, Key("The roles that it runs: node, broker, lake. A node has an operator with it.")] = Names(
+        ("node", "broker", "lake")
+    )
+    advertise: Annotated[
+        str,
+        Key(
+            "The address or DNS name of this machine that others dial. Empty: the one that is listened on. It is "
+            "needed where that is 0.0.0.0 or ::."
+        ),
+    ] = ""
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """The machines that run Penstock together. The same on all of them."""
+
+    name: Annotated[str, Key("What people call the cluster.")] = "penstock"
+    members: Annotated[
+        Names, Key("The machines, as NAME=HOST:PORT with the address of their wire. Empty: this machine alone.")
+    ] = Names(())
+    zones: Annotated[Table, Key("The zone of each member: replicas are spread over zones.")] = Table(())
+    keyspace: Annotated[
+        str,
+        Key("The KeySpace of several machines, like etcd://HOST:PORT,… Empty: in the data folder, for one machine."),
+    ] = ""
+
+
+class Stores(msgspec.Struct, frozen=True):
+    """Object stores by name: specs say store:NAME/path, and never a URL."""
+
+    urls: Annotated[
+        Table, Key('The URL of each store. In a file the keys of [stores] are the names: default = "s3://…".')
+    ] = Table(())
+
+
 class Config(msgspec.Struct, frozen=True):
     """All of it."""
 
@@ -190,6 +244,9 @@ class Config(msgspec.Struct, frozen=True):
     wal: Wal = Wal()
     objectstore: ObjectStore = ObjectStore()
     lake: Lake = Lake()
+    server: ServerRoles = ServerRoles()
+    cluster: Cluster = Cluster()
+    stores: Stores = Stores()
 
 
 @cache

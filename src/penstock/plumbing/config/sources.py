@@ -110,6 +110,8 @@ class _Reader:
                     f"{_place(path, text, section)}: {section} stands outside any section{_guess(section, self.known)}"
                 )
                 continue
+            if section == "stores" and "urls" not in table:
+                table = {"urls": table}  # its keys are names that a person chose
             for key, raw in table.items():
                 self._take(f"{section}.{key}", raw, Origin(Source.FILE, _place(path, text, section, key)))
 

@@ -15,9 +15,11 @@ import msgspec
 
 from penstock.plumbing.config.secret import MASK, Secret
 
-__all__ = ["Address", "Bytes", "Kind", "Seconds", "kind_of"]
+__all__ = ["Address", "Bytes", "Kind", "Names", "Seconds", "Table", "kind_of"]
 
 Seconds = NewType("Seconds", float)  # a length of time; written "250ms", "15s", "2min", "1h"
+Names = NewType("Names", tuple[str, ...])  # written ["a", "b"] in a file, a,b in a flag
+Table = NewType("Table", tuple[tuple[str, str], ...])  # written { a = "x" } in a file, a=x in a flag
 Bytes = NewType("Bytes", int)  # a size; written "512", "64KiB", "64MiB", "1GiB"
 
 _SECONDS_PER = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -138,6 +140,26 @@ def _read_address(raw: Any) -> Address:
     return Address.read(raw if isinstance(raw, str) else "")
 
 
+def _read_names(raw: Any) -> tuple[str, ...]:
+    parts = raw.split(",") if isinstance(raw, str) else raw
+    if isinstance(parts, list | tuple) and all(isinstance(each, str) for each in parts):
+        names = tuple(each.strip() for each in parts if each.strip())
+        if len(set(names)) == len(names):
+            return names
+    raise ValueError('a list of different texts, like ["a", "b"], or a,b in a flag')
+
+
+def _read_table(raw: Any) -> tuple[tuple[str, str], ...]:
+    if isinstance(raw, str):
+        pairs = [each.partition("=") for each in raw.split(",") if each.strip()]
+        raw = {key.strip(): value.strip() for key, equals, value in pairs if equals} if pairs else {}
+        if len(raw) != len(pairs):
+            raw = None
+    if isinstance(raw, dict) and all(isinstance(value, str) for value in raw.values()):
+        return tuple(raw.items())
+    raise ValueError('a table of texts, like { a = "x", b = "y" }, or a=x,b=y in a flag')
+
+
 def _one_of(choices: tuple[str, ...]) -> Callable[[Any], str]:
     def read(raw: Any) -> str:
         if isinstance(raw, str) and raw.strip().lower() in choices:
@@ -155,6 +177,8 @@ _KINDS: dict[Any, Kind] = {
     Seconds: Kind("time", _read_seconds, _write_seconds),
     Bytes: Kind("size", _read_bytes, _write_bytes),
     Address: Kind("host:port", _read_address),
+    Names: Kind("list of texts", _read_names, ",".join, quoted=True),
+    Table: Kind("table of texts", _read_table, lambda value: ",".join(f"{k}={v}" for k, v in value)),
     Secret: Kind("secret, or file:PATH", _read_secret, lambda _: MASK, secret=True),
 }
 

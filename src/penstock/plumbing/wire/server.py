@@ -90,6 +90,11 @@ class Server:
     ) -> None:
         await self.close()
 
+    def renew_connections(self) -> None:
+        """Take no more requests on the present connections. Clients open new ones, and lose nothing in flight."""
+        for connection in list(self._connections):
+            connection.go_away()
+
     async def close(self, drain_s: float = 5.0) -> None:
         """Take no more requests, let those in flight end within `drain_s`, then close every connection."""
         assert self._listener is not None

@@ -82,16 +82,17 @@ class Service:
     def include(self, other: "Service") -> None:
         """Offer the other service's methods as well."""
         for method in other.methods:
-            self._add(method)
+            self.add(method)
 
     def _adder(self, name: str, kind: MethodKind) -> Callable[[Any], Any]:
         def add(handler: Any) -> Any:
-            self._add(Method(name, kind, handler))
+            self.add(Method(name, kind, handler))
             return handler
 
         return add
 
-    def _add(self, method: Method) -> None:
+    def add(self, method: Method) -> None:
+        """Offer one method."""
         if method.name in self._methods:
             raise InvalidArgument(f"method {method.name} is there already")
         if not 0 < len(method.name) <= METHOD_CHARACTERS_MAX:

@@ -7,6 +7,8 @@ from penstock.plumbing.ports.ports import Ports, system_ports
 from penstock.plumbing.wire.client import Channel
 from penstock.plumbing.wire.limits import Limits
 from penstock.plumbing.wire.tls import Tls
+from penstock.plumbing.wiring.advertise import announced, check_announced
+from penstock.plumbing.wiring.switchboard import Switchboard
 
 __all__ = ["PEER_LIMITS", "Wiring"]
 
@@ -32,6 +34,16 @@ class Wiring(msgspec.Struct, frozen=True):
     client_tls: Tls | None = None
     limits: Limits = PEER_LIMITS
     ports: Ports = msgspec.field(default_factory=system_ports)
+    advertise: str = ""  # the host that others dial; empty: the one that is bound
+    board: Switchboard | None = None  # the server that this process's roles share; None: each has its own
+
+    def announced(self, bound: str) -> str:
+        """Return the address that others dial for a bound one; `ConfigError` if they could not."""
+        return announced(bound, self.advertise)
+
+    def check_announced(self) -> None:
+        """Raise `ConfigError` if others could not dial what this process would announce."""
+        check_announced(self.host, self.advertise)
 
     def channel(self, address: str) -> Channel:
         # A node which was restarted should be followed at once: its links are few, so frequent dialling costs nothing.

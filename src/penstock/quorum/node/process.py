@@ -11,12 +11,13 @@ from penstock.plumbing.wal import WalOptions
 from penstock.plumbing.wire.channels import Channels
 from penstock.plumbing.wire.server import Server
 from penstock.plumbing.wire.service import Service
+from penstock.plumbing.wiring.listening import listening
 from penstock.plumbing.wiring.wiring import Wiring
 from penstock.quorum.core.config import NodeConfig
 from penstock.quorum.node.node_server import NodeServer
 from penstock.quorum.node.node_service import NodeService
 
-__all__ = ["in_background", "listening", "running_node"]
+__all__ = ["in_background", "running_node"]
 
 log = get_logger()
 
@@ -50,15 +51,6 @@ async def in_background(stack: AsyncExitStack, wiring: Wiring) -> tuple[Tasks, C
     tasks = Tasks(_on_task_failure)
     stack.push_async_callback(tasks.close)
     return tasks, channels
-
-
-async def listening(stack: AsyncExitStack, service: Service, wiring: Wiring) -> Server:
-    """Return a server that listens; the stack drains and closes it."""
-    server = await Server.start(
-        service, wiring.host, wiring.port, limits=wiring.limits, token=wiring.token, tls=wiring.server_tls
-    )
-    stack.push_async_callback(server.close, drain_s=0.5)
-    return server
 
 
 def _on_task_failure(error: BaseException) -> None:

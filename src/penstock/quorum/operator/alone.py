@@ -43,7 +43,8 @@ async def quorum_alone(
         running_node(NODE, folder / NODE, wiring, config=CONFIG, wal=wal, machine="log") as (_, server),
         running_operator(NodeId("operator"), keyspace, wiring) as (operator, listening),
     ):
-        await operator.add_node(NODE, server.address)
+        address = wiring.announced(server.address)
+        await operator.add_node(NODE, address)
         if shard not in operator.shards:
             await operator.create(shard, [NODE])
-        yield QuorumAlone(server.address, listening.address)
+        yield QuorumAlone(address, wiring.announced(listening.address))

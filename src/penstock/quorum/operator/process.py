@@ -7,9 +7,10 @@ from penstock.kernel.ids import NodeId
 from penstock.keyspace.shell.port import KeySpace
 from penstock.plumbing.wire.server import Server
 from penstock.plumbing.wire.service import Service
+from penstock.plumbing.wiring.listening import listening
 from penstock.plumbing.wiring.wiring import Wiring
 from penstock.quorum.core.config import OperatorConfig
-from penstock.quorum.node.process import in_background, listening
+from penstock.quorum.node.process import in_background
 from penstock.quorum.operator.operator_server import OperatorServer
 from penstock.quorum.operator.operator_service import OperatorService
 
