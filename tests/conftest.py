@@ -1,6 +1,6 @@
 """For every test: whatever one of them configures of the log ends with it, and no property has to be fast.
 
-And for all of them together: those which need Spark are run by one worker, since a JVM is dear.
+And for all of them together: tests that need Spark are run by one worker, since a JVM is dear.
 """
 
 import os
@@ -21,9 +21,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS", "steady"))
 
 @pytest.fixture(autouse=True)
 def _logs_as_they_were() -> Iterator[None]:
-    """A level set by one test, or at import, would hide from the next what it wants to see logged."""
+    """A level set by one test, or at import, would hide the logs of the next."""
     structlog.reset_defaults()
-    structlog.configure()  # as it is, but ours: else the first line that is logged would choose what is shown
+    structlog.configure()  # as it is, but ours: else the first logged line would choose the level
     yield
     structlog.reset_defaults()
 

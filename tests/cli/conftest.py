@@ -1,6 +1,6 @@
 """Runs `penstock` in this process, and compares text with files under `golden/`.
 
-GOLDEN=rewrite writes the files anew instead of comparing (`make golden`): read the diff before you commit it.
+GOLDEN=rewrite writes the files instead of comparing them (`make golden`): read the diff before you commit it.
 """
 
 import logging

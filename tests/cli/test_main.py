@@ -86,7 +86,7 @@ def test_what_nobody_foresaw_is_one_clear_line_and_the_way_to_the_trace(penstock
     outcome = penstock("bench", defect)
     assert outcome.status == 1
     happened, _, following = outcome.stderr.splitlines()
-    assert "a defect of ours, ZeroDivisionError: division by zero (" in happened
+    assert "a defect in Penstock, ZeroDivisionError: division by zero (" in happened
     assert happened.endswith("pond.py:3)")
     assert "--debug" in following
     assert "Traceback" not in outcome.stderr
@@ -126,7 +126,7 @@ def test_ctrl_c_ends_it_with_130_and_without_a_trace(tmp_path: Path) -> None:
     )
     code = (
         "import signal, sys, penstock_lab.bench\nfrom penstock.cli.main import run\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # shells let what runs behind them ignore it
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # shells let background processes ignore it
         f"penstock_lab.bench.__path__.append({str(tmp_path)!r})\nsys.exit(run(['bench', 'waits']))"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -178,7 +178,7 @@ LISTED = "import sys\nfrom penstock.cli.main import run\nfor one in {}: run(one)
 
 
 def modules_after(*commands: list[str]) -> set[str]:
-    """What running the commands in one process leaves in sys.modules."""
+    """Return the modules that are loaded after the commands ran in one process."""
     code = LISTED.format(list(commands))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     return set(done.stderr.split())

@@ -26,7 +26,7 @@ def append(process: UpProcess, name: str, content: bytes) -> None:
 
 
 def a_lake_may_have_a_journal_as_its_queue(folder: Path, process: UpProcess) -> None:
-    """A process of its own, on a journal of that broker; killed and started again, it has what it acknowledged."""
+    """A process of its own, on a journal of that broker; killed and started again, it has all acknowledged data."""
     (folder / "queue.yaml").write_text("journals: [{name: lake/queue, replication: 1}]")
     assert run(["journals", "apply", str(folder / "queue.yaml")]) == 0
     with LakeProcess(folder / "lake", "--journal", "lake/queue", "--broker", process.running.broker) as lake:

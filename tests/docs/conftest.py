@@ -12,7 +12,7 @@ import pytest
 
 @pytest.fixture
 def empty_folder(tmp_path: Path) -> Iterator[Path]:
-    """Where commands may start a cluster and leave it running; whatever became of the test, it does not outlive it."""
+    """Give a folder where commands may start a cluster and leave it running; it does not outlive the test."""
     yield tmp_path
     for plan in tmp_path.glob("*/cluster.json"):
         for pid in msgspec.json.decode(plan.read_bytes())["pids"].values():

@@ -44,7 +44,7 @@ def links(page: Path) -> Iterator[tuple[Path, str]]:
 
 
 def headings(page: Path) -> set[str]:
-    """As GitHub and the site name them."""
+    """Return the anchors of a page's headings, as GitHub and the site name them."""
     titles = re.findall(r"^#+ (.+)$", prose_of(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
@@ -84,7 +84,7 @@ def test_a_page_has_one_title(page: Path) -> None:
 
 
 def commands(page: Path) -> Iterator[str]:
-    """What is shown as a command: `make …` and `penstock …` between backticks, or as lines of shell."""
+    """Yield the commands of a page: `make …` and `penstock …` between backticks, or as lines of shell."""
     text = text_of(page)
     shell = re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     for line in [*"".join(shell).splitlines(), *re.findall(r"`((?:make|penstock) [^`]+)`", prose_of(page))]:

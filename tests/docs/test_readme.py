@@ -1,4 +1,4 @@
-"""The README does what it says: its targets exist, its commands run, its Python runs."""
+"""The README is true: its targets exist, its commands run, its Python runs."""
 
 import re
 import shlex
@@ -85,7 +85,7 @@ def test_the_guide_to_the_quorum_log_runs_as_printed(empty_folder: Path) -> None
     assert "ensemble n1 n2 n4" in ran.stdout
 
 
-# Parts of programs, which need servers or Spark: what runs them is said beside each.
+# Parts of programs, which need servers or Spark: each names the test that runs it.
 PARTS = {
     Path("docs/guides/consumers.md"),  # tests/docs/test_consumer_guide.py
     Path("docs/guides/lake.md"),  # tests/docs/test_lake_guide.py

@@ -69,7 +69,9 @@ class Consumers:
             await asyncio.to_thread(self._running[name].wait)
 
     def start_dead(self) -> None:
-        """As a supervisor does: a machine under load may cost a process its lease, and then it ends."""
+        """Start dead processes, as a supervisor does: a machine under load may cost a process its lease, and then it
+        ends.
+        """
         for name, running in list(self._running.items()):
             if running.poll() is not None:
                 self.start(name)
@@ -90,7 +92,7 @@ class Consumers:
 
 
 class Drill:
-    """Everything which runs, and what was asked of the bank."""
+    """All processes, and the requests to the bank."""
 
     def __init__(
         self, cluster: LocalCluster, consumers: Consumers, journals: Journals, keyspace: EmbeddedKeySpace, database: str
@@ -132,7 +134,7 @@ class Drill:
                 await asyncio.sleep(pause_s)
 
     async def settled(self) -> dict[str, Offset]:
-        """Wait until every transfer has taken its full effect: the debits, and what they published."""
+        """Wait until every transfer has taken its full effect: the debits, and their publications."""
         credited: dict[str, Offset] = {}
         for journal, end in self.ends.items():
             stat = await self._stat(f"bank-{journal[-1]}", {journal: end})
@@ -185,7 +187,8 @@ class Drill:
     async def _freeze_until_replaced(self, shard: str, name: str) -> bool:
         """False: it was frozen while it held the KeySpace's lock, and all others were as good as frozen with it.
 
-        A shard may change hands for other reasons; who keeps its lease meanwhile is no zombie, and goes on.
+        A shard may change hands for other reasons; a process that keeps its lease meanwhile is no zombie, and
+        continues.
         """
         ended = asyncio.create_task(self.consumers.ended(name))
         self.consumers.kill(name, signal.SIGSTOP)
@@ -227,7 +230,7 @@ class Drill:
         await self.more(20)
 
     async def more(self, transfers: int) -> None:
-        """Until so many more transfers were taken."""
+        """Wait for `transfers` more transfers."""
         wanted = self.taken + transfers
         async with asyncio.timeout(READY_S):
             while self.taken < wanted:
@@ -235,7 +238,7 @@ class Drill:
                 await self._took.wait()
 
     async def _primary(self, shard: str, other_than: str = "") -> str:
-        """Who consumes a shard, as soon as somebody does."""
+        """Return the primary of a shard, as soon as it has one."""
         async with asyncio.timeout(READY_S):
             while True:
                 primary = (await self.shards.get(shard)).primary
@@ -275,7 +278,7 @@ class Drill:
             return balances, connection.execute("SELECT transfer, account, amount FROM entries").fetchall()
 
     async def _in_sqlite(self) -> tuple[dict[str, int], list[tuple[str, str, int]]]:
-        """What the recovery logs play back to: nothing of the consumers' files is looked at."""
+        """Return the state in the recovery logs: nothing of the consumers' files is looked at."""
         balances: dict[str, int] = {}
         entries: list[tuple[str, str, int]] = []
         for number in (2, 3):

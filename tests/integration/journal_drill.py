@@ -1,7 +1,7 @@
-"""A drill for real brokers: a load which remembers what it was told, faults, and the audit of what can be read.
+"""A drill for real brokers: a load that remembers its answers, faults, and the audit of the journal's content.
 
-The audit: every acknowledged append is there once, where it was said to be; nothing aborted is there; every append of
-unknown fate is what `resolve` says of it; the same bytes come from every replica, and from the store.
+The audit: every acknowledged append exists once, at its offset; nothing aborted exists; every append of unknown fate
+agrees with `resolve`; the same bytes come from every replica, and from the store.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _RECORD = re.compile(rb"<[^<>]*>")
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """An append of which nobody told whether it took effect."""
+    """An append whose outcome is unknown."""
 
     record: bytes
     epoch: PipelineEpoch | None  # None: the broker was lost before it said where it would be
@@ -42,7 +42,7 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Processes tell nobody what they do: look again and again."""
+    """Wait until it holds; processes report nothing, so look again and again."""
     async with asyncio.timeout(WAIT_S):
         while True:
             if holds():
@@ -83,7 +83,7 @@ class Drill:
 
     @asynccontextmanager
     async def supervised(self) -> AsyncIterator[None]:
-        """Whoever ends by itself is started again, as a supervisor does with a broker which has lost its lease."""
+        """Restart processes that end by themselves, as a supervisor does with a broker that has lost its lease."""
         task = asyncio.create_task(self._supervise())
         try:
             yield
@@ -109,7 +109,7 @@ class Drill:
 
     @asynccontextmanager
     async def load(self, writers: int = 6) -> AsyncIterator[None]:
-        """Appends all the time: small ones which travel together, streamed ones, and transactions."""
+        """Append all the time: small appends that travel together, streamed ones, and transactions."""
         async with self.client() as journals:
             tasks = [asyncio.create_task(self._write(journals, f"w{number}")) for number in range(writers)]
             tasks += [asyncio.create_task(self._write(journals, "s", _streamed))]
@@ -155,14 +155,14 @@ class Drill:
                 await asyncio.sleep(0.002)
 
     async def more(self, records: int = 30) -> None:
-        """Until so many more were acknowledged: the journal takes appends again."""
+        """Wait for `records` more acknowledgements: the journal takes appends again."""
         wanted = len(self.committed) + records
         async with asyncio.timeout(WAIT_S):
             while len(self.committed) < wanted:
                 self._grew.clear()
                 await self._grew.wait()
 
-    # who is who
+    # roles
 
     async def brokers(self) -> list[str]:
         """The processes which serve the journal, the primary first; waits until there are enough."""
@@ -181,7 +181,7 @@ class Drill:
     # the audit
 
     async def audit(self) -> None:
-        """Everything which can be read is what was told."""
+        """Compare the readable content with the answers."""
         async with self.client() as journals:
             last = await journals.append(self.journal, b"<end>", timeout=WAIT_S)
             content = await self._read(journals, last.end)
@@ -201,7 +201,8 @@ class Drill:
                         assert chunk.offset == len(content), "a hole"
                         content += chunk.content
                 except (Unavailable, Indeterminate):
-                    await asyncio.sleep(LOOK_S)  # a broker which came later waits for others to store what it lacks
+                    # a broker that came later waits for others to store the bytes that it lacks
+                    await asyncio.sleep(LOOK_S)
         return bytes(content)
 
     def _check_records(self, content: bytes) -> None:
@@ -267,7 +268,7 @@ Fault = Callable[[Drill], Awaitable[None]]
 
 @contextmanager
 def brokers_on(kind: str, folder: Path, brokers: int = 5) -> Iterator[LocalCluster]:
-    """Brokers on a KeySpace of this kind, as processes; all ended behind it."""
+    """Run brokers on a KeySpace of this kind, as processes; end them all afterwards."""
     etcd = EtcdServer(folder / "etcd") if kind == "etcd" else None
     keyspace = f"etcd://{etcd.address}" if etcd is not None else ""
     cluster = LocalCluster.create(folder / "cluster", nodes=0, brokers=brokers, lease_ms=LEASE_MS, keyspace=keyspace)
@@ -283,7 +284,7 @@ def brokers_on(kind: str, folder: Path, brokers: int = 5) -> Iterator[LocalClust
 
 
 async def drill_on(cluster: LocalCluster, journal: str, faults: Iterable[Fault], seed: int = 0) -> Drill:
-    """Faults one after the other under load, appends going on behind each; then the audit."""
+    """Run faults one after the other under load, with appends after each; then the audit."""
     drill = Drill(cluster, journal, seed)
     await drill.create()
     async with drill.supervised():

@@ -15,7 +15,7 @@ from penstock.keyspace.shell.port import KeySpace
 from penstock.server.cluster.local import LocalCluster
 
 MEMBERS = Layout(BrokerConfig().root).members
-RELIEVED_S = 5 * LEASE_MS / 1_000  # by then whoever is frozen has left, and others serve
+RELIEVED_S = 5 * LEASE_MS / 1_000  # by then a frozen broker has left, and others serve
 
 
 async def kill_the_primary(drill: Drill) -> None:
@@ -52,7 +52,7 @@ async def kill_the_primary_while_fates_are_open(drill: Drill) -> None:
 
 
 async def _kill_the_primary_behind_a_frozen_replica(drill: Drill) -> bool:
-    """False: the allocator relieved the frozen one before an append had to wait for it, as behind a start of all."""
+    """False: the allocator relieved the frozen one before an append had to wait for it, as after a start of all."""
     primary, *replicas = await drill.brokers()
     frozen = drill.random.choice(replicas)
     before = drill.resolved
@@ -72,7 +72,7 @@ async def _kill_the_primary_behind_a_frozen_replica(drill: Drill) -> bool:
 
 
 async def drop_the_lease_of_the_primary(drill: Drill) -> None:
-    """Its process ends, as whoever lost its lease must; and comes back with another."""
+    """Make its process end, as without a lease it must, and come back with another."""
     victim, ended = (await drill.brokers())[0], drill.lost_leases
     await _revoke(drill.cluster, [victim])
     await until(lambda: drill.lost_leases > ended)
@@ -80,7 +80,9 @@ async def drop_the_lease_of_the_primary(drill: Drill) -> None:
 
 
 async def drop_all_leases(drill: Drill) -> None:
-    """Nobody is a member for a moment. What they hold, they keep when they end, and come back with."""
+    """Leave the journal without members for a moment. The brokers keep their content when they end, and come back with
+    it.
+    """
     await drill.brokers()
     names, ended = drill.cluster.names("broker"), drill.lost_leases
     revoked = await _revoke(drill.cluster, names)

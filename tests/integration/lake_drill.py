@@ -1,4 +1,4 @@
-"""A lake of real processes under load: members, writers who remember what was acknowledged, and the audit."""
+"""A lake of real processes under load: members, writers that remember the acknowledgements, and the audit."""
 
 import asyncio
 import fcntl
@@ -70,7 +70,7 @@ class Members:
             self._running.pop(port).wait(30)
 
     def freeze(self, port: int) -> None:
-        """SIGSTOP, while nobody gives names to objects: who is frozen there keeps its turn, and all others wait."""
+        """SIGSTOP at a moment without names being given: a process frozen there keeps its turn, and all others wait."""
         with ExitStack() as held:
             for path in self._store_locks():
                 lock = held.enter_context(path.open("rb+"))
@@ -83,7 +83,7 @@ class Members:
         return sorted((self.folder / "data/objects" / RESERVED / "locks").iterdir())
 
     async def ended(self, port: int) -> None:
-        """Until a member which was told to end has ended."""
+        """Wait until a member that was asked to end has ended."""
         await asyncio.to_thread(self._running[port].wait, READY_S)
 
     def kill_all(self) -> None:
@@ -94,7 +94,7 @@ class Members:
             self._running.pop(port).wait(30)
 
     def start_again_what_ended(self) -> None:
-        """A member which lost its queue for too long ends its process, and is started again by whoever watches it."""
+        """Restart members: one that lost its queue for too long ends its process, for its supervisor to restart."""
         for port in self.ports:
             if port not in self._running or self._running[port].poll() is not None:
                 self.start(port)
@@ -110,7 +110,7 @@ class Members:
 
 
 class Load:
-    """Users of the lake, with everything they were told."""
+    """Users of the lake, with all their answers."""
 
     def __init__(self, members: Members, name: str, seed: int = 1) -> None:
         self.members = members
@@ -119,7 +119,7 @@ class Load:
         self.is_over = False
         self.puts: dict[str, bytes] = {}  # acknowledged
         self.commits: set[str] = set()
-        self.unanswered: dict[str, set[bytes]] = {}  # by path: nobody knows; a frozen member may do it much later
+        self.unanswered: dict[str, set[bytes]] = {}  # by path: unknown; a frozen member may do it much later
         self.reads = 0
         self.lost_answers = 0
         self._apis = [LakeApi(LakePlace(url, KEY, SECRET)) for url in members.urls]
@@ -159,9 +159,9 @@ class Load:
             self._grew.set()
 
     async def count(self, counter: int) -> None:
-        """One object overwritten again and again, and read in between through any member: never an older one.
+        """Overwrite one object again and again, and read it in between through any member: never an older one.
 
-        Every try has a content of its own: one which was not answered is not over, and may still come.
+        Every try has a content of its own: an unanswered one is not over, and may still come.
         """
         path, number = f"{self.name}/counter-{counter}", 0
 
@@ -181,12 +181,12 @@ class Load:
             self.reads += 1
 
     def check(self, path: str, seen: bytes) -> None:
-        """What is read is what was acknowledged last, or what may have come since."""
+        """Check that the content is the last acknowledged one, or one that may have come since."""
         expected = {self.puts[path], *self.unanswered.get(path, ())}
         assert seen in expected, f"{path}: {self.puts[path]!r} was acknowledged, {seen!r} is read, not of {expected}"
 
     async def commit(self) -> None:
-        """Commit now and then; what is acknowledged must be in the log for ever."""
+        """Commit now and then; acknowledged commits must be in the log for ever."""
         while not self.is_over:
             with suppress(NoChanges, Unavailable, Indeterminate, TimeoutError):
                 made = await asyncio.wait_for(self.main().commit(f"{self.name}"), 2 * ANSWER_S)
@@ -194,7 +194,7 @@ class Load:
             await asyncio.sleep(AWAY_S)
 
     async def more(self, puts: int = 20) -> None:
-        """Until so many more were acknowledged."""
+        """Wait for `puts` more acknowledgements."""
         before, wanted = len(self.puts), len(self.puts) + puts
         try:
             async with asyncio.timeout(READY_S):
@@ -206,7 +206,7 @@ class Load:
             raise AssertionError(f"{done}\n{self.members.log()}") from None
 
     async def audit(self) -> None:
-        """Everything acknowledged is there, through every member, and all of them show the same."""
+        """Check that everything acknowledged exists, through every member, and that all of them show the same."""
         shown = [await self.again(lambda api=api: self._shown_by(api)) for api in self._apis]  # type: ignore[misc]
         assert all(tree == shown[0] for tree in shown), "members show different trees"
         missing = [path for path in self.puts if path not in shown[0]]
@@ -217,7 +217,9 @@ class Load:
         assert self.commits <= log, f"acknowledged commits which the log has not: {self.commits - log}"
 
     async def _shown_by(self, api: LakeApi) -> dict[str, str]:
-        """What one member shows. It may have lost its queue in the last fault, and ended: nobody else starts it now."""
+        """Return the tree that one member shows. It may have lost its queue in the last fault, and ended: no supervisor
+        starts it now.
+        """
         self.members.start_again_what_ended()
         return await _tree(Repository(api, "drill").branch("main"))
 

@@ -14,7 +14,7 @@ FOREVER = float("inf")
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation on a register: `put` writes `argument`, `get` answered `result`, `cas` was told whether it did."""
+    """One operation on a register: `put` writes `argument`, `get` answered `result`, `cas` answered whether it did."""
 
     kind: Literal["put", "get", "cas"]
     began: float
@@ -24,7 +24,7 @@ class Operation:
     result: object = None
 
     def apply(self, value: bytes | None) -> tuple[bool, bytes | None]:
-        """Whether its answer fits a register with this value, and the value behind it."""
+        """Return whether its answer fits a register with this value, and the value after it."""
         is_unknown = self.ended == FOREVER
         match self.kind:
             case "put":
@@ -37,10 +37,10 @@ class Operation:
 
 
 def is_linearizable(operations: Iterable[Operation], initial: bytes | None = None) -> bool:
-    """Whether some order explains the history.
+    """Return whether some order explains the history.
 
-    First without those of unknown outcome whose value nobody ever saw, as if they had never taken effect: each of them
-    doubles the work, and mostly that is how it was. Only if no such order is found, with all of them.
+    First without operations of unknown outcome whose value no read returned, as if they had never taken effect: each of
+    them doubles the work, and mostly that is how it was. Only if no such order is found, with all of them.
     """
     history = sorted(operations, key=lambda each: each.began)
     seen = {each.result for each in history if each.kind == "get"} | {each.expected for each in history}

@@ -2,8 +2,8 @@
 
     python -m tests.integration.soak_demo --runs 10 --report docs/reports/demo.md
 
-With `--busy N`, N processes which do nothing but compute run beside it. A run which fails leaves what it said in
-`<report>.<run>.log`, or on the screen where there is no report.
+With `--busy N`, N processes that do nothing but compute run at the same time. A run that fails leaves its output in
+`<report>.<run>.log`, or on the screen without a report.
 """
 
 import argparse
@@ -43,7 +43,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def run_demo(faults: tuple[str, ...], arguments: argparse.Namespace) -> Outcome:
-    """One demo as a process of its own."""
+    """Run one demo as a process of its own."""
     chosen = [part for name in faults for part in ("--fault", name)] or ["--calm"]
     amount = ["--orders", str(arguments.orders), "--seconds", str(arguments.seconds)]
     command = [sys.executable, "-m", "penstock", "--output", "json", "demo", *amount, *chosen]
@@ -56,7 +56,7 @@ def run_demo(faults: tuple[str, ...], arguments: argparse.Namespace) -> Outcome:
         out, said = process.communicate()
         said += f"\nnot done within {RUN_S_MAX:.0f} s"
     except BaseException:
-        process.terminate()  # it ends what it has started
+        process.terminate()  # it ends its own children
         process.wait()
         raise
     seconds = time.monotonic() - began

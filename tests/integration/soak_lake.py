@@ -45,7 +45,7 @@ async def restart_a_member(load: Load) -> None:
 
 
 async def freeze_a_member(load: Load) -> None:
-    """It wakes up behind all others, and believes that nothing happened."""
+    """It wakes up later than all others, and believes that nothing happened."""
     port = load.rng.choice(load.members.ports)
     load.members.freeze(port)
     try:
@@ -77,7 +77,7 @@ FAULTS: dict[str, Fault] = {
 
 
 async def soak(members: Members, seconds: float, seed: int) -> tuple[Counter[str], Counter[str]]:
-    """Faults by kind, and what the load was told. Raises where an audit fails."""
+    """Return faults by kind, and the load's answers. Raises where an audit fails."""
     faults: Counter[str] = Counter()
     told: Counter[str] = Counter()
     end = time.monotonic() + seconds
@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=Path)
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and end what was started
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and end the started processes
     with tempfile.TemporaryDirectory() as folder:
         cluster = LocalCluster.create(Path(folder) / "cluster", nodes=3, machine="log", snapshot_entries=2_000)
         members = Members(Path(folder), cluster, 3)

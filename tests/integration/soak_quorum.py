@@ -38,7 +38,7 @@ ROUND_S = 30.0  # a new history for the checker, whose work grows with its lengt
 
 
 async def soak(cluster: LocalCluster, seconds: float, seed: int) -> tuple[Counter[str], Counter[str]]:
-    """Faults by kind, and what the load was told. Raises where an audit fails."""
+    """Return faults by kind, and the load's answers. Raises where an audit fails."""
     rng = Random(seed)
     faults: Counter[str] = Counter()
     told: Counter[str] = Counter()

@@ -2,7 +2,7 @@
 
     python -m tests.integration.soak_up --lives 25 --report docs/reports/faults-up.md
 
-After each start everything which was acknowledged must be there once, and nothing which nobody sent.
+After each start everything acknowledged must exist once, and nothing that was never sent.
 """
 
 import argparse
@@ -32,7 +32,7 @@ APPEND_S = 5.0
 SPECS = (
     JournalSpec(name="soak/one", replication=1),
     JournalSpec(name="soak/three", replication=3),
-    JournalSpec(  # whose fragments go to the store all the time
+    JournalSpec(  # fragments of this one go to the store all the time
         name="soak/small",
         replication=1,
         fragment=FragmentSpec(length=1 << 12, compression_codec=CompressionCodec.ZSTANDARD),
@@ -41,7 +41,7 @@ SPECS = (
 
 
 class Ledger:
-    """What was sent, and what of it was acknowledged."""
+    """The requests, and the acknowledged ones."""
 
     def __init__(self) -> None:
         self.sent: dict[str, set[str]] = {spec.name: set() for spec in SPECS}
@@ -83,7 +83,7 @@ def work(ledger: Ledger, journals: BlockingJournals, lake: LakeClient, rng: Rand
 
 
 def live(up: UpProcess, ledger: Ledger, rng: Random, *, is_first: bool) -> None:
-    """One life: the audit of all before it, then work, until it is killed."""
+    """Run one life: the audit of everything before it, then work, until it is killed."""
     running, is_over = up.running, threading.Event()
     with BlockingJournals([running.broker]) as journals, LakeClient(running.lake, KEY, SECRET) as lake:
         if is_first:

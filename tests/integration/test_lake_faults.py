@@ -26,7 +26,7 @@ def members(tmp_path: Path) -> Iterator[Members]:
 
 
 async def test_kill_9_of_one_and_then_of_all_together_loses_nothing_acknowledged(members: Members) -> None:
-    """Members, node and operator: whatever was acknowledged before is there when they come back."""
+    """Members, node and operator: everything acknowledged before exists when they come back."""
 
     async def drill(load: Load) -> None:
         await load.more(10)

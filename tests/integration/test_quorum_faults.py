@@ -38,7 +38,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 
 
 async def metadata_of(cluster: LocalCluster, *, is_steady: bool = True) -> Metadata:
-    """The shard's metadata (made if there is none), as soon as somebody leads."""
+    """Return the shard's metadata (made if there is none), as soon as it has a leader."""
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
         try:
@@ -68,7 +68,7 @@ async def a_client(cluster: LocalCluster) -> AsyncIterator[QuorumLog]:
 
 
 class Load:
-    """Writers of numbered records and users of registers, with everything they were told."""
+    """Writers of numbered records and users of registers, with all their answers."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
@@ -146,7 +146,9 @@ async def audit(load: Load) -> None:
 
 
 async def agree(log: QuorumLog) -> None:
-    """All members end up with one checksum over what they applied. (A node which was swapped out stays behind.)"""
+    """Wait until all members have one checksum over their applied entries. (A node which was swapped out stays
+    behind.)
+    """
     deadline = time.monotonic() + 30
     checksums: dict[str, int] = {}
     while time.monotonic() < deadline:
@@ -269,7 +271,7 @@ async def test_operators_killed_in_the_middle_of_their_work_lose_nothing(cluster
 
 
 async def test_a_new_leader_serves_soon_after_the_old_one_is_found_dead(cluster: LocalCluster) -> None:
-    """Detection is `failure_ms`; what is measured is the rest: fence, choose, open the epoch, commit."""
+    """Detection is `failure_ms`; the figure is of the rest: fence, choose, open the epoch, commit."""
     times: list[float] = []
     async with a_client(cluster) as log:
         await metadata_of(cluster)
@@ -359,7 +361,7 @@ async def test_two_operators_share_a_cluster_and_one_may_die(tmp_path: Path) -> 
 
 
 def damage(folder: Path) -> None:
-    """Flip a byte in the middle of what was acknowledged."""
+    """Flip a byte in the middle of the acknowledged data."""
     segment = max((path for path in folder.iterdir() if path.is_file()), key=lambda path: path.stat().st_size)
     with segment.open("r+b") as file:
         file.seek(3_000)

@@ -64,7 +64,7 @@ def test_an_error_of_ours_stays_itself_and_another_becomes_a_defect() -> None:
     assert to_error(ours) is ours
     assert to_error(ExceptionGroup("one", [ExceptionGroup("inner", [ours])])) is ours
     assert to_error(ExceptionGroup("two", [ours, ours])).code == "internal"
-    assert to_error(KeyError("x")).message == "a defect of ours, KeyError: 'x'"
+    assert to_error(KeyError("x")).message == "a defect in Penstock, KeyError: 'x'"
 
 
 def test_an_error_which_knows_no_next_step_has_one_by_its_kind() -> None:

@@ -29,7 +29,7 @@ def test_who_lacks_a_package_of_spark_connect_is_told(monkeypatch: pytest.Monkey
 
 def test_behind_spark_connect_a_batch_must_be_named() -> None:
     for batch, checkpoint in ((None, "somewhere"), (3, "")):
-        with pytest.raises(InvalidArgument, match="must be told which batch it is for"):
+        with pytest.raises(InvalidArgument, match="needs the number of its batch"):
             _by_checkpoint(batch, checkpoint)
     with pytest.raises(NotFound, match="is no checkpoint"):
         _by_checkpoint(3, "nowhere")

@@ -18,7 +18,7 @@ __all__ = ["app", "example_file"]
 
 app = noun(
     "config",
-    "The configuration: what is in force, what is allowed, what is wrong.",
+    "Show, check and explain the configuration.",
     try_this=("penstock config show", "penstock config keys wire", "penstock config check --config penstock.toml"),
 )
 
@@ -32,7 +32,7 @@ app = noun(
 )
 def show(
     *,
-    changed: Annotated[bool, Parameter(help="Only what is not left at its default.")] = False,
+    changed: Annotated[bool, Parameter(help="Only values that differ from their default.")] = False,
     session: InSession,
 ) -> None:
     """Show every value in force and where it comes from: a flag, the environment, the file or the default.

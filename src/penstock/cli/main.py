@@ -46,10 +46,10 @@ NOUNS: Final = {
         "penstock.cli.pipelines.pipeline:app",
         "Pipelines: journals into the lake and back, by Spark, exactly once.",
     ),
-    "config": ("penstock.cli.config:app", "The configuration: what is in force, what is allowed, what is wrong."),
+    "config": ("penstock.cli.config:app", "Show, check and explain the configuration."),
     "errors": ("penstock.cli.errors:app", "What an error code means, and what to do next."),
     "completion": ("penstock.cli.completion:app", "Print the script that completes commands in your shell."),
-    "version": ("penstock.cli.version:app", "Which version this is, and on what it runs."),
+    "version": ("penstock.cli.version:app", "Print the versions of Penstock, Python and the main packages."),
 }
 
 # the nouns of the lab, a package of its own

@@ -9,7 +9,7 @@ __all__ = ["app"]
 
 app = noun(
     "version",
-    "Which version this is, and on what it runs.",
+    "Print the versions of Penstock, Python and the main packages.",
     try_this=("penstock version", "penstock version --output json"),
 )
 

@@ -114,7 +114,7 @@ class UncommittedReader:
     def error(self, bad: Skipped) -> MalformedFrame:
         return MalformedFrame(
             f"{self.journal} at {bad.begin}: {bad.why}",
-            next_step=f"read on behind it, from {bad.end}, or skip bad frames with a report",
+            next_step=f"continue after it, from {bad.end}, or skip bad frames with a report",
             journal=self.journal,
             begin=bad.begin,
             end=bad.end,

@@ -53,7 +53,7 @@ _GUIDE: Final = {
     "config": Guide(
         "A configuration key is unknown, its value does not fit, two keys contradict each other, or a file it names "
         "cannot be used.",
-        "Mend the places the message names, then run: penstock config check",
+        "Correct the places that the message names, then run: penstock config check",
     ),
     "already-closed": Guide(
         "A connection, WAL or other object was used after it was closed: mostly an `async with` block left too early.",
@@ -93,7 +93,7 @@ _GUIDE: Final = {
         "List what there is, and compare the name letter by letter.",
     ),
     "precondition-failed": Guide(
-        "The request said under which condition it may happen, and that does not hold: somebody else was faster.",
+        "The request has a condition that does not hold: another client was faster.",
         "Read the present state, and decide again on that.",
     ),
     "limit-exceeded": Guide(
@@ -105,13 +105,13 @@ _GUIDE: Final = {
         "Read the present state and watch on from there; Penstock's own mirrors do so by themselves.",
     ),
     "lease-expired": Guide(
-        "A process did not renew its lease in time (paused, overloaded, or cut off from the KeySpace), or somebody "
-        "revoked it. Every key it held under that lease is gone.",
+        "A process did not renew its lease in time (paused, overloaded, or cut off from the KeySpace), or it "
+        "was revoked. Every key it held under that lease is gone.",
         "Start the process again: it takes a new lease. If it happens often, raise the lease's time.",
     ),
     "already-exists": Guide(
-        "A repository, a branch or a tag of that name is there already.",
-        "Choose another name, or use what is there.",
+        "A repository, a branch or a tag of that name exists already.",
+        "Choose another name, or use the existing one.",
     ),
     "dirty-branch": Guide(
         "The branch has changes which are staged and not committed; a merge into it would mix them up with its own.",
@@ -122,19 +122,19 @@ _GUIDE: Final = {
         "Nothing: what this process had not committed is done again by the other.",
     ),
     "forbidden": Guide(
-        "The request is one nobody may make, such as deleting a repository's default branch.",
-        "Read the message: it says what is protected, and why.",
+        "The request is never allowed, such as deleting a repository's default branch.",
+        "Read the message: it names the protected object, and the reason.",
     ),
     "gone": Guide(
         "The garbage collector has given up this commit or object: nothing referred to it when it was collected.",
         "Use a newer commit; keep what you need longer by a tag or a branch.",
     ),
     "merge-conflict": Guide(
-        "Since the two sides parted, both changed the same paths, each in its own way.",
-        "Look at the paths (penstock lake diff), then merge with a --strategy, source-wins or dest-wins; or mend it.",
+        "Since their merge base, both sides changed the same paths, each in its own way.",
+        "See the paths (penstock lake diff), then merge with --strategy source-wins or dest-wins; or change one side.",
     ),
     "no-changes": Guide(
-        "Nothing is staged, or what is staged is what is committed already; or the source of a merge has nothing new.",
+        "No uncommitted changes, or they equal the committed state; or the source of a merge has nothing new.",
         "Nothing needs to be done; where an empty commit is wanted, allow it (--allow-empty).",
     ),
     "unavailable": Guide(
@@ -142,8 +142,8 @@ _GUIDE: Final = {
         "Try the same again after a pause; nothing was written.",
     ),
     "connect-failed": Guide(
-        "No connection could be made: nobody listens there, a firewall is between, a name does not resolve, or the two "
-        "sides disagree about TLS.",
+        "No connection could be made: no server listens there, a firewall is between, a name does not resolve, or "
+        "the two sides disagree about TLS.",
         "Check the address, and that the server runs; then try again.",
     ),
     "head-lost": Guide(
@@ -183,13 +183,13 @@ _GUIDE: Final = {
         "See the message and the system's own log (dmesg, the bucket's provider) for the reason.",
     ),
     "wal-corrupt": Guide(
-        "A record in the middle of a WAL cannot be read back although it was acknowledged: the disk, or somebody's "
-        "editor, changed it. Nothing behind it is trusted.",
+        "A record in the middle of a WAL cannot be read back although it was acknowledged: the disk, or an "
+        "editor, changed it. No record after it is trusted.",
         "Keep the folder as evidence, replace the disk, and let the node copy its data from its replicas again.",
     ),
     "wal-poisoned": Guide(
-        "A write or fsync failed, and after that nobody can know what is on the disk: the process stops on purpose.",
-        "Find out why the disk failed (dmesg, df), then start the process again: it recovers what is really there.",
+        "A write or fsync failed, and after that the content of the disk is unknown: the process stops on purpose.",
+        "Find out why the disk failed (dmesg, df), then start the process again: it recovers from its log.",
     ),
     "disk-full": Guide(
         "No space is left on the device, or a quota is used up.",
@@ -213,11 +213,11 @@ _GUIDE: Final = {
     ),
     "keyspace-forgot": Guide(
         "The KeySpace is at an older revision than it was, or its file was replaced or removed: a restored backup, a "
-        "data folder deleted under running processes. Who serves what can no longer be trusted.",
-        "Stop every process which uses it before you decide: going on with a forgetful KeySpace can lose appends.",
+        "data folder deleted under running processes. Its assignments can no longer be trusted.",
+        "Stop every process that uses it before you decide: a forgetful KeySpace can lose appends.",
     ),
     "internal": Guide(
-        "A defect of ours: an invariant is broken, or a failure nobody foresaw.",
+        "A defect in Penstock: an invariant is broken, or an unforeseen failure.",
         "Run it again with --debug, and report the trace with the output of: penstock version",
     ),
 }

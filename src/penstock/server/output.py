@@ -79,7 +79,7 @@ def to_error(error: BaseException) -> PenstockError:
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
     return InternalError(
-        f"a defect of ours, {type(error).__name__}: {error}{where}",
+        f"a defect in Penstock, {type(error).__name__}: {error}{where}",
         next_step="run it again with --debug (or PENSTOCK_DEBUG=1) for the trace, and report it",
     )
 

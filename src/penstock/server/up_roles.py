@@ -71,7 +71,9 @@ class Roles:
                 try:
                     await broker
                 except LeaseExpired as lost:
-                    raise LeaseExpired(lost.message, next_step="penstock up, which goes on where it was") from lost
+                    raise LeaseExpired(
+                        lost.message, next_step="penstock up, which continues from the stored data"
+                    ) from lost
             raise Unavailable(f"the lake's member has stopped: {await member}", next_step="penstock up")
         finally:
             for task in (broker, member):

@@ -69,7 +69,7 @@ OPTIONS: Final = (
     Option("endingOffsets", ("read",), "latest", "latest, or JSON: an offset for each journal."),
     Option("startingTime", _READS, "", "Only messages published at this time (ISO 8601, UTC) or later."),
     Option("endingTime", ("read",), "", "Only messages published before this time."),
-    Option("failOnDataLoss", _READS, "true", "false: go on behind what retention or a reset-head has removed."),
+    Option("failOnDataLoss", _READS, "true", "false: continue after bytes that retention or a reset-head has removed."),
     Option("stateLocation", _READS, ".seq/ in the fragment store", "A store's URL for the states of sequencing."),
     Option("splitBytes", ("read",), "67108864", "About how much of a journal one task reads."),
     Option("maxBytesPerTrigger", ("stream",), "no limit", "How many bytes one micro-batch reads at most."),

@@ -96,7 +96,7 @@ def test_definitions_are_written_back_as_they_would_be_written() -> None:
     [
         (b"[]", "expected `group:`"),
         (b"shards: []", "expected `shards:`"),
-        (b"{shards: [{id: a, sources: [j/one]}], color: red}", "nobody knows 'color'"),
+        (b"{shards: [{id: a, sources: [j/one]}], color: red}", "unknown field 'color'"),
         (b"{shards: [{id: a, sources: [j/one], standbyes: 2}]}", "standbyes"),
         (b"{shards: [{id: a, sources: [j/one], revision: -3}]}", "revision"),
         (b"{shards: [{id: a}]}", "sources"),

@@ -52,7 +52,7 @@ def test_what_is_shown_can_be_applied_again() -> None:
     [
         (b"journals: 3", "expected `journals:`"),
         (b"journals: []", "expected `journals:`"),
-        (b"name: shop/orders\nreplicas: 3", "nobody knows 'replicas'"),
+        (b"name: shop/orders\nreplicas: 3", "unknown field 'replicas'"),
         (b"name: shop/orders\nreplication: many", "Expected `int`"),
         (b"name: shop/orders\nreplication: 9", "expected 1 to 5"),
         (b"name: shop/orders\nlabels: [a]", "expected a mapping"),

@@ -41,7 +41,7 @@ def lake(
 
 
 def behind_progress(err: str) -> list[str]:
-    """What a command said at its end; before that, how far it was."""
+    """Return a command's last lines, without the progress before them."""
     lines = err.splitlines()
     while lines and PHASE.fullmatch(lines[0]):
         lines.pop(0)

@@ -14,7 +14,7 @@ def at(phase: str, done: int = 0, total: int = 0) -> dict[str, Any]:
 
 
 class Clock:
-    """Time which passes only when somebody sleeps."""
+    """Time that passes only by sleeping."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -64,4 +64,4 @@ def test_who_interrupts_is_told_that_the_work_goes_on(capsys: pytest.CaptureFixt
 
     with pytest.raises(KeyboardInterrupt):
         wait_for(Session(), Client(), "gc/1")  # type: ignore[arg-type]
-    assert capsys.readouterr().err == "the lake goes on with it, unless it is stopped too\n"
+    assert capsys.readouterr().err == "the lake continues the work, unless the server is stopped too\n"

@@ -1,4 +1,4 @@
-"""What a process says of its shards: codes, and what is made of values which say nothing."""
+"""A process's status of its shards: codes, and values without a meaning."""
 
 import pytest
 from hypothesis import given

@@ -54,7 +54,7 @@ class Stage:
         self.tell(Restored(checkpoint or Checkpoint()))
 
     def tell(self, event: Event) -> list[Effect]:
-        """What the shard wants for it, and nothing from before."""
+        """Return the shard's effects of one event, and nothing from before."""
         self.effects = self.shard.step(event, Instant(self.now))
         self.shard.check()
         return self.effects

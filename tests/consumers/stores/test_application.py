@@ -1,4 +1,4 @@
-"""What an application is, and what it may publish."""
+"""An application, and its publications."""
 
 from collections.abc import AsyncIterator
 from typing import Any

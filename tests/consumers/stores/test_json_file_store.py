@@ -1,4 +1,4 @@
-"""The JSON file store: what all stores do is in `test_stores.py`; here is what is its own."""
+"""The JSON file store: `test_stores.py` tests the behaviour of all stores; here is its own."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The SQL store: what is sealed commits with its checkpoint or not at all, and a zombie commits nothing."""
+"""The SQL store: a sealed transaction commits with its checkpoint or not at all, and a zombie commits nothing."""
 
 import asyncio
 from collections.abc import Callable

@@ -27,7 +27,7 @@ async def commit(store: SqliteStore, offset: int, *statements: str) -> None:
 
 
 async def test_a_process_is_killed_while_it_writes_and_the_database_is_a_committed_one(tmp_path: Path) -> None:
-    """Again and again; each process goes on where the one before was cut off."""
+    """Again and again; each process continues where the one before was cut off."""
     rng = Random(9)
     async with running_site(tmp_path) as site:
         least = 0
@@ -47,7 +47,7 @@ async def test_a_process_is_killed_while_it_writes_and_the_database_is_a_committ
 
 
 async def _killed(site: Site, folder: Path, lines: int) -> tuple[int, int]:
-    """Run a process until it has said so much; what it has sealed and committed at most."""
+    """Run a process until its output has this many lines; return its sealed and committed maximum."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         writing_process.__file__,

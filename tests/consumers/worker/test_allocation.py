@@ -1,4 +1,4 @@
-"""What the allocator is told of shards, of consumers, and of who may leave whom."""
+"""The allocator's view of shards, of consumers, and of members that may leave."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def item(**changes: object) -> Entry:
 def test_a_shard_wants_a_primary_and_its_standbys_and_a_disabled_one_nobody() -> None:
     assert POLICY.demand(item(standbys=2)) == Demand(3)
     assert POLICY.demand(item(standbys=2, is_disabled=True)) == Demand(0)
-    assert POLICY.demand(entry(LAYOUT.item_key("s"), b"?", b"?")) is None  # nobody knows what that wants
+    assert POLICY.demand(entry(LAYOUT.item_key("s"), b"?", b"?")) is None  # an unknown demand
 
 
 def test_a_consumer_takes_what_it_says() -> None:

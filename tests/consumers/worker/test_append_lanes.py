@@ -16,7 +16,7 @@ ORDERS = "shop/orders"
 
 
 class Ends:
-    """What the lanes of a life were told."""
+    """The completions that the lanes of a life reported."""
 
     def __init__(self, journals: Journals, producer: int) -> None:
         self.ends: dict[int, Offset] = {}

@@ -1,4 +1,4 @@
-"""Consuming: how an application is called, in which order, and what comes of what it publishes."""
+"""Consuming: how an application is called, in which order, and the fate of its publications."""
 
 import asyncio
 import threading
@@ -31,13 +31,13 @@ class Notes:
         return self.notes
 
     async def seal(self, checkpoint: Checkpoint) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
     async def commit(self) -> None:
-        """Nothing to write."""
+        """Do nothing: there is nothing to write."""
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to release."""
 
 
 def messages(*numbers: int) -> tuple[Message, ...]:

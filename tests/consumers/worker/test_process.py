@@ -165,7 +165,7 @@ async def test_definitions_are_changed_all_or_none_and_a_disabled_shard_is_run_b
         assert [info.definition.id for info in await words.shards.list()] == ["count"]
         await words.shards.apply([ShardChange(msgspec.structs.replace(one, is_disabled=True))])
         await words.until("count")
-        with pytest.raises(Unavailable, match="nobody runs shard count now"):
+        with pytest.raises(Unavailable, match="no process runs shard count now"):
             await words.shards.stat("count", timeout=0.2)
         await words.shards.apply([ShardChange(delete="count")])
         with pytest.raises(NotFound):

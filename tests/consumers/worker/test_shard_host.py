@@ -47,7 +47,7 @@ def add(store: Connection, word: str, n: int = 1) -> None:
 
 
 class Count(Application[Connection]):
-    """Counts words in its store, and publishes what it counted, transaction by transaction."""
+    """Counts words in its store, and publishes the counts, transaction by transaction."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -105,7 +105,7 @@ async def words(folder: Path) -> AsyncIterator[tuple[Cluster, Journals]]:
 
 
 async def say(journals: Journals, texts: list[str]) -> Offset:
-    """Publish lines; where the journal ends behind them."""
+    """Publish lines; return the journal's end after them."""
     async with MessagePublisher(journals) as publish:
         done = [await publish.put(LINES, [{"text": each}]) for each in texts]
         return (await done[-1]).end

@@ -1,4 +1,4 @@
-"""A source as its shard reads it: ahead within a bound, again where it is told, and from another place."""
+"""A source as its shard reads it: ahead within a bound, again on request, and from another place."""
 
 import asyncio
 from pathlib import Path

@@ -76,7 +76,7 @@ async def kind(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
 
 async def write(kind: Kind, store: Store[Any], note: str, offset: int) -> None:
-    """One transaction, committed."""
+    """Write and commit one transaction."""
     kind.add(await store.transaction(), note)
     await store.seal(checkpoint(offset))
     await store.commit()
@@ -166,7 +166,7 @@ async def test_through_many_lives_with_zombies_the_store_is_that_of_one_perfect_
             offset += 1
             expected.append(f"{life}.{number}")
             await write(kind, store, expected[-1], offset)
-        if rng.random() < 0.5 and not isinstance(store, SqlStore):  # whose open transaction would hold a lock
+        if rng.random() < 0.5 and not isinstance(store, SqlStore):  # its open transaction would hold a lock
             zombies.append(store)
         else:
             await store.close()

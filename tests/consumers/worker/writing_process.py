@@ -23,7 +23,7 @@ from penstock.messages.read_state import ReadState
 LOG = "recovery/shard-one"
 PREFIX = "/penstock/hints/shard-one"
 JOURNAL = "shop/orders"
-ROWS = 200  # so many are changed over and over
+ROWS = 200  # the number of rows that are changed over and over
 
 
 def make_tables(connection: apsw.Connection) -> None:
@@ -32,7 +32,7 @@ def make_tables(connection: apsw.Connection) -> None:
 
 
 def change(connection: apsw.Connection, txn: int) -> None:
-    """What transaction `txn` does: a function of its number, so that anybody can say what the state must be."""
+    """Make transaction `txn`: a function of its number, so that every reader can compute the state."""
     rng = Random(txn)
     for _ in range(20):
         row = (rng.randrange(ROWS), txn, f"{rng.randrange(1 << 30)}" * rng.randrange(1, 60))
@@ -41,7 +41,7 @@ def change(connection: apsw.Connection, txn: int) -> None:
 
 
 def expected(txns: int) -> list[tuple[object, ...]]:
-    """The state behind so many transactions."""
+    """Return the state after `txns` transactions."""
     connection = apsw.Connection(":memory:")
     make_tables(connection)
     for txn in range(1, txns + 1):

@@ -1,4 +1,4 @@
-"""A process which appends to a Spool that is kept, rolls and finishes Fragments, and says what it has saved."""
+"""A process that appends to a kept Spool, rolls and finishes Fragments, and prints its saves."""
 
 import hashlib
 import sys
@@ -17,7 +17,7 @@ JOURNAL = "a/journal"
 
 
 def content_at(begin: int, end: int) -> bytes:
-    """The journal's bytes are known by their offset, so that whoever reads them can tell."""
+    """Return the journal's bytes, which are a function of their offset, so that a reader can check them."""
     return bytes(offset * 31 % 251 for offset in range(begin, end))
 
 

@@ -1,4 +1,4 @@
-"""The edge of a broker: whatever is sent, the answer is a typed error, and the broker goes on."""
+"""The edge of a broker: for every input, the answer is a typed error, and the broker continues."""
 
 import asyncio
 from pathlib import Path
@@ -39,7 +39,7 @@ async def ask(channel: Channel, method: str, body: bytes, message: bytes) -> Non
 
 
 def drawn() -> list[tuple[str, bytes, bytes]]:
-    """What is sent. Drawn before there is a broker: drawing takes a while, and a broker must renew its lease."""
+    """Return the inputs. Drawn before there is a broker: drawing takes a while, and a broker must renew its lease."""
     examples: list[tuple[str, bytes, bytes]] = []
 
     @settings(max_examples=150, database=None, suppress_health_check=list(HealthCheck), deadline=None)

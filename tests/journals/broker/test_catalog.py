@@ -1,4 +1,4 @@
-"""What brokers say of journals which they have not heard of yet."""
+"""The answers of brokers about journals that they do not know yet."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ async def test_a_journal_which_the_mirror_has_not_heard_of_is_looked_for_in_the_
         root = cluster.config.root
         failures: list[BaseException] = []
         mirror = await KeySpaceMirror.start(keyspace, f"{root}/", decoders(root), on_failure=failures.append)
-        await mirror.close()  # from now on it hears nothing
+        await mirror.close()  # from now on it learns nothing
         behind = Catalog(keyspace, mirror, Layout(root), cluster.config)
         await cluster.create(JournalSpec(name="a/journal", replication=1))
         async with cluster.client() as journals:

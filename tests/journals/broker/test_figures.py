@@ -1,4 +1,4 @@
-"""What Prometheus is told of a broker."""
+"""A broker's metrics for Prometheus."""
 
 from pathlib import Path
 

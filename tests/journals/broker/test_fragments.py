@@ -25,7 +25,7 @@ def spec(codec: CompressionCodec = CompressionCodec.NONE, retention_ms: int = 0)
 
 
 async def fill(journals: Journals, fragments: int) -> bytes:
-    """Appends which make so many full fragments, and one which is being written."""
+    """Append enough for `fragments` full fragments, and one that is being written."""
     contents = [bytes([65 + number]) * LENGTH for number in range(fragments)] + [b"tail"]
     for content in contents:
         await journals.append("shop/orders", content, timeout=WAIT_S)
@@ -74,7 +74,7 @@ async def test_a_full_fragment_is_stored_without_another_append(tmp_path: Path, 
 
 
 async def age(cluster: Cluster, fragments: list[Fragment], seconds: float) -> None:
-    """Let the store believe that it has had these for a while, and the broker hear of it."""
+    """Let the store believe that it has had these for a while, and let the broker learn of it."""
     for fragment in fragments:
         path = cluster.folder / "objects" / fragment.content_path
         os.utime(path, (time.time() - seconds,) * 2)
@@ -140,7 +140,7 @@ async def test_a_replica_leaves_fragments_to_the_primary_until_another_one_leads
         await until_it_waits_with(2)  # it does not know that they are stored
         host.fragments.on_primary(NodeId("local#newcomer"))
         await until_it_waits_with(0)
-        # The one which was being written then began under the old primary.
+        # The fragment being written then began under the old primary.
         await journals.append("shop/orders", bytes(2 * LENGTH), timeout=WAIT_S)
         await fill(journals, 1)
         (left,) = await until_it_waits_with(1)

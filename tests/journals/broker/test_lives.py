@@ -1,4 +1,4 @@
-"""Journals beside each other and after each other: nested names, and a name which is used again."""
+"""Journals next to each other and after each other: nested names, and a reused name."""
 
 import asyncio
 from pathlib import Path

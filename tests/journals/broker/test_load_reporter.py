@@ -1,4 +1,4 @@
-"""Loads are told when they change, by primaries only, and not for every append."""
+"""Loads are reported when they change, by primaries only, and not for every append."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 
 class Broker:
-    """A reporter on a KeySpace, and what is written there."""
+    """A reporter on a KeySpace, and its writes."""
 
     def __init__(self, keyspace: EmbeddedKeySpace, mirror: KeySpaceMirror) -> None:
         self.keyspace = keyspace

@@ -1,4 +1,4 @@
-"""Primaries store at once, replicas late and only what is missing; what fails is tried again, and nothing is lost."""
+"""Primaries store at once, replicas late and only missing Fragments; failures are tried again, and nothing is lost."""
 
 import asyncio
 import hashlib
@@ -39,7 +39,7 @@ class WatchedStores(FragmentStores):
 
 
 class Broker:
-    """A persister, with Fragments to store and what came of them."""
+    """A persister, with Fragments to store and their results."""
 
     def __init__(self, folder: Path, options: PersisterOptions) -> None:
         self.folder = folder
@@ -63,7 +63,7 @@ class Broker:
             await self.persister.stored()
 
     async def failed(self, times: int) -> None:
-        """Wait for so many failures of the first Fragment which is on its way."""
+        """Wait for `times` failures of the first Fragment under way."""
         failures = self.stores.failures
         async with asyncio.timeout(WAIT_S):
             for _ in range(times):

@@ -19,7 +19,9 @@ ORDERS = JournalSpec(name="shop/orders", replication=1)
 
 
 async def test_a_broker_which_nobody_relieves_ends_within_its_time(tmp_path: Path) -> None:
-    """Found by a soak: it waited its whole time to be relieved, and then as long again for what it could not store."""
+    """Found by a soak: it waited its whole time to be relieved, and then as long again for Fragments that it could not
+    store.
+    """
     drain_s = 0.2
     async with running_cluster(tmp_path, 1, drain_s=drain_s) as cluster:
         await cluster.create(ORDERS)

@@ -1,4 +1,4 @@
-"""A replica in its broker: what it does when its disk fails, and when a client is too slow."""
+"""A replica in its broker: its behaviour when its disk fails, and when a client is too slow."""
 
 import asyncio
 import contextlib

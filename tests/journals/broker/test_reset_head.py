@@ -1,4 +1,6 @@
-"""A journal whose last bytes are lost for good: it refuses, says why, and goes on above everything after reset-head."""
+"""A journal whose last bytes are lost for good: it refuses, says why, and continues above everything after
+reset-head.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,6 @@
-"""A process is killed while it appends: what it said was saved is there, byte by byte, and the next one goes on."""
+"""A process is killed while it appends: every save that it printed exists, byte by byte, and the next process
+continues.
+"""
 
 import subprocess
 import sys
@@ -40,7 +42,7 @@ def test_kill_9_loses_nothing_that_was_saved(tmp_path: Path, keeps: Keeps) -> No
 
 
 def _run_and_kill(folder: Path, keeps: Keeps, seed: int, *, lines: int) -> list[int]:
-    """What the worker said before it was killed, at a moment of its own choosing."""
+    """Return the worker's output before it was killed, at a moment of its own choosing."""
     command = [sys.executable, str(WORKER), str(folder), keeps.value, str(seed)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None

@@ -11,7 +11,7 @@ from penstock.journals.client.journal import Appended
 from penstock.journals.records.spec import JournalSpec
 from penstock.kernel.errors import AlreadyClosed, InvalidArgument, NotFound, Unavailable
 
-# With fsync, since the only broker is restarted here and must come back with what it had.
+# With fsync, since the only broker is restarted here and must come back with its content.
 ORDERS = JournalSpec(name="shop/orders", replication=1, fsync=True)
 
 

@@ -1,4 +1,4 @@
-"""The client of journals: what is appended is read back, from every replica, and every refusal says what it is."""
+"""The client of journals: appended content is read back, from every replica, and every refusal names its reason."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ ORDERS_EU = JournalSpec(name="shop/orders-eu", replication=1, labels=LabelSet.of
 
 
 async def see(cluster: Cluster, journals: Journals, content: bytes) -> None:
-    """Every replica shows this content, as soon as it has heard that all have it."""
+    """Wait until every replica shows this content, once it has learned of the commit."""
     for address in cluster.addresses:
         shown = b""
         async with asyncio.timeout(WAIT_S):
@@ -211,7 +211,7 @@ async def test_journals_are_listed_by_selector_changed_and_deleted(tmp_path: Pat
         assert found[0].primary is not None
         watching = journals.watch("name:prefix=shop/")
         assert len(await anext(watching)) == 2
-        with pytest.raises(PreconditionFailed, match="somebody else has changed it"):
+        with pytest.raises(PreconditionFailed, match="it was changed meanwhile"):
             await journals.apply([Change(upsert=ORDERS_EU, expect_mod_revision=1)])
         changed = JournalSpec(name="shop/orders-eu", replication=1, flags=Flags.READ_ONLY)
         await journals.apply([Change(upsert=changed, expect_mod_revision=found[0].mod_revision)])
@@ -279,7 +279,7 @@ async def test_a_client_which_loses_its_broker_is_told_that_the_fate_is_unknown(
     async with running_cluster(tmp_path, 3) as cluster, cluster.client() as journals:
         await cluster.create(ORDERS)
         primary = cluster.primary("shop/orders")
-        # Without its peers no append is ever acknowledged: whoever waits for it loses the broker first.
+        # Without its peers no append is ever acknowledged: a waiting client loses the broker first.
         for name in [name for name in cluster.brokers if name != primary]:
             cluster.hosts("shop/orders")[name].send = lambda *_: None
         host = cluster.hosts("shop/orders")[primary]
@@ -330,7 +330,7 @@ async def test_appends_which_travel_together_are_refused_together_and_each_is_to
 
 
 async def test_what_a_client_has_made_is_found_through_a_broker_which_lags(tmp_path: Path) -> None:
-    """The broker is asked for a revision, and hears of it only because somebody waits for it."""
+    """The broker is asked for a revision, and learns of it only because a request waits for it."""
     async with running_cluster(tmp_path, 2) as cluster, cluster.client() as journals:
         await cluster.create(JournalSpec(name="shop/early", replication=1))
         await journals.list()
@@ -363,7 +363,7 @@ async def test_an_append_waits_until_its_broker_has_heard_of_the_journal(tmp_pat
 
 
 async def deaf(broker: RunningBroker) -> None:
-    """Its watch of the KeySpace has ended: it learns only what it asks for."""
+    """End its watch of the KeySpace: it learns only by asking."""
     following = broker.server.mirror._following
     assert following is not None
     following.cancel()

@@ -1,4 +1,4 @@
-"""Reads of a client: straight from the store or through a broker, its own writes included, and what is in a gap."""
+"""Reads of a client: straight from the store or through a broker, its own writes included, and gaps."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -88,7 +88,7 @@ async def test_a_cut_object_is_asked_of_the_broker_which_knows_no_more(tmp_path:
 
 
 async def lagging(cluster: Cluster, journals: Journals) -> tuple[str, list[tuple[NodeId, object]]]:
-    """A replica which does not hear that all have what was appended; and the messages which would tell it."""
+    """Give a replica that does not learn of the last commit; and the messages that would carry it."""
     primary = cluster.primary("shop/orders")
     host = cluster.hosts("shop/orders")[primary]
     send, held = host.send, list[tuple[NodeId, object]]()
@@ -183,7 +183,7 @@ async def test_a_gap_is_reported_and_a_reader_who_comes_to_it_is_told(tmp_path: 
 async def test_what_another_broker_stored_since_the_last_listing_is_no_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when a broker which held the only copy has left the journal, and stores it a moment later."""
+    """Test the case that a broker that held the only copy has left the journal, and stores it a moment later."""
     async with running_cluster(tmp_path, 1) as cluster, cluster.client() as journals:
         await cluster.create(spec())
         await fill(journals, 3)

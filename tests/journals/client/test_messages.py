@@ -1,4 +1,6 @@
-"""Messages without a consumer: what is published is read once, in order, whatever was appended twice or rolled back."""
+"""Messages without a consumer: published ones are read once, in order, with duplicates and rolled-back ones
+left out.
+"""
 
 from pathlib import Path
 from random import Random

@@ -1,4 +1,4 @@
-"""A journal by its name: what is published is read once and in order, and what goes wrong is raised."""
+"""A journal by its name: published messages are read once and in order, and failures are raised."""
 
 import asyncio
 from pathlib import Path

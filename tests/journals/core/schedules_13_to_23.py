@@ -45,7 +45,7 @@ def s13_a_zombie_quotes(kind: type[Replica]) -> World:
 
 
 def s14_the_first_of_two_fails(kind: type[Replica]) -> World:
-    """Two pipelined appends, and the pipeline breaks behind the first: the second cannot stand without it."""
+    """Two pipelined appends, and the pipeline breaks after the first: the second cannot commit without it."""
     w = world(kind)
     a = w.append(B0)
     b = w.append(B0)
@@ -62,7 +62,7 @@ def s14_the_first_of_two_fails(kind: type[Replica]) -> World:
 
 
 def s15_planned_replacement(kind: type[Replica]) -> World:
-    """All R are replaced while uploads are on their way: no fault, and nothing is lost."""
+    """Replace all R while uploads are on their way: no fault, and nothing is lost."""
     w = world(kind, size=4)
     a = w.append(B0)
     w.settle()
@@ -99,7 +99,7 @@ def s16_a_zombie_completes(kind: type[Replica]) -> World:
 
 
 def s17_restart_with_an_old_mark(kind: type[Replica]) -> World:
-    """A primary with a kept Spool restarts: the mark it saved is older than what it acknowledged."""
+    """A primary with a kept Spool restarts: its saved mark is older than its last acknowledgement."""
     w = world(kind, is_kept=True)
     a = w.append(B0)
     w.settle()
@@ -164,7 +164,7 @@ def s19_the_client_gives_up(kind: type[Replica]) -> World:
 
 
 def s20_the_limit(kind: type[Replica]) -> World:
-    """The limit is reached while the KeySpace does not answer: a definite ABORTED, and reads go on."""
+    """The limit is reached while the KeySpace does not answer: a definite ABORTED, and reads continue."""
     w = world(kind, limit_step=4)
     for _ in range(4):
         w.append(B0)
@@ -240,7 +240,7 @@ def s23_late_acks(kind: type[Replica]) -> World:
 
 
 def _a_stale_member(kind: type[Replica]) -> tuple[World, int]:
-    """R = 3: b1 alone has an append of the first epoch; b1, b3 and b4 go on from there, and that is being certified.
+    """R = 3: b1 alone has an append of the first epoch; b1, b3 and b4 continue from there, and that is being certified.
 
     b2 was a member of the first epoch, has nothing, and comes back.
     """
@@ -300,7 +300,7 @@ def s_old_route_certifies_last(kind: type[Replica]) -> World:
 
 
 def h2_uncertified_twice(kind: type[Replica]) -> World:
-    """A replica which lags behind becomes primary, adopts a sync, and must build it anew: its own mark is too low."""
+    """A replica that lags becomes primary, adopts a sync, and must build it again: its own mark is too low."""
     w = world(kind)
     a = w.append(B0)
     w.drain(B0, B1)
@@ -353,7 +353,7 @@ def h4_uncertified_reset(kind: type[Replica]) -> World:
     w.pulse(B1)
     w.settle(B1)
     for _ in range(3):
-        w.append(B0)  # the zombie goes on, up to the new limit
+        w.append(B0)  # the zombie continues, up to the new limit
     b = w.append(B1)
     w.settle(B1)
     assert w.answers[reset].status is Status.OK
@@ -377,7 +377,7 @@ def h4_uncertified_reset_and_a_restart(kind: type[Replica]) -> World:
     w.pulse(B1)
     w.settle(B1)
     for _ in range(3):
-        w.append(B0)  # the zombie goes on, up to the new limit
+        w.append(B0)  # the zombie continues, up to the new limit
     lost = w.append(B1)
     w.settle(B1)
     assert w.answers[lost].status is Status.HEAD_LOST, "the reset never was"

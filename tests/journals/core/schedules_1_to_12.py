@@ -10,7 +10,9 @@ from penstock_lab.explorer_journal.world import World
 
 
 def s1_early_sight(kind: type[Replica]) -> World:
-    """Append at the primary, crash before a peer has it: nobody may have seen it, and the offset is written again."""
+    """Append at the primary, crash before a peer has it: no reader may have seen it, and the offset is written
+    again.
+    """
     w = world(kind)
     a = w.append(B0)
     w.cut(B0, B1)
@@ -63,7 +65,7 @@ def s2_zombie_and_lagging_peer(kind: type[Replica]) -> World:
 
 
 def s3_zombie_drains_to_the_store(kind: type[Replica]) -> World:
-    """As S2 with an append nobody has acknowledged; the zombie leaves, and uploads what it may: nothing of that."""
+    """Like S2 with an unacknowledged append; the zombie leaves, and uploads only decided content: nothing of that."""
     w = world(kind)
     w.expire(B0)
     w.append(B0)
@@ -101,7 +103,7 @@ def s4_commit_reaches_some(kind: type[Replica]) -> World:
 
 
 def s4_the_ack_is_lost(kind: type[Replica]) -> World:
-    """The peer has it, its acknowledgement is lost, the primary dies: the append stands, registers and all."""
+    """The peer has it, its acknowledgement is lost, the primary dies: the append is committed, registers and all."""
     w = world(kind)
     w.append(B0)
     w.drain(B0, B1)
@@ -173,7 +175,7 @@ def s7_mark_before_certification(kind: type[Replica]) -> World:
     """A sync is adopted at a point which another participant of the older epoch has not reached, and not certified."""
     w = world(kind, replication=2, size=4)
     w.append(B0)
-    w.drain(B0, B1)  # b1 has it, and nobody knows
+    w.drain(B0, B1)  # b1 has it, and no other member knows
     w.cut(B0, B1)
     w.expire(B0)
     w.fail_over(B1, B2)
@@ -216,7 +218,7 @@ def s8_a_spool_comes_back(kind: type[Replica]) -> World:
 
 
 def s8_equal_length(kind: type[Replica], tail: int = 1) -> World:
-    """The same where the failed tail is as long as what was written instead, and the Spool survived a restart."""
+    """The same where the failed tail is as long as the content written instead, and the Spool survived a restart."""
     w = world(kind, size=4, is_kept=True)
     for _ in range(tail):
         w.append(B0)
@@ -243,7 +245,7 @@ def s8_longer(kind: type[Replica]) -> World:
 
 
 def s9_total_loss_of_a_virgin_journal(kind: type[Replica]) -> World:
-    """All R leases expire, nothing is in the store: the next members must refuse, for the zombies still acknowledge."""
+    """Let all R leases expire with an empty store: the next members must refuse, for the zombies still acknowledge."""
     w = world(kind, size=4)
     w.expire(B0)
     w.expire(B1)
@@ -261,7 +263,7 @@ def s9_total_loss_of_a_virgin_journal(kind: type[Replica]) -> World:
 
 
 def s10_reset_head(kind: type[Replica]) -> World:
-    """All R are gone, reset-head; then a zombie's late upload: its offsets and the new ones must not meet."""
+    """Lose all R, reset-head; then a zombie's late upload: its offsets and the new ones must not meet."""
     w = world(kind, size=4, fragment_length=1)
     w.append(B0)
     w.settle()

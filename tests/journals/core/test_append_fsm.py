@@ -1,4 +1,4 @@
-"""What an append is told, state by state: refusals, waits, deadlines, barriers, transactions."""
+"""The answers to an append, state by state: refusals, waits, deadlines, barriers, transactions."""
 
 import msgspec
 

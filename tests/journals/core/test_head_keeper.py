@@ -1,4 +1,4 @@
-"""The head keeper: one transaction at a time, and a certification nobody heard of is fenced off (301)."""
+"""The head keeper: one transaction at a time, and a certification of unknown outcome is fenced off (301)."""
 
 from penstock.journals.core.certify import head_key
 from penstock.journals.core.effects import Transact, Transacted, TransactionEnd

@@ -1,4 +1,4 @@
-"""The primary's side: epochs rise, a sync which cannot end is begun anew, only its own pipeline's answers count."""
+"""The primary's side: epochs rise, a sync that cannot end is started again, only its own pipeline's answers count."""
 
 from penstock.journals.records.api import Fate
 from penstock.journals.records.messages import ProposeResponse, Refusal, RefuseResponse

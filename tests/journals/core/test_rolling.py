@@ -16,7 +16,7 @@ MINUTE = 60_000
 
 
 def replica(appends: int, **changes: object) -> Replica:
-    """A primary with so many bytes in its Fragment, and then another spec."""
+    """Give a primary with this many bytes in its Fragment, and then another spec."""
     world = World(replication=1, size=1).start(synchronized=True)
     for _ in range(appends):
         world.append(NodeId(B0))

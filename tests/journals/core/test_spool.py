@@ -1,4 +1,4 @@
-"""The Spool: commits, roll-backs, rolls, marks, trims; what it hands over, and what it sets aside."""
+"""The Spool: commits, roll-backs, rolls, marks, trims; the Fragments it hands over, and those it sets aside."""
 
 import pytest
 

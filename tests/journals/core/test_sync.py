@@ -1,4 +1,4 @@
-"""Where a journal goes on: the smallest end of the participants, with the registers there."""
+"""Where a journal continues: the smallest end of the participants, with the registers there."""
 
 from penstock.journals.core.sync import Decision, decide, decide_reset
 from penstock.journals.records.epoch import PipelineEpoch

@@ -1,4 +1,4 @@
-"""Golden transcripts: commands and what they make brokers say and do. `GOLDEN=rewrite pytest` writes them anew.
+"""Golden transcripts: commands and their effects on brokers. `GOLDEN=rewrite pytest` writes them.
 
 A transcript is a text: a title, then blocks of a command, `----`, and what happened. Read the difference before you
 commit it: it is the protocol.
@@ -19,7 +19,7 @@ IS_REWRITING = os.environ.get("GOLDEN") == "rewrite"
 
 
 class Stage:
-    """Runs commands on a world, and keeps what is to be told about each."""
+    """Runs commands on a world, and keeps the lines about each."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -36,7 +36,7 @@ class Stage:
         self.told += [f"  {describe.effect(each)}" for each in effects]
 
     def do_world(self, replication: str, size: str, *words: str) -> None:
-        """`world R N [kept] [length L]`: the journal is created and assigned; nobody has looked yet."""
+        """`world R N [kept] [length L]`: the journal is created and assigned; no broker has looked yet."""
         length = int(words[words.index("length") + 1]) if "length" in words else 1_000
         self.world = World(int(replication), int(size), is_kept="kept" in words, fragment_length=length).start()
         self.world.trace = self._trace

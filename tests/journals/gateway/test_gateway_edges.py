@@ -1,4 +1,4 @@
-"""Whatever comes over HTTP, there is an answer which says what was wrong with it, and the gateway goes on."""
+"""For every input over HTTP there is an answer that names the problem, and the gateway continues."""
 
 from pathlib import Path
 from urllib.parse import quote

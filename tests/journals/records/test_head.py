@@ -1,4 +1,4 @@
-"""The head record's table: the first later entry decides, and what was dropped is known to be."""
+"""The head record's table: the first later entry decides, and dropped entries are known to be."""
 
 import pytest
 

@@ -35,7 +35,7 @@ def test_what_is_stored_is_served_whatever_the_mark_is() -> None:
 
 
 def test_a_later_fragment_in_the_store_proves_nothing_about_an_earlier_one() -> None:
-    """F10: the first Fragment is still being uploaded, a later one is already there."""
+    """F10: the first Fragment is still being uploaded, a later one is stored already."""
     assert at(0, stored(10, 20), mark=20) == Wait(Offset(0))
 
 

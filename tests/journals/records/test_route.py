@@ -36,7 +36,9 @@ def test_the_route_is_what_the_assignments_imply() -> None:
 
 
 def test_a_broker_which_is_assigned_twice_serves_once() -> None:
-    """Two transactions of the allocator, one of them late. Nobody can wait for the promise of its other self."""
+    """Two transactions of the allocator, one of them late. No member can wait for the promise of its second
+    assignment.
+    """
     twice = entry("assign/a/journal#eu#two#2", lease=7)
     topology = topology_of(mirror(ITEM, *MEMBERS, twice), Layout("/r"), "a/journal")
     assert topology.route == Route((NodeId("eu#one"), NodeId("eu#two")), NodeId("eu#two"))

@@ -1,4 +1,4 @@
-"""Each codec gives back what it got, however both are cut; reads what other programs wrote; refuses what is damaged."""
+"""Each codec gives back its input, however both are cut; reads the output of other programs; refuses damaged input."""
 
 import gzip
 import random

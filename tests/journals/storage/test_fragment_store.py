@@ -1,4 +1,4 @@
-"""Fragments go into a store and come back as they were, under Gazette's names; what is damaged is not passed on."""
+"""Fragments go into a store and come back unchanged, under Gazette's names; damaged ones are not passed on."""
 
 import asyncio
 import hashlib

@@ -169,7 +169,7 @@ def put_change(revision: int, key: str, created: int, version: int) -> Change:
         (Change(Revision(5), "b", None),),  # removed, and never there
         (Change(Revision(5), "a", None), Change(Revision(6), "a", None)),
         (put_change(5, "a", 2, 2), put_change(4, "b", 4, 1)),  # out of order
-        (put_change(9, "a", 2, 2),),  # behind the batch's own revision
+        (put_change(9, "a", 2, 2),),  # older than the batch's own revision
         (put_change(5, "elsewhere", 5, 1),),
     ],
 )
@@ -235,7 +235,7 @@ def test_the_mirror_is_always_a_state_of_the_keyspace(rng: Random, prefix: str) 
         assert mirror.revision >= before
         if mirror.revision >= store.compacted:
             assert state_of(mirror) == store.snapshot(prefix, mirror.revision)
-        if applied is not None:  # whoever only follows what is applied has the same picture
+        if applied is not None:  # an observer that only follows the applied changes has the same picture
             for change in applied.changes:
                 assert shown.get(change.key) == change.before
                 assert change.before != change.after

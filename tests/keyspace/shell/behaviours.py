@@ -60,7 +60,7 @@ class Harness(Protocol):
 
 
 async def shown_until(watch: Watch, revision: Revision) -> list[Change]:
-    """All changes up to a revision, which has one under the watch's prefix."""
+    """Return all changes up to a revision, which has one under the watch's prefix."""
     shown: list[Change] = []
     async with asyncio.timeout(WAIT_S):
         while not shown or shown[-1].revision < revision:
@@ -242,7 +242,7 @@ class KeySpaceBehaviours:
         assert (await keyspace.transact(then=[Put(f"{p}big", big[1:])])).succeeded
 
     async def test_transactions_of_many_clients_take_turns(self, harness: Harness, p: str) -> None:
-        """Ten increments each by three clients, none lost: compare, put, and again when somebody was faster."""
+        """Ten increments each by three clients, none lost: compare, put, and again when another was faster."""
 
         async def add_ten(keyspace: KeySpace) -> None:
             for _ in range(10):

@@ -1,8 +1,7 @@
 """Did these transactions happen one after the other? A model of the KeySpace as a dict, and a check against it.
 
-The model knows nothing of `penstock.keyspace.core.transaction.execute`: it is written a second
-time, as plainly as possible. The revision of an outcome says where in the order the
-transaction stands, so nothing has to be searched.
+The model knows nothing of `penstock.keyspace.core.transaction.execute`: it is written a second time, as plainly as
+possible. The revision of an outcome says where in the order the transaction is, so nothing has to be searched.
 """
 
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ KEYS = 4
 
 @dataclass(frozen=True)
 class Attempt:
-    """A transaction, what it did, and the newest revision anybody knew before it began."""
+    """A transaction, its outcome, and the newest revision known before it began."""
 
     transaction: Transaction
     outcome: Outcome
@@ -66,7 +65,7 @@ def check_linearizable(attempts: list[Attempt], base: Revision, final: Snapshot)
     """Replay all attempts in the order of their revisions; raise AssertionError where reality differs."""
     state: dict[str, KeyValue] = {}
     revision = base
-    # What changed something stands first at its revision; what only looked saw the state which that left.
+    # A changing transaction comes first at its revision; a reading one saw the state after it.
     for attempt in sorted(attempts, key=lambda a: (a.outcome.revision, not _is_changing(a))):
         outcome = attempt.outcome
         assert outcome.revision >= attempt.known, f"{attempt} happened before what had already been answered"

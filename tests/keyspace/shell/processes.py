@@ -25,7 +25,7 @@ class Worker:
         return line.decode().strip()
 
     async def kill(self) -> list[str]:
-        """kill -9; return what it had said and nobody had read."""
+        """kill -9; return its unread output."""
         assert self.process.stdout is not None
         self.process.kill()
         rest = (await self.process.stdout.read()).decode()

@@ -1,4 +1,4 @@
-"""A lease is kept while it can be; and when it cannot, its holder is told, once."""
+"""A lease is kept while it can be; and when it cannot, its holder learns it, once."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ async def keyspace(tmp_path: Path) -> AsyncIterator[EmbeddedKeySpace]:
 
 
 class Losses:
-    """Hears of a loss."""
+    """Records a loss."""
 
     def __init__(self) -> None:
         self.reasons: list[str] = []
@@ -50,7 +50,7 @@ async def test_a_kept_lease_is_renewed_before_it_ends(keyspace: EmbeddedKeySpace
         await keyspace.transact(then=[Put("a", b"", keeper.id)])
         lowest = 2_000
         while (remaining := (await keyspace.lease_status(keeper.id)).remaining_ms) <= lowest:
-            lowest = remaining  # until it jumps up: somebody has renewed it
+            lowest = remaining  # until it jumps up: it was renewed
         assert 0 < lowest <= 1_400
         assert keeper.is_good
     assert await keyspace.get("a") is None, "closing revokes it"
@@ -62,7 +62,7 @@ async def test_closing_without_revoking_leaves_the_lease_to_its_time(keyspace: E
     await keeper.close(revoke=False)
     assert (await keyspace.lease_status(keeper.id)).remaining_ms > 0
     await keyspace.revoke_lease(keeper.id)
-    await keeper.close()  # what is gone need not be revoked
+    await keeper.close()  # a lease that is gone need not be revoked
 
 
 async def test_a_lease_which_others_ended_is_lost(keyspace: EmbeddedKeySpace) -> None:
@@ -78,7 +78,7 @@ async def test_a_lease_which_others_ended_is_lost(keyspace: EmbeddedKeySpace) ->
 async def test_a_lease_which_cannot_be_renewed_is_lost_after_its_time(
     keyspace: EmbeddedKeySpace, tmp_path: Path
 ) -> None:
-    """The KeySpace is cut off: nobody says that the lease ended, and nobody can."""
+    """The KeySpace is cut off: no answer says that the lease ended, and none can."""
     losses = Losses()
     keeper = await LeaseKeeper.start(keyspace, 300, losses, CLOCK)
     lock = WriterLock(tmp_path / "writer.lock", 1_000)
@@ -90,7 +90,7 @@ async def test_a_lease_which_cannot_be_renewed_is_lost_after_its_time(
 
 
 async def test_a_process_which_slept_knows_before_it_is_told(keyspace: EmbeddedKeySpace) -> None:
-    """Paused, or its machine suspended: what it does first, before any timer fired, must not trust the lease."""
+    """Paused, or its machine suspended: its first action, before any timer fired, must not trust the lease."""
     clock = HandClock()
     losses = Losses()
     keeper = await LeaseKeeper.start(keyspace, 600, losses, clock.now_ns)
@@ -112,7 +112,7 @@ async def test_a_renewal_makes_the_lease_good_for_its_time_again(keyspace: Embed
         lowest = 3_000
         while (remaining := (await keyspace.lease_status(keeper.id)).remaining_ms) <= lowest:
             lowest = remaining
-        await keyspace.keep_alive(keeper.id)  # behind the keeper's own, whose answer it has by then
+        await keyspace.keep_alive(keeper.id)  # after the keeper's own, whose answer it has by then
         clock.move(2_000)
         assert keeper.is_good
         clock.move(1_000)

@@ -37,14 +37,14 @@ async def test_it_reads_anew_when_its_place_was_compacted_away(harness: Embedded
         mirror.observe(seen.append)
         first = (await deaf.transact(then=[Put("a", b"1"), Put("b", b"1")])).revision
         await mirror.wait_for_revision(first)
-        for name in os.listdir(harness.folder / "wake"):  # nobody can wake it now
+        for name in os.listdir(harness.folder / "wake"):  # no wake-up reaches it now
             (harness.folder / "wake" / name).unlink()
         other = await harness.open()
         await other.transact(then=[Delete("a"), Put("c", b"1")])
         last = (await other.transact(then=[Put("a", b"2")])).revision
         await other.compact(last)
         assert mirror.revision == first
-        after = (await deaf.transact(then=[Put("d", b"1")])).revision  # now it hears how far it is behind
+        after = (await deaf.transact(then=[Put("d", b"1")])).revision  # now it learns how far it is behind
         await mirror.wait_for_revision(after)
         assert [e.stored for e in mirror.range("")] == list((await other.range("")).entries)
         assert [applied.is_resync for applied in seen] == [False, True]

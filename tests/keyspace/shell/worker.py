@@ -21,7 +21,9 @@ def say(text: str) -> None:
 
 
 async def write(keyspace: KeySpace, name: str) -> None:
-    """Both keys of a pair in one transaction. Where an earlier life stopped does not matter: it goes on behind that."""
+    """Both keys of a pair in one transaction. Where an earlier life stopped does not matter: it continues after
+    that.
+    """
     number = len((await keyspace.range(f"{name}/a/")).entries)
     while True:
         keys = f"{name}/a/{number:06}", f"{name}/b/{number:06}"

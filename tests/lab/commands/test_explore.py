@@ -1,4 +1,4 @@
-"""`penstock sim explore`: small worlds of the quorum log and of journals, beside each other."""
+"""`penstock sim explore`: small worlds of the quorum log and of journals, side by side."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The demo's auditor: it finds what is lost, doubled, or wrong by a cent."""
+"""The demo's auditor: it finds orders that are lost, doubled, or wrong by a cent."""
 
 from decimal import Decimal
 

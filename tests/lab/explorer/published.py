@@ -1,7 +1,7 @@
 """The published specification of the protocol's ancestor, all 18 actions, as a model for our own search.
 
 Facts: oxia.md §1.2 to §1.4. It knows neither disks nor crashes nor the limbo, and appends nothing at an election, so
-its states are not ours; but whoever searches it must find exactly as many as TLC does (oxia.md §1.7). Names are the
+its states are not ours; but a search of it must find exactly as many as TLC does (oxia.md §1.7). Names are the
 specification's: terms are our epochs, coordinators our operators.
 """
 
@@ -294,7 +294,7 @@ def coordinate(state: State, index: int, me: Coordinator) -> State:
 
 
 def send(action: str, state: State, messages: list[Message]) -> Found:
-    """Sending what was sent before is impossible: the whole action is."""
+    """Sending a message a second time is impossible: the whole action is."""
     if not state.sent.intersection(messages):
         yield action, state._replace(sent=state.sent.union(messages), pending=state.pending.union(messages))
 
@@ -316,7 +316,7 @@ def id_in(message: Message) -> Id:
 
 
 def cursor_for(index: int, node: Node, follower: int, head: Id) -> tuple[Cursor, list[Message]]:
-    """How a follower with this head begins: where it is, or by a truncation."""
+    """Return how a follower with this head begins: at its head, or by a truncation."""
     if head[0] == node.head[0] and head[1] <= node.head[1]:
         return Cursor(True, head, head), []
     to = max([entry.id for entry in node.log if entry.id[0] <= head[0]], default=NOTHING)

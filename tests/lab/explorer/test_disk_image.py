@@ -58,7 +58,7 @@ SNAPSHOT = NodeState(member("A"), snapshot=SnapshotMeta(EntryId(Epoch(2), Offset
         ((), 1, (3, ()), (2, 2)),  # nothing but the snapshot
         ((BARRIER, CONFIRM), 1, (3, ()), (2, 2)),  # entries the snapshot has replaced
         ((BARRIER, OTHER, OTHER), 1, (1, (BARRIER, OTHER, OTHER)), (2, 3)),  # entries it agrees with
-        ((OTHER,), 3, (3, (OTHER,)), (2, 3)),  # entries behind it
+        ((OTHER,), 3, (3, (OTHER,)), (2, 3)),  # entries after it
     ],
 )
 def test_the_durable_log_is_what_a_restart_would_read(

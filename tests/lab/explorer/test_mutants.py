@@ -1,4 +1,4 @@
-"""Mutants of the quorum log, found by search alone: nobody tells the explorer where to look.
+"""Mutants of the quorum log, found by search alone: the explorer gets no hint.
 
 The nodes do not look at themselves here (`is_checked=False`): the harm must show outside. Which invariant notices first
 is part of the test, so that a mutant is not caught for a wrong reason.

@@ -9,7 +9,7 @@ from penstock_lab.explorer.world import World
 
 @pytest.mark.parametrize("name", ["rollback", "leader-crash", "swap-snapshot", "two-operators"])
 def test_equal_fingerprints_take_equal_steps(name: str) -> None:
-    """Whoever is equal by its fingerprint, but came about in another way, takes every step again."""
+    """A state with an equal fingerprint, but another history, takes every step again."""
     world = World(CONFIGURATIONS[name])
     world.sites.audit_every = world.desks.audit_every = 1
     outcome = search(world, states_max=3_000)

@@ -15,7 +15,7 @@ SMALL = Setup("one election, nothing else")
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_the_first_states_of_every_configuration(name: str) -> None:
-    """A cut of the nightly run: `make explore` goes on from here."""
+    """A cut of the nightly run: `make explore` continues from here."""
     world = World(CONFIGURATIONS[name])
     outcome = search(world, states_max=CUT)
     assert outcome.violation is None, outcome.violation
@@ -55,7 +55,9 @@ def test_two_searches_find_the_same() -> None:
 
 
 def projections(setup: Setup, *, keeps_dead: bool) -> set[tuple[int, ...]]:
-    """What the nodes, the operator, the metadata and the ledger can be, whatever letters are on their way."""
+    """Return the possible states of the nodes, the operator, the metadata and the ledger, whatever letters are on their
+    way.
+    """
     world = World(setup)
     world.mail.keeps_dead = keeps_dead
     seen: set[tuple[int, ...]] = set()

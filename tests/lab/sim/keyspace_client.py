@@ -115,7 +115,7 @@ class SimulatedClient:
 
 
 class WatchClient:
-    """A watch; what it was shown waits in a list."""
+    """A watch; its changes wait in a list."""
 
     def __init__(self, keyspace: SimulatedKeySpace, node: Node, prefix: str, start: Revision) -> None:
         self._world = keyspace.world

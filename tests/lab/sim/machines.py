@@ -1,4 +1,4 @@
-"""A small machine for tests of the simulator itself: counts what it is asked to, durably, and says so."""
+"""A small machine for tests of the simulator itself: counts durably, and reports it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +33,7 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class Counter:
-    """Persists each `Add`, answers `Done` behind it, ticks every millisecond."""
+    """Persists each `Add`, answers `Done` after it, ticks every millisecond."""
 
     def __init__(self, name: NodeId, found: Found) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""The swarm stays inside the atlas, and the nemesis makes well again what it broke."""
+"""The swarm stays inside the atlas, and the nemesis repairs its own damage."""
 
 from random import Random
 

@@ -205,7 +205,7 @@ def test_calm_ends_every_fault() -> None:
 
 
 class MirroringClient:
-    """A process which follows the KeySpace through a mirror, and reads anew whenever it must."""
+    """A process that follows the KeySpace through a mirror, and reloads whenever it must."""
 
     def __init__(self, keyspace: SimulatedKeySpace, states: dict[Revision, tuple[KeyValue, ...]]) -> None:
         self._keyspace = keyspace

@@ -1,4 +1,4 @@
-"""Links: FIFO unless told otherwise, and every fault kind does what it says."""
+"""Links: FIFO by default, and every kind of fault has its effect."""
 
 from random import Random
 from typing import Any
@@ -11,7 +11,7 @@ A, B, C = NodeId("a"), NodeId("b"), NodeId("c")
 
 
 def arrivals(faults: NetworkFaults, count: int = 200) -> list[int]:
-    """What of `count` numbered messages from a to b arrives, in which order."""
+    """Return which of `count` numbered messages from a to b arrive, in which order."""
     world = World(Random(5))
     world.network.faults = faults
     arrived: list[int] = []

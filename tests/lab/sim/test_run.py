@@ -90,6 +90,6 @@ def test_hypothesis_shrinks_a_failing_run_to_few_steps() -> None:
 
     with pytest.raises(AssertionError, match="were answered and are lost"):
         holds()
-    # Hypothesis makes the choices small and few, not the steps: but a person can read what is left.
+    # Hypothesis makes the choices small and few, not the steps: but a person can read the rest.
     assert len(steps) > 5
     assert steps[-1] <= 100

@@ -1,4 +1,4 @@
-"""A workload for tests of the runner: clients add numbers to a `Counter`; what was answered must never be lost."""
+"""A workload for tests of the runner: clients add numbers to a `Counter`; answered ones must never be lost."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar

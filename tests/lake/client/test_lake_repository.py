@@ -51,7 +51,7 @@ async def test_a_transaction_is_one_commit_or_nothing(shop: Repository) -> None:
         await changes.put("x", b"1")
         await changes.put("y", b"2")
         assert await changes.read("x") == b"1"  # it sees its own changes
-        assert not await main.exists("x")  # and nobody else does
+        assert not await main.exists("x")  # and no other reader does
     assert changes.committed == await main.head()
     assert [each.message async for each in main.log()] == ["both", "Repository created"]
     with pytest.raises(NotFound):

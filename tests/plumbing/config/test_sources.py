@@ -67,7 +67,7 @@ def test_the_file_is_named_by_flag_then_environment_then_habit(file: Path) -> No
     [
         ('[wire]\n\nlistn = "a:1"', "my.toml:3: no such key: wire.listn; did you mean wire.listen?"),
         ('[wier]\nlisten = "a:1"', "my.toml:2: no such key: wier.listen; did you mean wire.listen?"),
-        ('level = "info"', "my.toml:1: level stands outside any section; did you mean log.level?"),
+        ('level = "info"', "my.toml:1: level is outside any section; did you mean log.level?"),
         ("[log.level]\nx = 1", "log.level cannot be {'x': 1}: expected one of debug, info, warning, error"),
         ("wire.token = 3", "my.toml:1: wire.token cannot be the given value: expected text"),
         (
@@ -78,7 +78,7 @@ def test_the_file_is_named_by_flag_then_environment_then_habit(file: Path) -> No
         ('[wal]\nsegment_bytes = "1TiB"', "my.toml:2: wal.segment_bytes cannot be '1TiB': expected size, 4KiB to 4GiB"),
         ("[log\n", "my.toml: not TOML: Expected ']'"),
         ("[log]\nlevel = \n", "at line 2"),
-        ('[tls]\nenabled = true\nkey = "a.pem"', "my.toml:3: tls.key needs tls.certificate beside it"),
+        ('[tls]\nenabled = true\nkey = "a.pem"', "my.toml:3: tls.key needs tls.certificate too"),
         ('[tls]\nauthority = "a.pem"', "my.toml:2: tls.authority has no effect without tls.enabled = true"),
         ('[wal]\nrecord_bytes_max = "65MiB"', "wal.record_bytes_max must not be above wal.queue_bytes_max (default)"),
         ('[objectstore]\naccess_key_id = "x"', "come together"),

@@ -100,7 +100,7 @@ def test_a_batch_in_the_wrong_place_is_misplaced(segment: Segment) -> None:
     again, _ = encode([b"six"], 6, segment.salt, batches[1].chain)
     file.disk.pwrite(file.fd, again, batches[2].end)
     _, twice = file.walk(file.cursor())
-    assert (twice.lsn, twice.is_misplaced, twice.why) == (7, True, "a batch of lsn 6 stands here")
+    assert (twice.lsn, twice.is_misplaced, twice.why) == (7, True, "there is a batch of lsn 6 here")
     other, _ = encode([b"seven"], 7, segment.salt, 0xBAD)
     file.disk.pwrite(file.fd, other, batches[2].end)
     _, unchained = file.walk(file.cursor())

@@ -129,7 +129,7 @@ async def test_a_walk_ends_if_what_it_has_passed_is_truncated(tmp_path: Path) ->
     reader.on_cut(Lsn(3))
     segments.truncate(Lsn(3))
     add(segments, b"newer", b"and", b"newest")
-    with pytest.raises(PreconditionFailed, match="truncated to lsn 3 while a reader stood at 6"):
+    with pytest.raises(PreconditionFailed, match="truncated to lsn 3 while a reader was at 6"):
         await anext(walk)
     segments.close()
 

@@ -211,7 +211,7 @@ def test_damage_in_a_segment_before_the_last_is_corruption_even_at_its_end(long:
     end = len(data.rstrip(b"\0"))
     for damaged in (data[: end - 1], flipped(data, end * 8 - 1), data[: end - 1].ljust(4096, b"\0")):
         path.write_bytes(damaged)
-        with pytest.raises(WalCorrupt, match=r"though 00000000000000000009\.wal goes on from lsn 9") as caught:
+        with pytest.raises(WalCorrupt, match=r"though 00000000000000000009\.wal continues from lsn 9") as caught:
             survey(UnsyncedDisk(), long.folder)
         assert caught.value.details["lsn"] == 8
         assert caught.value.details["file"] == str(path)

@@ -87,6 +87,6 @@ async def test_a_connection_which_came_back_to_its_caller_is_none() -> None:
     connection.connection_made(paper)
     assert paper.is_aborted
     connection.connection_lost(None)
-    with pytest.raises(ConnectionLost, match="nobody listens there"):
+    with pytest.raises(ConnectionLost, match="no process listens there"):
         await connection.ready
     assert paper.written == b""

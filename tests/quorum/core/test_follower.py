@@ -139,7 +139,7 @@ def test_truncate_below_confirmed_is_fatal() -> None:
     single = follower(Barrier(E1), txn("x", 1), Confirm(E1, Offset(2)))
     (stop,) = truncated(single, 1, 1)
     assert isinstance(stop, Stop)
-    assert "below what is committed" in stop.reason
+    assert "below the committed entry" in stop.reason
 
 
 def test_truncate_waits_until_nothing_is_under_way_to_the_disk() -> None:

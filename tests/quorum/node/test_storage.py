@@ -152,7 +152,7 @@ async def test_a_hole_between_entries_is_corruption(tmp_path: Path) -> None:
     await append(storage, 7, txn(7))
     await storage.close()
     again = await opened(tmp_path)
-    with pytest.raises(WalCorrupt, match="entry 7 stands where 2 belongs"):
+    with pytest.raises(WalCorrupt, match="entry 7 is in the place of 2"):
         await again.load_entries()
     await again.close()
 

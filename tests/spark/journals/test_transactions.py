@@ -100,7 +100,7 @@ async def test_a_rewound_plan_is_no_replay(cluster: Cluster) -> None:
         transactions = Transactions(journals, NAME, replication=1)
         await transactions.commit(batch(0, guard="aa"))
         assert (await transactions.commit(batch(0, guard="aa", ack=b"x"))).guard == "aa"
-        with pytest.raises(PreconditionFailed, match="planned anew"):
+        with pytest.raises(PreconditionFailed, match="planned again"):
             await transactions.commit(batch(0, guard="bb"))
 
 

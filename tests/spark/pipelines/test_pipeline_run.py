@@ -125,7 +125,7 @@ def test_code_which_fails_is_told_with_its_rows(
     said = failed.value.message
     assert "pipeline shop, flow orders, batch 0 failed: ValueError: cannot work with 13.37" in said
     assert "'sku': 'cup'" in said
-    assert "goes on with batch 0" in failed.value.next_step
+    assert "continues with batch 0" in failed.value.next_step
 
 
 def test_history_as_a_batch_and_the_stream_from_there(

@@ -1,10 +1,10 @@
 """How long does the allocator think, and how does that grow with the number of items?
 
-One leader, 100 members in 5 zones, 3 replicas each, in memory: what is measured is the processor time of following the
-mirror and of planning, not that of a KeySpace. Every replica is consistent as soon as it is assigned. `cold` places
-everything from nothing; then an item is created, a member joins and gets its share, a member dies and is replaced, and
-another process takes over the lead and reads the whole state. `through the embedded KeySpace` is the same cold start by
-the daemon, with every transaction on the disk and seen in the mirror, by the clock on the wall.
+One leader, 100 members in 5 zones, 3 replicas each, in memory: the figure is the processor time of following the mirror
+and of planning, not that of a KeySpace. Every replica is consistent as soon as it is assigned. `cold` places everything
+from nothing; then an item is created, a member joins and gets its share, a member dies and is replaced, and another
+process takes over the lead and reads the whole state. `through the embedded KeySpace` is the same cold start by the
+daemon, with every transaction on the disk and seen in the mirror, by the clock on the wall.
 """
 
 import asyncio
@@ -115,7 +115,7 @@ class _World:
         return member
 
     def die(self, number: int) -> None:
-        """All keys of its lease vanish in one revision."""
+        """Remove all keys of its lease in one revision."""
         gone = [entry.key for entry in self._live.values() if entry.lease == number + 1]
         self._commit(dict.fromkeys(gone))
 

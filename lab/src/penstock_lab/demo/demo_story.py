@@ -1,7 +1,7 @@
 """The demo's story: orders come in, a pipeline carries them into the lake, faults strike, an auditor counts.
 
-The auditor trusts nobody: it knows the orders by their numbers, reads the lake's Parquet files itself, and compares row
-by row and cent by cent. Only then is the branch merged.
+The auditor trusts no component: it knows the orders by their numbers, reads the lake's Parquet files itself, and
+compares row by row and cent by cent. Only then is the branch merged.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ INGEST: Final = LakeUrl("shop", "ingest", "orders/")
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """A blow: what it is, and which part of the orders must be in the lake before it strikes."""
+    """A fault: its kind, and the part of the orders that must be in the lake before it strikes."""
 
     what: str
     part: float
@@ -213,7 +213,7 @@ class Story:
         self._say(f"  {process} is started again")
 
     def _look(self) -> tuple[int, int]:
-        """How many orders the newest commits say they have: in rows, and in totals."""
+        """Return how many orders the newest commits claim to have: in rows, and in totals."""
         rows, totals = 0, 0
         try:
             for commit in _log(self.stage.lake):

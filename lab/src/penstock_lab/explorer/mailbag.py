@@ -69,7 +69,7 @@ class Mailbag:
         return tuple(sorted(found))
 
     def add(self, bag: Bag, sent: Iterable[int], standing_of: Callable[[int], int]) -> Bag:
-        """Put in a sent letter, unless it is dead already. `standing_of` tells the standing of a party."""
+        """Put in a sent letter, unless it is dead already. `standing_of` rates a party."""
         fresh = [letter for letter in sent if letter not in bag and not self._is_dead(letter, standing_of)]
         return tuple(sorted({*bag, *fresh})) if fresh else bag
 

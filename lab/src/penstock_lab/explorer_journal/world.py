@@ -68,7 +68,7 @@ class World:
     mirrors: dict[NodeId, int] = field(default_factory=dict)
     leases: dict[NodeId, LeaseId] = field(default_factory=dict)
     runs: dict[NodeId, int] = field(default_factory=dict)
-    disks: dict[NodeId, tuple[Any, tuple[Fragment, ...]]] = field(default_factory=dict)  # of those which are down
+    disks: dict[NodeId, tuple[Any, tuple[Fragment, ...]]] = field(default_factory=dict)  # of brokers that are down
     links: dict[Link, tuple[Any, ...]] = field(default_factory=dict)
     transactions: tuple[tuple[NodeId, int, int, Transaction], ...] = ()  # broker, its run, number
     asked: dict[int, tuple[NodeId, bytes, int]] = field(default_factory=dict)  # append → broker, content, journal's end
@@ -374,7 +374,7 @@ class World:
     # the store
 
     def persist(self, name: NodeId, index: int = 0) -> Fragment:
-        """One upload of a broker reaches the store."""
+        """Let one upload of a broker reach the store."""
         site = self.sites[name]
         fragment = site.uploads[index]
         site.uploads = (*site.uploads[:index], *site.uploads[index + 1 :])

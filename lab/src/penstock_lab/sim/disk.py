@@ -1,9 +1,8 @@
-"""The simulated disk of one node: a log of records and one small state, with what is durable kept apart from what is
-not.
+"""The simulated disk of one node: a log of records and one small state, with the durable part kept apart from the rest.
 
 Operations take effect in order. A crash keeps a random prefix of those not yet durable, the last of them perhaps in
 part (a torn tail; the real WAL's chained checksums turn any reordering of unsynced blocks into just that). A failed
-operation tells its owner that nobody knows what is on the disk.
+operation tells its owner that the content of the disk is unknown.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,8 +47,8 @@ class Disk:
     first: Lsn = FIRST_LSN
     records: list[Any] = field(default_factory=list)
     state: Any = None
-    has_failed: bool = False  # nobody knows what is on it until the next recovery
-    on_durable: Callable[[Effect], None] = lambda _: None  # hears of every operation when it has reached the platter
+    has_failed: bool = False  # its content is unknown until the next recovery
+    on_durable: Callable[[Effect], None] = lambda _: None  # called for every operation when it has reached the platter
     _pending: list[Effect] = field(default_factory=list)
     _busy_until: int = 0
 
@@ -78,7 +77,7 @@ class Disk:
             self.first = Lsn(keep_from)
 
     def crash(self) -> None:
-        """Power is gone: of what was not durable a random prefix reached the platter."""
+        """Power is gone: a random prefix of the operations under way reached the platter."""
         survivors = self.rng.randint(0, len(self._pending)) if self._pending else 0
         for operation in self._pending[:survivors]:
             self._apply(operation)
@@ -99,7 +98,7 @@ class Disk:
 
     @property
     def pending(self) -> Sequence[Effect]:
-        """What is on its way, oldest first."""
+        """The operations under way, oldest first."""
         return self._pending
 
     def recover(self) -> Found:

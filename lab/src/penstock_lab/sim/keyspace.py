@@ -1,8 +1,8 @@
 """The simulated KeySpace: linearizable and never forgetful, but far away: its clients know late, or not at all.
 
-The store itself takes every request as one step. What is simulated is the way there and back:
+The store itself takes every request as one step. Only the way there and back is simulated:
 
-- a request or its answer is lost, and the client hears `ConnectionLost`, whether it took place or not, or will later;
+- a request or its answer is lost, and the client gets `ConnectionLost`, whether it took place or not, or will later;
 - a watch lags, and shows many revisions at once (a key's death and its next life in one batch);
 - history is compacted under a watch; leases end although their holder believes in them (a lost session);
 - a client is cut off: cut the link between its name and `KEYSPACE` in the world's network, in one or both directions.
@@ -115,7 +115,7 @@ class SimulatedKeySpace:
         return watch
 
     def calm(self) -> None:
-        """From now on the KeySpace is near and loses nothing: the liveness phase."""
+        """Begin the liveness phase: from now on the KeySpace is near and loses nothing."""
         self._is_calm = True
         self.faults = KeySpaceFaults()
         self._wake_watches()
@@ -123,7 +123,7 @@ class SimulatedKeySpace:
     # The way there and back
 
     def _request(self, client: Node, do: Callable[[], R], answer: Answer[R]) -> None:
-        """Carry a request to the store and its answer back. A client without an answer hears `ConnectionLost`."""
+        """Carry a request to the store and its answer back. A client without an answer gets `ConnectionLost`."""
         faults, rng, run = self.faults, self.world.rng, client.run
         is_open = True
 
@@ -157,7 +157,7 @@ class SimulatedKeySpace:
         return self.faults.delay_min_ns + int(self.world.rng.random() * 2 * self.faults.delay_mean_ns)
 
     def _take(self, do: Callable[[], R]) -> R | PenstockError:
-        """One step of the store."""
+        """Take one step of the store."""
         before = self.store.revision
         self._end_leases()
         try:
@@ -182,7 +182,7 @@ class SimulatedKeySpace:
         for watch in self._watches:
             watch.look()
 
-    # Leases, and what goes wrong by itself
+    # Leases, and random faults
 
     def _look_at_leases(self) -> None:
         self._looks_at = None
@@ -196,7 +196,7 @@ class SimulatedKeySpace:
             self.world.note(KEYSPACE, "!", f"lease {lease:x} ended")
 
     def lose_session(self, lease: LeaseId) -> None:
-        """A lease ends early, as if its renewals had been lost: its holder is a zombie until it hears of it."""
+        """A lease ends early, as if its renewals had been lost: its holder is a zombie until it learns of it."""
         before = self.store.revision
         if self.store.has_lease(lease):
             reached("keyspace.lost_session")
@@ -210,7 +210,7 @@ class SimulatedKeySpace:
             self.lose_session(self.world.rng.choice(leases))
 
     def _compact(self) -> None:
-        """Up to some revision of those still there; now and then up to the newest."""
+        """Compact up to some kept revision; now and then up to the newest."""
         kept = self.world.rng.choice((0, 1, 5, 50))
         revision = Revision(self.store.revision - kept)
         if revision > self.store.compacted:
@@ -264,7 +264,7 @@ class SimulatedWatch:
         world, store = self._keyspace.world, self._keyspace.store
         if world.network.cut.get((KEYSPACE, self._client.name), False):
             self._is_due = True
-            world.after(10 * MILLISECOND, self._show_next)  # it reconnects, and goes on where it was
+            world.after(10 * MILLISECOND, self._show_next)  # it reconnects, and continues from its position
             return
         newest = store.revision
         if newest <= self._shown:

@@ -1,7 +1,7 @@
 """The simulated network: links between nodes which delay, drop, double, reorder and cut.
 
-A link is FIFO unless its messages are reordered by the swarm, as TCP is; a cut link loses what is sent over it and lets
-what is already on its way arrive late, as a zombie's last words do.
+A link is FIFO, as TCP is, unless the swarm reorders its messages; a cut link loses messages sent over it and delivers
+those already on their way late, as a zombie's last words.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class NetworkFaults:
     drop: float = 0.0
     duplicate: float = 0.0
     reorder: float = 0.0  # the chance to overtake: this message does not wait for those before it
-    clog: float = 0.0  # the chance that a message, and all behind it, waits for `clog_ns`
+    clog: float = 0.0  # the chance that a message, and all after it, waits for `clog_ns`
     clog_ns: int = 50 * MILLISECOND
 
 
@@ -64,7 +64,7 @@ class Network:
         return Instant(arrival)
 
     def cut_link(self, source: NodeId, to: NodeId) -> None:
-        """One way: what `source` sends to `to` is lost from now on."""
+        """Cut one direction: messages from `source` to `to` are lost from now on."""
         self.cut[source, to] = True
 
     def isolate(self, side: list[NodeId], others: list[NodeId]) -> None:
@@ -75,10 +75,10 @@ class Network:
                 self.cut_link(b, a)
 
     def heal(self) -> None:
-        """Join what was cut. Messages lost meanwhile stay lost."""
+        """Restore all cut links. Messages lost meanwhile stay lost."""
         self.cut.clear()
 
     def calm(self) -> None:
-        """From now on the network is fast and loses nothing: the liveness phase."""
+        """Begin the liveness phase: from now on the network is fast and loses nothing."""
         self.heal()
         self.faults = NetworkFaults()

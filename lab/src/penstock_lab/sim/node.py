@@ -1,7 +1,7 @@
 """A simulated process: one machine on its own disk and clock, which can crash, freeze and come back.
 
-It is the simulator's interpreter of effects and keeps the same order as the runtime: what stands behind a durable
-effect waits for it; later lists do not.
+It is the simulator's interpreter of effects and keeps the same order as the runtime: effects after a durable one wait
+for it; later lists do not.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,10 +40,10 @@ MILLION = 1_000_000
 
 
 class Program(Protocol):
-    """What runs on a node: builds the machine from what is durable, and knows the effects of its own protocol."""
+    """The program of a node: builds the machine from its durable state, and knows the effects of its own protocol."""
 
     def boot(self, node: "Node", found: Found) -> tuple[Machine, Sequence[Effect]]:
-        """A new machine, and what it wants done first."""
+        """Return a new machine, and its first effects."""
         ...
 
     def perform(self, node: "Node", effect: Effect) -> None:
@@ -136,7 +136,7 @@ class Node:
     # Events in
 
     def deliver(self, event: Event) -> None:
-        """Let the machine handle an event now, or when the process thaws. A dead process hears nothing."""
+        """Let the machine handle an event now, or when the process thaws. A dead process gets nothing."""
         if self.machine is not None and not self.is_paused:
             self._step(event)
         else:

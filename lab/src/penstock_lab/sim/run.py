@@ -46,7 +46,7 @@ class Workload(Protocol):
         ...
 
     def is_settled(self) -> bool:
-        """Whether all work has ended. UserAppend only after the faults are over."""
+        """Return whether all work has ended. UserAppend only after the faults are over."""
         ...
 
     def finish(self) -> None:
@@ -67,7 +67,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def run(workload: Workload, rng: Random, *, trace: Trace | None = None) -> World:
-    """Run to the end; raise what is wrong: AssertionError, `NotLive` or `OutOfSteps`."""
+    """Run to the end; raise the failure: AssertionError, `NotLive` or `OutOfSteps`."""
     world = World(rng, trace=trace)
     swarm = Swarm.draw(rng, workload.atlas)
     struck = workload.setup(world, swarm)
@@ -108,7 +108,7 @@ def run_seed(make: Callable[[], Workload], seed: int, *, trace: Trace | None = N
 
 
 def _explain(error: Exception) -> str:
-    """The kind, the message, and the innermost line of ours: enough to know two failures apart."""
+    """Return the kind, the message, and the innermost line of Penstock: enough to tell two failures apart."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{frame.filename.rpartition('/src/')[2]}:{frame.lineno}"
     text = str(error) or (frame.line or "")

@@ -37,7 +37,7 @@ class Trace:
             self._flush()
 
     def digest(self) -> str:
-        """Of everything added so far. Runs with and without `keep` have different digests."""
+        """Return the digest of everything added so far. Runs with and without `keep` have different digests."""
         self._flush()
         return self._hash.hexdigest()
 

@@ -33,7 +33,8 @@ class World:
         self.network = Network(rng, self.at)
         self.nodes: dict[NodeId, Node] = {}
         self.after_step: Callable[[Node], None] = lambda _: None
-        self.on_send: Callable[[NodeId, NodeId, Any], None] = lambda *_: None  # hears every message before the network
+        # called for every message before the network
+        self.on_send: Callable[[NodeId, NodeId, Any], None] = lambda *_: None
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._tokens = 0
         self._steps_left = steps_max
@@ -61,7 +62,7 @@ class World:
         return self._tokens
 
     def send(self, source: NodeId, to: NodeId, message: Any) -> None:
-        """Carry a message, from its own point of view: who is not there gets nothing."""
+        """Carry a message, from its own point of view: a node that does not exist gets nothing."""
         self.on_send(source, to, message)
         target = self.nodes.get(to)
         if target is not None:

@@ -45,7 +45,7 @@ LEASE_MS_MIN = 1_000
 )
 async def run(
     application: Annotated[
-        str, Parameter(help="A file or a module; behind a colon the name in it, if it has several.", metavar="APP")
+        str, Parameter(help="A file or a module; after a colon a name in it, if it has several.", metavar="APP")
     ],
     /,
     *,

@@ -36,7 +36,7 @@ def shard_changes_in(path: Path, data: bytes) -> tuple[str, list[ShardChange]]:
         raise InvalidArgument(f"{path}: expected `shards:` with a list of shards")
     unknown = sorted(set(found) - {"group", "shards"})
     if unknown:
-        raise InvalidArgument(f"{path}: nobody knows {unknown[0]!r}")
+        raise InvalidArgument(f"{path}: unknown field {unknown[0]!r}")
     return group, [_change(path, index, dict(entry)) for index, entry in enumerate(entries)]
 
 

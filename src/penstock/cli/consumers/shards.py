@@ -160,13 +160,13 @@ async def restart(
     async with shards_of(session, group, keyspace, cluster) as shards:
         await shards.restart(shard)
     result: dict[str, Any] = {"shard": shard}
-    session.emit(result, f"{shard} begins anew")
+    session.emit(result, f"{shard} restarts")
 
 
 @app.command(help_epilogue=examples("penstock shards recover wordcount /tmp/wordcount"))
 async def recover(
     shard: Name,
-    folder: Annotated[Path, Parameter(help="A folder which is not there yet.", metavar="FOLDER")],
+    folder: Annotated[Path, Parameter(help="A folder that does not exist yet.", metavar="FOLDER")],
     /,
     *,
     group: InGroup = None,
@@ -180,7 +180,7 @@ async def recover(
     from penstock.consumers.stores.recoverylog.player import Player
 
     if folder.exists():
-        raise InvalidArgument(f"{folder} is there already: its files would be lost")
+        raise InvalidArgument(f"{folder} exists already: its files would be lost")
     async with _logs(session, group, keyspace, broker, cluster) as (shards, space, journals):
         keeper = _keeper(space, shards, await shards.get(shard))
         player = Player(await keeper.pick(), folder, LogReader(journals, keeper.log))

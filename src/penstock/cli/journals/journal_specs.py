@@ -68,7 +68,7 @@ def _change(path: Path, index: int, entry: dict[str, Any]) -> Change:
         raise InvalidArgument(f"{where}: labels: expected a mapping of names to values")
     unknown = sorted(set(entry) - set(JournalSpec.__struct_fields__))
     if unknown:
-        raise InvalidArgument(f"{where}: nobody knows {unknown[0]!r}")
+        raise InvalidArgument(f"{where}: unknown field {unknown[0]!r}")
     try:
         spec = msgspec.convert(entry, JournalSpec)
     except msgspec.ValidationError as error:

@@ -270,7 +270,7 @@ async def read(
         int, Parameter(name="--from", help="The offset to begin at; -1: where it ends now.", metavar="OFFSET")
     ] = 0,
     end: Annotated[int, Parameter(name="--to", help="The offset to stop at.", metavar="OFFSET")] = 0,
-    follow: Annotated[bool, Parameter(help="Go on as more is appended.")] = False,
+    follow: Annotated[bool, Parameter(help="Continue as more is appended.")] = False,
     since: Annotated[
         int, Parameter(help="Skip fragments which were stored before, in unix seconds.", metavar="TIME")
     ] = 0,
@@ -343,7 +343,7 @@ async def cat(
     ] = False,
     first: Annotated[int, Parameter(name="--from", help="The offset to begin at.", metavar="OFFSET")] = 0,
     limit: Annotated[int | None, Parameter(help="Messages to show at most.", metavar="N")] = None,
-    follow: Annotated[bool, Parameter(help="Go on as more is published.")] = False,
+    follow: Annotated[bool, Parameter(help="Continue as more is published.")] = False,
     uuids: Annotated[bool, Parameter(help="Show each message's UUID too, before it.")] = False,
     framing: Framing = "json",
     broker: AtBrokers = (),
@@ -397,7 +397,11 @@ async def fragments(
 
 
 def _gap_text(gap: Gap) -> str:
-    why = "a reset-head left it out: readers jump over it" if gap.is_jumped else "readers wait there for whoever has it"
+    why = (
+        "a reset-head left it out: readers jump over it"
+        if gap.is_jumped
+        else "readers wait there until a broker stores it"
+    )
     return f"gap: no fragment has [{gap.begin}, {gap.end}); {why}"
 
 
@@ -424,7 +428,7 @@ async def reset_head(
     """
     async with journals_of(session, broker, cluster) as journals:
         end = await journals.reset_head(name)
-    session.emit({"journal": name, "end": end}, f"{name} goes on at {end}; below is a gap")
+    session.emit({"journal": name, "end": end}, f"{name} continues at {end}; below is a gap")
 
 
 @app.command(help_epilogue=examples("penstock journals explain shop/orders"))

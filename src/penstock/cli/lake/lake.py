@@ -94,13 +94,15 @@ async def serve(
 
 @app.command(
     help_epilogue=examples(
-        "penstock lake diff lake://shop@main                       what is staged",
+        "penstock lake diff lake://shop@main                       uncommitted changes",
         "penstock lake diff lake://shop@main lake://shop@work",
     )
 )
 def diff(
     left: LakeTarget,
-    right: Annotated[str | None, Parameter(help="The other side; without it, what is staged.", metavar="URL")] = None,
+    right: Annotated[
+        str | None, Parameter(help="The other side. Default: the uncommitted changes.", metavar="URL")
+    ] = None,
     /,
     *,
     limit: Annotated[int, Parameter(help="How many lines at most.", metavar="N", validator=Number(gte=1))] = 1000,
@@ -172,7 +174,7 @@ def merge(
     *,
     message: Annotated[str, Parameter(name=("--message", "-m"), help="Why.", metavar="TEXT")] = "",
     strategy: Annotated[
-        str, Parameter(help="Who wins where both changed a path: source-wins or dest-wins.", metavar="NAME")
+        str, Parameter(help="The side that wins if both changed a path: source-wins or dest-wins.", metavar="NAME")
     ] = "",
     squash: Annotated[bool, Parameter(help="One commit, which does not name the source as parent.")] = False,
     lake: AtLake = None,

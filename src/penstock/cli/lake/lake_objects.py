@@ -24,7 +24,7 @@ def ls(
     url: LakeTarget,
     /,
     *,
-    recursive: Annotated[bool, Parameter(name=("--recursive", "-r"), help="Also what is in folders.")] = False,
+    recursive: Annotated[bool, Parameter(name=("--recursive", "-r"), help="Also the contents of folders.")] = False,
     limit: Annotated[int, Parameter(help="How many lines at most.", metavar="N", validator=Number(gte=1))] = 1000,
     lake: AtLake = None,
     session: InSession,
@@ -54,7 +54,7 @@ def put(
     url: LakeTarget,
     /,
     *,
-    content_type: Annotated[str, Parameter(help="What it is, like text/csv.", metavar="TYPE")] = "",
+    content_type: Annotated[str, Parameter(help="The content type, like text/csv.", metavar="TYPE")] = "",
     lake: AtLake = None,
     session: InSession,
 ) -> None:
@@ -62,7 +62,7 @@ def put(
     target = parse_lake_url(url)
     if not target.path or target.path.endswith("/"):
         if file == "-":
-            raise InvalidArgument(f"{url}: say under which path to put what is on stdin")
+            raise InvalidArgument(f"{url}: name the path for the content of stdin")
         target = LakeUrl(target.repository, target.ref, target.path + Path(file).name)
     with _opened(file) as content, lake_of(session, lake) as client:
         made = client.upload(target, content, content_type)

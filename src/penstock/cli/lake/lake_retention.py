@@ -44,9 +44,7 @@ def set_rules(
     url: RepositoryUrl,
     /,
     *,
-    days: Annotated[
-        int, Parameter(help="How long a branch keeps what it no longer shows.", metavar="N", validator=Number(gte=1))
-    ],
+    days: Annotated[int, Parameter(help="How long a branch keeps old commits.", metavar="N", validator=Number(gte=1))],
     branch: Annotated[
         tuple[str, ...], Parameter(help="Another number of days for one branch; may be repeated.", metavar="NAME=N")
     ] = (),

@@ -15,9 +15,7 @@ __all__ = ["CREDENTIALS_FILE", "AtLake", "LakeTarget", "Message", "lake_of", "wh
 
 AtLake = Annotated[
     str | None,
-    Parameter(
-        name="--lake", help="The lake's server. Default: the one which runs here, or lake.listen.", metavar="URL"
-    ),
+    Parameter(name="--lake", help="Lake server. Default: the local one, else lake.listen.", metavar="URL"),
 ]
 Message = Annotated[str, Parameter(name=("--message", "-m"), help="Why.", metavar="TEXT")]
 LakeTarget = Annotated[str, Parameter(help="lake://REPOSITORY@REF/PATH", metavar="URL")]

@@ -23,7 +23,7 @@ def wait_for(session: Session, client: LakeClient, path: str) -> Any:
     try:
         status = until_completed(session, lambda: client.call("GET", path), _phase)
     except KeyboardInterrupt:
-        session.say("the lake goes on with it, unless it is stopped too")
+        session.say("the lake continues the work, unless the server is stopped too")
         raise
     if "error" in status:
         raise error_of(status["status_code"], msgspec.json.encode(status["error"]))

@@ -198,7 +198,7 @@ def backfill(
     help_epilogue=examples(
         "penstock pipeline adopt revenue.orders lake://shop@main --checkpoint FOLDER",
         "penstock pipeline adopt revenue.orders lake://shop@main --forget",
-        "penstock pipeline adopt revenue.totals     one which writes to journals",
+        "penstock pipeline adopt revenue.totals     a sink that writes to journals",
     )
 )
 async def adopt(
@@ -209,7 +209,7 @@ async def adopt(
     /,
     *,
     checkpoint: Annotated[
-        str, Parameter(help="The checkpoint whose query may go on, behind its last done batch.", metavar="FOLDER")
+        str, Parameter(help="The checkpoint whose query continues, after its last finished batch.", metavar="FOLDER")
     ] = "",
     forget: Annotated[bool, Parameter(help="Forget the sink: whatever query comes next has it.")] = False,
     transactions: Transactions = TRANSACTIONS,
@@ -225,7 +225,7 @@ async def adopt(
         )
         return
     if bool(checkpoint) == forget:
-        raise InvalidArgument("say either which query may go on, with --checkpoint, or --forget")
+        raise InvalidArgument("give either --checkpoint, whose query continues, or --forget")
     target = parse_lake_url(url)
     with lake_of(session, lake) as client:
         before = _register(client, target.branch_api, sink)

@@ -162,7 +162,7 @@ async def _resolve(cluster: LocalCluster, process: str) -> str:
     async with Operators(cluster.addresses("operator")) as operators:
         metadata = (await operators.status()).shards.get(cluster.plan.shard, (None, ""))[0]
     if metadata is None or metadata.leader is None:
-        raise PreconditionFailed("nobody leads right now", next_step="penstock cluster status")
+        raise PreconditionFailed("there is no leader right now", next_step="penstock cluster status")
     if process == "leader":
         return metadata.leader.node
     followers = [member.node for member in metadata.ensemble if member != metadata.leader]

@@ -39,7 +39,7 @@ async def run(
     ] = None,
     machine: Annotated[str, Parameter(help="The state machine of its shards: map or log.", metavar="NAME")] = "map",
     snapshot_entries: Annotated[
-        int, Parameter(help="Take a snapshot after so many entries, and trim the log behind it.", metavar="N")
+        int, Parameter(help="Take a snapshot and trim the log every N entries.", metavar="N")
     ] = SERVED.snapshot_entries,
     session: InSession,
 ) -> None:

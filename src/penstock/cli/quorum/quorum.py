@@ -218,7 +218,7 @@ async def snapshot(
 async def tail(
     *,
     first: Annotated[int, Parameter(name="--from", help="The offset to begin at.", metavar="OFFSET")] = 1,
-    follow: Annotated[bool, Parameter(help="Go on as more commits.", negative="--no-follow")] = True,
+    follow: Annotated[bool, Parameter(help="Continue as more commits.", negative="--no-follow")] = True,
     shard: Shard = "main",
     node_address: AtNodes = (),
     cluster: AtFolder = CLUSTER_FOLDER,

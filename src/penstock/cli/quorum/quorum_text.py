@@ -54,7 +54,7 @@ def status_parts(shard: str, found: Answers) -> list[Any]:
     if leader is not None:
         parts += ["", *_leader_parts(*leader)]
     else:
-        parts += ["", "Nobody leads: an operator must hold an election. See: penstock quorum shards"]
+        parts += ["", "There is no leader: an operator must hold an election. See: penstock quorum shards"]
     return [*parts, *notes]
 
 

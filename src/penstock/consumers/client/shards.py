@@ -129,7 +129,7 @@ class Shards:
         outcome = await self.keyspace.transact(compares, then)
         if not outcome.succeeded:
             raise PreconditionFailed(
-                "a shard is not as it was expected: somebody else changed it, or it is not there",
+                "a shard is not at the expected revision: it was changed meanwhile, or does not exist",
                 next_step="penstock shards list",
             )
         return outcome.revision
@@ -188,7 +188,7 @@ class Shards:
         info = await self.get(shard)
         primary = info.primary
         if primary is None or not primary.address:
-            raise Unavailable(f"nobody runs shard {shard} now", next_step="penstock shards list")
+            raise Unavailable(f"no process runs shard {shard} now", next_step="penstock shards list")
         channel = self._wiring.channel(primary.address)
         try:
             yield channel

@@ -179,7 +179,7 @@ class Shard:
                 if txn.phase is Phase.ACKING:
                     self._stats.published(journal, end)
                 return []
-        raise AssertionError(f"append {number} is nobody's")
+        raise AssertionError(f"append {number} belongs to no transaction")
 
     def _on_committed(self, number: int) -> list[Effect]:
         txn = self.prior
@@ -345,7 +345,9 @@ class Shard:
             assert prior is None or prior.number < running.number
         if prior is not None:
             assert prior.phase in (Phase.FLUSHING, Phase.COMMITTING, Phase.ACKING)
-            assert prior.phase is not Phase.COMMITTING or not prior.appends, "it commits only what is all appended"
+            assert prior.phase is not Phase.COMMITTING or not prior.appends, (
+                "it commits only when everything is appended"
+            )
         for journal in self._held:
             assert prior is not None
             assert prior.is_before_acks, "held back behind nothing"

@@ -26,7 +26,7 @@ class Source:
         """Take the requested bytes."""
         asked, self._asked = self._asked, None
         assert asked is not None, f"{chunk} was not asked for"
-        assert chunk.offset >= asked.begin, f"{chunk} begins before what was asked for"
+        assert chunk.offset >= asked.begin, f"{chunk} begins before the requested offset"
         if asked.end is not None:
             self._wanted = None
             self._reader.replay(chunk.offset, chunk.data)

@@ -215,7 +215,7 @@ class BrokerServer:
                 await self.mirror.wait_for_revision(revision)
         except TimeoutError:
             raise Unavailable(
-                f"{self.me} has heard of revision {self.mirror.revision} of the KeySpace, not of {revision}"
+                f"{self.me} knows revision {self.mirror.revision} of the KeySpace, not yet {revision}"
             ) from None
 
     async def resolve(self, query: ResolveQuery) -> Resolution:

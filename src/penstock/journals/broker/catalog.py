@@ -180,8 +180,8 @@ class Catalog:
             if change.expect_mod_revision not in (-1, now):
                 return PreconditionFailed(
                     f"journal {_name(change)!r} is at revision {now}, not at {change.expect_mod_revision}: "
-                    "somebody else has changed it",
-                    next_step="list it, and apply the change to what is there now",
+                    "it was changed meanwhile",
+                    next_step="list it, and apply the change to the present version",
                 )
         return PreconditionFailed("a journal was changed meanwhile", next_step="apply it again")
 

@@ -25,11 +25,11 @@ def explain(server: BrokerServer, host: ReplicaHost) -> Explained:
 def _role(server: BrokerServer, host: ReplicaHost) -> list[str]:
     topology = host.replica.topology
     if topology.spec is None:
-        return ["The journal was deleted; what is here is waiting to be dropped."]
+        return ["The journal was deleted; its content here is waiting to be dropped."]
     route, desired = topology.route, topology.spec.replication
     lines = []
     if server.me not in route.members:
-        lines.append(f"This broker has left the journal's Route ({route}) and stores what it still holds.")
+        lines.append(f"This broker has left the journal's Route ({route}) and stores its remaining content.")
     elif route.primary is None:
         lines.append(f"No broker is the primary: the allocator has to promote one of {route}.")
     elif route.primary == server.me:
@@ -57,7 +57,7 @@ def _content(host: ReplicaHost) -> list[str]:
         lines.append("The fragment stores were not listed yet: appends wait for that.")
     elif replica.index_end > spool.end:
         lines.append(
-            f"The stores hold fragments up to {replica.index_end}, behind this journal's end: appends are refused. "
+            f"The stores hold fragments up to {replica.index_end}, beyond this journal's end: appends are refused. "
             "See: penstock journals reset-head"
         )
     if pipeline is not None and pipeline.phase is Phase.READY:
@@ -86,7 +86,7 @@ def _gaps(host: ReplicaHost) -> list[str]:
 def _gap_text(gap: Gap) -> str:
     if gap.is_jumped:
         return "a reset-head left that out, and readers jump over it."
-    return "readers wait there until whoever has it stores it. If nobody does, it was removed from the store."
+    return "readers wait there until a broker stores it. If none does, it was removed from the store."
 
 
 def _appends(appends: Sequence[tuple[RequestId | None, AppendState, str]]) -> list[str]:
@@ -95,5 +95,5 @@ def _appends(appends: Sequence[tuple[RequestId | None, AppendState, str]]) -> li
         who = "The pulse" if request is None else f"Append {request}"
         lines.append(f"{who} is in {state.value} and waits for {waits_for or 'nothing'}.")
     if len(appends) > SHOWN_MAX:
-        lines.append(f"{len(appends) - SHOWN_MAX} more appends wait behind them.")
+        lines.append(f"{len(appends) - SHOWN_MAX} more appends wait after them.")
     return lines or ["No append is on its way."]

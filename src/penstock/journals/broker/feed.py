@@ -213,7 +213,7 @@ class Feed:
         if append.chunks or append.is_ended:  # the wait is ours
             self._police.forgive(self._machine.now)
         elif self._police.is_too_slow(self._machine.now):
-            self.abort(append, "the client sends its content too slowly, and others wait behind it")
+            self.abort(append, "the client sends its content too slowly, and other appends wait for it")
             return
         self._patrol = self._loop.call_later(POLICE_S, self._look)
 

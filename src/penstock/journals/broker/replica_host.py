@@ -359,7 +359,7 @@ class ReplicaHost:
                 self.is_retired = True
                 self._broker.retired(self)
             case Proxy():
-                raise InternalError("clients are told where the primary is: no append is handed over")
+                raise InternalError("clients get the primary's address: no append is handed over")
             case _:
                 raise InternalError(f"a replica's shell does not know {type(effect).__name__}")
 

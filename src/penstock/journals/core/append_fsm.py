@@ -520,7 +520,7 @@ class Append:
         if fate is COMMITTED:
             self.move_to(FINISHED)
         else:
-            reason = "the pipeline broke, and the next epoch went on without it"
+            reason = "the pipeline broke, and the next epoch continued without it"
             self.move_to(self._fail_broken(reason))
 
     def _fail_broken(self, reason: str) -> AppendState:

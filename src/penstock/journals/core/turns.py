@@ -40,5 +40,5 @@ class Turns:
 
     def check(self) -> None:
         """Assert every invariant."""
-        assert self.owner is not None or not self.queue, "nobody owns the send side, and somebody waits for it"
+        assert self.owner is not None or not self.queue, "the send side has no owner, and an append waits for it"
         assert all(append.is_queued for append in self.queue)

@@ -97,7 +97,7 @@ class JournalGateway:
         """Content without a hole. It ends before a hole, and the next request learns where it continues."""
         at = offset
         chunks = self._journals.read(name, offset, end=end, follow=follow)
-        assert isinstance(chunks, AsyncGenerator), "a read is a generator, and closed when nobody wants more"
+        assert isinstance(chunks, AsyncGenerator), "a read is a generator, and closed when its reader is gone"
         async with aclosing(chunks):
             async for chunk in chunks:
                 if chunk.offset != at:

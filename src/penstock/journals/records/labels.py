@@ -116,7 +116,7 @@ class LabelSet(msgspec.Struct, frozen=True, array_like=True):
             check_token("label name", label.name, LABEL_SYMBOLS, LABEL_NAME_MIN, LABEL_NAME_MAX)
             check_token(f"value of label {label.name!r}:", label.value, PATH_SYMBOLS, 0, LABEL_VALUE_MAX)
             if before is not None and before >= label:
-                raise InvalidArgument(f"labels are not sorted and unique: {before} stands before {label}")
+                raise InvalidArgument(f"labels are not sorted and unique: {before} comes before {label}")
             if before is not None and before.name == label.name and not before.value:
                 raise InvalidArgument(f"label {label.name!r} has an empty value and another one, {label.value!r}")
             before = label

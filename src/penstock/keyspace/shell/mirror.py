@@ -151,7 +151,7 @@ class KeySpaceMirror:
                 try:
                     await self._watch()
                 except (Compacted, ProtocolViolation) as lost:
-                    log.info("mirror reads anew", prefix=self._mirror.prefix, reason=str(lost))
+                    log.info("mirror reloaded", prefix=self._mirror.prefix, reason=str(lost))
                     await self._load()
         except PenstockError as error:
             self._fail(error)

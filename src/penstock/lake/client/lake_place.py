@@ -59,7 +59,7 @@ def _keys(effective: Effective) -> tuple[str, str]:
     found = read_sealed(CREDENTIALS, path)
     if found is None:
         raise NotFound(
-            f"there are no keys of a lake: neither lake.access_key_id is set nor is there {path}",
+            f"no keys for the lake: lake.access_key_id is not set, and {path} does not exist",
             next_step="penstock up makes them; or set lake.access_key_id and lake.secret_access_key",
         )
     return found["access_key_id"], found["secret_access_key"]

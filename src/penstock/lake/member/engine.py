@@ -221,7 +221,7 @@ class Engine:
         if result.status is Status.NO_BRANCH:
             found, fresh = await self.branch(repository, branch)
             if fresh.instance == known.instance:
-                raise InternalError(f"branch {branch} is there and is not")
+                raise InternalError(f"branch {branch} both exists and does not")
             result = await self.write(make(found, fresh))
         self.judge(result, branch)
         return result, self.shelves.of(found)

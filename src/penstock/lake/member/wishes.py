@@ -81,7 +81,7 @@ class MergeWish:
         if base_id == self.source and not self.may_be_empty:
             raise NoChanges(
                 "no changes: the source has nothing the branch does not have",
-                next_step="what is staged on the source is not merged: if it was meant, penstock lake commit it first",
+                next_step="uncommitted changes of the source are not merged: penstock lake commit them first",
             )
         base = (await history.get(base_id)).tree if base_id is not None else EMPTY_TREE
         merged = await trees.merge(base, parent.tree, source.tree, location, self.strategy)

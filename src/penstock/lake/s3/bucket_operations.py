@@ -198,4 +198,4 @@ def _read_token(token: str) -> str:
     try:
         return base64.b64decode(token, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
-        raise fault("InvalidArgument", "the continuation token is not one of ours") from None
+        raise fault("InvalidArgument", "the continuation token is not from this gateway") from None

@@ -107,7 +107,7 @@ class _Reader:
         for section, table in document.items():
             if not isinstance(table, dict):
                 self.problems.append(
-                    f"{_place(path, text, section)}: {section} stands outside any section{_guess(section, self.known)}"
+                    f"{_place(path, text, section)}: {section} is outside any section{_guess(section, self.known)}"
                 )
                 continue
             if section == "stores" and "urls" not in table:
@@ -214,7 +214,7 @@ def _contradictions(values: Mapping[str, Any], origins: Mapping[str, Origin]) ->
     problems = []
     if (values["tls.certificate"] is None) != (values["tls.key"] is None):
         given, other = ("certificate", "key") if values["tls.key"] is None else ("key", "certificate")
-        problems.append(f"{origins[f'tls.{given}']}: tls.{given} needs tls.{other} beside it")
+        problems.append(f"{origins[f'tls.{given}']}: tls.{given} needs tls.{other} too")
     # A user who names a certificate believes that the wire is encrypted: never disappoint them silently.
     problems.extend(
         f"{origins[name]}: {name} has no effect without tls.enabled = true"

@@ -197,7 +197,7 @@ class MachineLoop:
             return
         if error is not None:
             self.post(PersistFailed(str(error)))
-            self.stop(f"went on after a failed write: {error}")
+            self.stop(f"continued after a failed write: {error}")
             return
         if isinstance(effect, Persist):
             self._appending -= 1

@@ -36,7 +36,7 @@ TALLY: Final = Tally(
         "requests": "Requests taken.",
         "answers_4xx": "Answers which say that the client is wrong.",
         "answers_5xx": "Answers which say that the server failed.",
-        "bad_requests": "Connections closed because what came was no HTTP request, or had too large a head.",
+        "bad_requests": "Connections closed because the bytes were no HTTP request, or had too large a head.",
         "clients_gone": "Clients which went away before their answer was sent.",
         "clients_slow": "Connections closed because the client was too slow to send a head or to read an answer.",
         "bytes_received": "Bytes of request bodies.",

@@ -97,7 +97,7 @@ class Cursor:
         if head is None:
             return self._damage("no batch begins here")
         if head.first_lsn != self.lsn:
-            return self._damage(f"a batch of lsn {head.first_lsn} stands here", is_misplaced=True)
+            return self._damage(f"there is a batch of lsn {head.first_lsn} here", is_misplaced=True)
         if self.chain is not None and head.chain != self.chain:
             return self._damage("the batch does not continue the record before it", is_misplaced=True)
         index = self._bytes(self.at + HEAD_BYTES, INDEX_BYTES * head.count)

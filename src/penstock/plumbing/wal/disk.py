@@ -132,6 +132,6 @@ def lock_folder(disk: Disk, path: Path) -> int:
     except BlockingIOError:
         raise Unavailable(
             f"{path.parent} is in use: another process, or another part of this one, holds {path.name}",
-            next_step=f"stop whoever has it open (see: fuser {path})",
+            next_step=f"stop the process that has it open (see: fuser {path})",
             path=str(path),
         ) from None

@@ -83,8 +83,8 @@ class Reader:
                 yield records
                 if walk.cut_to is not None:
                     raise PreconditionFailed(
-                        f"the log was truncated to lsn {walk.cut_to} while a reader stood at {walk.next_lsn}",
-                        next_step="read again from a record which is still there",
+                        f"the log was truncated to lsn {walk.cut_to} while a reader was at {walk.next_lsn}",
+                        next_step="read again from a record that still exists",
                         lsn=walk.cut_to,
                     )
         finally:

@@ -115,7 +115,7 @@ def _check_sealed(disk: Disk, segment: Segment, chain: int, following: Segment) 
         while cursor.lsn <= last_lsn:
             batch = cursor.next(last_lsn)
             if isinstance(batch, Damage):
-                why = f"{batch.why}, though {following.path.name} goes on from lsn {following.first_lsn}"
+                why = f"{batch.why}, though {following.path.name} continues from lsn {following.first_lsn}"
                 raise corrupt(segment.path, batch.at, batch.lsn, why)
             segment.note(batch.first_lsn, batch.at)
     finally:
@@ -151,7 +151,7 @@ def _judge(disk: Disk, fd: int, segment: Segment, damage: Damage, tail: Tail) ->
     behind = find_head(disk, fd, segment, at=damage.batch_at + 1, lsn=tail.last_lsn + 1)
     if behind is not None:
         at, head = behind
-        why = f"{damage.why}, though a batch which begins at lsn {head.first_lsn} stands behind it, at byte {at}"
+        why = f"{damage.why}, though a batch that begins at lsn {head.first_lsn} follows, at byte {at}"
         raise corrupt(segment.path, damage.at, damage.lsn, why)
     torn = TornTail(str(segment.path), damage.at, Lsn(damage.lsn), damage.why)
     intact = damage.intact

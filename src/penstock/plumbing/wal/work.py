@@ -69,7 +69,7 @@ class Poison(msgspec.Struct, frozen=True):
         error = WalPoisoned(
             f"the WAL in {self.folder} takes no more writes: {self.cause.message}. {said}",
             written=written,
-            next_step=f"{self.cause.next_step or 'stop the process'}; recovery will say what is there",
+            next_step=f"{self.cause.next_step or 'stop the process'}; recovery reports which records are left",
             cause=self.cause.code,
         )
         error.__cause__ = self.cause

@@ -108,7 +108,7 @@ class ClientConnection(Connection):
         if here is not None and here == transport.get_extra_info("peername"):
             # No process listens there, and the system gave us that very port to call from. We would talk to ourselves,
             # and occupy the port of the real server.
-            self.abort_for(ConnectionLost("nobody listens there: the connection came back to its caller"))
+            self.abort_for(ConnectionLost("no process listens there: the connection came back to its caller"))
             return
         self.queue(encode_frame(Kind.HELLO, body=HELLO_CODEC.encode(Hello.of(self.limits, self._token))))
 
@@ -249,7 +249,7 @@ class ClientConnection(Connection):
     def _on_response(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
         pending = self._calls.pop(id, None)
         if pending is None:
-            raise ProtocolViolation("an answer to what was not asked", id=id)
+            raise ProtocolViolation("an answer without a request", id=id)
         self._request_bytes -= pending.size
         if not pending.reply.done():
             pending.reply.set_result(Message(body, bulk))
@@ -269,7 +269,7 @@ class ClientConnection(Connection):
         elif id in self._abandoned:
             self._abandoned.remove(id)
         else:
-            raise ProtocolViolation("an error for what was not asked", id=id)
+            raise ProtocolViolation("an error without a request", id=id)
         self._wake_waiting()
         self._close_if_done()
 

@@ -187,7 +187,7 @@ class Connection(asyncio.BufferedProtocol):
             stream.deliver()
 
     def _on_unexpected(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
-        raise ProtocolViolation("a frame which may not stand here", id=id)
+        raise ProtocolViolation("a frame that is not allowed here", id=id)
 
     def _on_message(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
         stream = self._stream(id)

@@ -263,7 +263,7 @@ class ServerConnection(Connection):
 
     def _on_cancel(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
         if id > self._last_id and not self._is_going_away:
-            raise ProtocolViolation("a cancellation of what was never asked", id=id)
+            raise ProtocolViolation("a cancellation without a request", id=id)
         self._statistics.cancellations += 1
         self._stop(id, Cancelled("cancelled by the client"))
 

@@ -94,7 +94,7 @@ class Service:
     def add(self, method: Method) -> None:
         """Offer one method."""
         if method.name in self._methods:
-            raise InvalidArgument(f"method {method.name} is there already")
+            raise InvalidArgument(f"method {method.name} exists already")
         if not 0 < len(method.name) <= METHOD_CHARACTERS_MAX:
             raise InvalidArgument(f"a method's name has 1 to {METHOD_CHARACTERS_MAX} characters")
         self._methods[method.name] = method

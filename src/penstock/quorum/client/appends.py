@@ -1,10 +1,10 @@
-"""The stream of appends to whoever leads a shard: batched, in order, sent again where that is safe.
+"""The stream of appends to the leader of a shard: batched, in order, sent again where that is safe.
 
-A transaction is named by (client, seq), and the shard lets each pair take effect once. So what was sent and not
-answered may be sent again, to the same leader or the next, under the same pair: until its deadline. What an answer to
-one copy says of the transaction is decided in `sending.py`. What always holds:
+A transaction is named by (client, seq), and the shard lets each pair take effect once. So an unanswered transaction may
+be sent again, to the same leader or the next, under the same pair: until its deadline. What an answer to one copy says
+of the transaction is decided in `sending.py`. What always holds:
 
-- What is sent and not answered is bounded by `window_bytes`: `append` waits for room.
+- The bytes sent without an answer are bounded by `window_bytes`: `append` waits for room.
 - Every append ends in one way: an answer, or an error which says whether it may have been written.
 """
 
@@ -77,7 +77,7 @@ class Appends:
 
     @property
     def leader(self) -> str:
-        """Where the leader was last seen, or is looked for next."""
+        """The address where the leader was last seen, or is looked for next."""
         return self._addresses[0]
 
     async def append(self, sending: Sending, timeout_s: float, grace_s: float) -> tuple[Next, Answer]:
@@ -155,7 +155,7 @@ class Appends:
             try:
                 channel = self._channels(self.leader)
                 self._stream = await channel.open("quorum.append", self._hello, receiver=self)
-                # What was sent on a stream before this one is sent again: its pair makes that safe.
+                # Transactions sent on a stream before this one are sent again: their pairs make that safe.
                 self._sent.clear()
                 self._unsent = list(self._waiting)
                 self._flush()
@@ -218,7 +218,7 @@ class Appends:
     # Ends
 
     def _expire(self, now: float) -> float:
-        """Give up what has waited too long; the earliest deadline of the rest."""
+        """Fail the appends that have waited too long; return the earliest deadline of the rest."""
         earliest = NEVER
         for waiting in self._waiting:
             if waiting.gives_up_at <= now:

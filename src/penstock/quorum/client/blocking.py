@@ -82,10 +82,10 @@ class BlockingQuorumLog:
     ) -> Appended:
         """Append a transaction.
 
-        Returns when it is committed (sync), or durable on the leader behind every sync one before it (async). A
-        time-out raises `Indeterminate`; with `roll_back`, the leader first tries to make that a definite `Refused`.
-        To repeat a transaction whose fate is unknown, give its `seq` again: it takes effect once, and the answer is
-        about the transaction, whichever copy of it the log took.
+        Returns when it is committed (sync), or durable on the leader after every sync one before it (async). A time-out
+        raises `Indeterminate`; with `roll_back`, the leader first tries to make that a definite `Refused`. To repeat a
+        transaction whose fate is unknown, give its `seq` again: it takes effect once, and the answer is about the
+        transaction, whichever copy of it the log took.
         """
         return self._thread.run(
             self._log.append(ops, sync=sync, ack=ack, timeout=timeout, roll_back=roll_back, seq=seq)
@@ -98,11 +98,13 @@ class BlockingQuorumLog:
         return self._thread.run(self._log.read(query, linearizable=linearizable, after=after, timeout=timeout))
 
     def resolve(self, entry: EntryId, *, timeout: float = 5.0) -> Resolution:
-        """What became of an entry. PENDING only if it is still open after `timeout`."""
+        """Return the outcome of an entry. PENDING only if it is still open after `timeout`."""
         return self._thread.run(self._log.resolve(entry, timeout=timeout))
 
     def status(self, *, timeout: float = 2.0) -> dict[str, list[tuple[ShardStatus, str]] | PenstockError]:
-        """What every node says of its replicas, by address; with the reason in words why appends wait, if they do."""
+        """Return every node's status of its replicas, by address; with the reason in words why appends wait, if they
+        do.
+        """
         return self._thread.run(self._log.status(timeout=timeout))
 
     def subscribe(self, first: Offset = FIRST, *, follow: bool = True) -> Iterator[tuple[Offset, Txn]]:

@@ -1,12 +1,12 @@
 """A client of one shard of the quorum log.
 
     async with QuorumLog(["127.0.0.1:7101", "127.0.0.1:7102"], "main") as log:
-        appended = await log.append(b"...")          # committed by a majority, or an error that says what is known
+        appended = await log.append(b"...")          # committed by a majority, or an error with the outcome
         await log.append(b"...", sync=False)         # in order, durable on the leader; lost only with it
         value = await log.read(query)                # linearizable
-        fate = await log.resolve(appended.entry)     # what became of an entry whose answer was lost
+        fate = await log.resolve(appended.entry)     # the outcome of an entry whose answer was lost
 
-It finds the leader, follows it through elections, and sends again what is safe to send again.
+It finds the leader, follows it through elections, and repeats only safe requests.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ __all__ = ["OPS_BYTES_MAX", "Ack", "Appended", "QuorumLog"]
 Ack = Literal["majority", "all", "applied"] | int
 OPS_BYTES_MAX: Final = 1 << 20
 RETRY_S: Final = 0.02
-SILENT_S: Final = 10.0  # a subscription which hears nothing for so long asks whether there was anything to hear
+SILENT_S: Final = 10.0  # a subscription that gets nothing for this time asks whether there was anything to get
 FIRST: Final = Offset(1)
 SEQ_GAP: Final = 1 << 20  # more than one process can have in flight
 FRESH_MAX: Final = 65_536
@@ -146,10 +146,10 @@ class QuorumLog:
     ) -> Appended:
         """Append a transaction.
 
-        Returns when it is committed (sync), or durable on the leader behind every sync one before it (async). A
-        time-out raises `Indeterminate`; with `roll_back`, the leader first tries to make that a definite `Refused`.
-        To repeat a transaction whose fate is unknown, give its `seq` again: it takes effect once, and the answer is
-        about the transaction, whichever copy of it the log took.
+        Returns when it is committed (sync), or durable on the leader after every sync one before it (async). A time-out
+        raises `Indeterminate`; with `roll_back`, the leader first tries to make that a definite `Refused`. To repeat a
+        transaction whose fate is unknown, give its `seq` again: it takes effect once, and the answer is about the
+        transaction, whichever copy of it the log took.
         """
         if len(ops) > OPS_BYTES_MAX:
             raise InvalidArgument(f"a transaction of {len(ops)} bytes is above the limit of {OPS_BYTES_MAX}")
@@ -199,7 +199,7 @@ class QuorumLog:
         return _READ.decode(await self._call_leader("quorum.read", body, timeout))
 
     async def resolve(self, entry: EntryId, *, timeout: float = 5.0) -> Resolution:
-        """What became of an entry. PENDING only if it is still open after `timeout`."""
+        """Return the outcome of an entry. PENDING only if it is still open after `timeout`."""
         body = _encode(ResolveQuery(self.shard, entry))
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
@@ -257,7 +257,7 @@ class QuorumLog:
                     raise Unavailable(f"entries behind {at} are committed, and this node does not tell them") from None
 
     def _sources(self) -> list[str]:
-        """Whom to subscribe to, best first: the leader hears of a commit before its followers do."""
+        """Return the nodes to subscribe to, best first: the leader learns of a commit before its followers do."""
         leader = self._opened().leader
         return [leader, *(each for each in self._addresses if each != leader)]
 
@@ -267,7 +267,9 @@ class QuorumLog:
         await self._channel(self._addresses[0]).call("quorum.snapshot", body)
 
     async def status(self, *, timeout: float = 2.0) -> dict[str, list[tuple[ShardStatus, str]] | PenstockError]:
-        """What every node says of its replicas, by address; with the reason in words why appends wait, if they do."""
+        """Return every node's status of its replicas, by address; with the reason in words why appends wait, if they
+        do.
+        """
 
         async def ask(address: str) -> list[tuple[ShardStatus, str]] | PenstockError:
             try:

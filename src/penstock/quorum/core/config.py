@@ -14,20 +14,20 @@ class NodeConfig(msgspec.Struct, frozen=True):
     """The settings of one node."""
 
     limbo: LimboLimits = LimboLimits()
-    append_timeout_ns: int = 5 * SECOND  # for those who do not say how long they wait
+    append_timeout_ns: int = 5 * SECOND  # for requests without a time-out
     append_timeout_ns_max: int = 60 * SECOND
     timeout_grain_ns: int = (
         10 * MILLISECOND
     )  # time-outs are rounded up to this: a waiter waits at most that much longer
-    rollback_grace_ns: int = 5 * SECOND  # how long a ROLLBACK may take to commit before its waiters are told "unknown"
+    rollback_grace_ns: int = 5 * SECOND  # how long a ROLLBACK may take to commit before its waiters get "unknown"
     confirm_delay_ns: int = 0  # a CONFIRM may wait this long for company; 0: it goes with the step that committed
     tail_bytes_max: int = 8 << 20  # payloads kept in memory; at times twice as much
     push_bytes_max: int = 1 << 20  # entries of one AddEntry
     push_window_bytes: int = 8 << 20  # sent to one follower and not yet confirmed
     apply_bytes_max: int = 4 << 20  # entries handed to the state machine at once
     heartbeat_ns: int = 50 * MILLISECOND  # how often a leader speaks to a follower it has nothing to tell
-    snapshot_entries: int = 100_000  # a snapshot is taken when so many entries were applied since the last one
-    retain_entries: int = 10_000  # kept behind a snapshot, so that a follower a little late needs no snapshot
+    snapshot_entries: int = 100_000  # a snapshot is taken every N applied entries
+    retain_entries: int = 10_000  # kept after a snapshot, so that a follower a little late needs no snapshot
     snapshot_chunk_bytes: int = 1 << 20
     resolve_window: int = 1_000_000  # offsets below the snapshot for which `resolve` still answers
     reads_max: int = 16_384  # linearizable reads waiting at once

@@ -1,4 +1,5 @@
-"""When waiters give up: one FIFO per time-out in use, so that a batch costs a few appends and nobody walks the queue.
+"""When waiters give up: one FIFO per time-out in use, so that a batch costs a few appends and the queue is never
+searched.
 
 Entries which wait equally long end in the order they came. Time-outs are rounded up to a grain, which bounds how many
 FIFOs there are; an entry answered in time is dropped when it reaches the front, or when a younger one is added.
@@ -40,12 +41,12 @@ class Deadlines:
         fifo = self._fifos.get(rounded_ns)
         if fifo is None:
             fifo = self._fifos[rounded_ns] = deque()
-        while fifo and is_over(fifo[0]):  # so that what is over never piles up
+        while fifo and is_over(fifo[0]):  # so that finished entries never pile up
             fifo.popleft()
         fifo.extend(entries)
 
     def earliest(self) -> Instant | None:
-        """When somebody gives up next, if anybody waits."""
+        """Return when the next waiter gives up; None if none waits."""
         for timeout in list(self._fifos):
             fifo = self._fifos[timeout]
             while fifo and is_over(fifo[0]):

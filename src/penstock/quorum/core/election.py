@@ -89,7 +89,7 @@ class Election:
         return chosen, BecomeLeaderRequest(epoch, chosen.incarnation, self.final_ensemble(), followers)
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """All that decides how the election goes on, as a hashable value."""
+        """Return everything that decides the rest of the election, as a hashable value."""
         return (
             self.metadata, self.prefer, self.stalled, tuple(sorted(self.heads.items())), tuple(self.diverged),
             self.chosen, self.is_led,

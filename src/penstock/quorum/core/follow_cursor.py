@@ -78,13 +78,13 @@ class FollowCursors:
         self._followers_who_vote = None
 
     def remove_vote(self, member: Member) -> None:
-        """A member is being removed: the ensemble's majority stays what it is, but without this vote."""
+        """Remove a member's vote: the size of the ensemble's majority stays the same."""
         assert member != self.leader, "a leader is never removed"
         self.removed = member
         self._followers_who_vote = None
 
     def reconfigure(self, ensemble: Ensemble) -> None:
-        """From now on this ensemble decides."""
+        """Let this ensemble decide from now on."""
         assert self.leader in ensemble
         self.ensemble, self.removed = ensemble, None
         self._followers_who_vote = None
@@ -94,7 +94,7 @@ class FollowCursors:
         cursor.last_pushed = upto
 
     def rewind(self, cursor: FollowCursor, to: Offset) -> None:
-        """Entries behind `to` did not arrive: send them again. What was confirmed stays confirmed."""
+        """Entries behind `to` did not arrive: send them again. Confirmed entries stay confirmed."""
         cursor.last_pushed = Offset(max(to, cursor.last_confirmed))
 
     def acknowledge(self, member: Member, epoch: Epoch, upto: Offset) -> bool:
@@ -110,7 +110,7 @@ class FollowCursors:
         return True
 
     def bump(self, epoch: Epoch) -> None:
-        """The leader goes on in a higher epoch. What was confirmed stays a fact; older acknowledgements are void."""
+        """Continue as leader in a higher epoch. Confirmed entries stay a fact; older acknowledgements are void."""
         assert epoch > self.epoch, (epoch, self.epoch)
         self.epoch = epoch
 
@@ -120,7 +120,7 @@ class FollowCursors:
         return member in self.ensemble and member != self.removed
 
     def held_by(self, member: Member) -> Offset:
-        """How far this member's log is known to be durable and equal to ours."""
+        """Return how far this member's log is known to be durable and equal to ours."""
         if member == self.leader:
             return self.durable
         cursor = self._cursors.get(member)
@@ -149,7 +149,7 @@ class FollowCursors:
         held = sorted([self.held_by(member) for member in members], reverse=True)
         return held[count - 1] if 0 < count <= len(held) else NOTHING
 
-    # for those who look from outside
+    # for observers
 
     def copy(self) -> "FollowCursors":
         """Equal cursors which share nothing that changes."""
@@ -159,7 +159,7 @@ class FollowCursors:
         return twin
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """All that decides what the cursors will do, as a hashable value."""
+        """Return everything that decides the cursors' behaviour, as a hashable value."""
         cursors = sorted(self._cursors.items())
         return (
             self.epoch,

@@ -1,4 +1,4 @@
-"""A follower: appends behind exactly the previous id, and acknowledges what is durable. Design: quorum-log.md P4, P13.
+"""A follower: appends after exactly the previous id, and acknowledges durable entries. Design: quorum-log.md P4, P13.
 
 Also the ways in which a log gives way to its leader's: truncation and snapshots. All of it happens in the node's own
 epoch only; `node.py` has checked that. What always holds:
@@ -35,7 +35,7 @@ class Follower:
         self.replica = replica
         self.epoch = replica.epoch
         self.leader = leader
-        self.leader_commit = Offset(0)  # for people; nobody applies by it
+        self.leader_commit = Offset(0)  # for people; it decides nothing
         self.round = 0
         self.stream = 0
         self.disputed = Offset(0)  # the offset at which the leader wants our checksum
@@ -44,7 +44,7 @@ class Follower:
         self.receiving: SnapshotMeta | None = None
         self.received = 0  # bytes of it
         self.is_received = False  # all of it
-        self.owes_head: EntryId | None = None  # the snapshot in place, of which the leader must hear
+        self.owes_head: EntryId | None = None  # the snapshot in place, of which the leader must learn
 
     # entries
 
@@ -98,7 +98,7 @@ class Follower:
         self.owes_answer = True
 
     def answer(self) -> None:
-        """Say how far we are durable, if somebody should hear of it and our epoch is durable, too."""
+        """Report how far we are durable, if the leader should learn of it and our epoch is durable, too."""
         replica = self.replica
         if replica.saving:
             return
@@ -126,7 +126,7 @@ class Follower:
         if self.may_truncate(request):
             to = self.cut(request.to)
             if to < log.confirmed:
-                replica.emit(Stop(f"told to truncate to {request.to}, below what is committed: {log.confirmed}"))
+                replica.emit(Stop(f"asked to truncate to {request.to}, below the committed entry {log.confirmed}"))
                 return
             if to < log.end:
                 replica.truncate(to)
@@ -136,11 +136,13 @@ class Follower:
         replica.send(self.leader, response)
 
     def may_truncate(self, request: TruncateRequest) -> bool:
-        """Only the log which the leader meant (0101): one which has changed since was acknowledged up to its end."""
+        """Return whether this is still the log that the leader meant (0101): a log that has changed since was
+        acknowledged up to its end.
+        """
         return self.replica.log.head == request.head
 
     def cut(self, to: EntryId) -> Offset:
-        """Where our log is cut so that it has nothing above `to`, by epoch or by offset."""
+        """Return where our log is cut so that it has nothing above `to`, by epoch or by offset."""
         return Offset(min(self.replica.log.highest_not_above(to.epoch).offset, to.offset))
 
     # snapshots
@@ -158,7 +160,7 @@ class Follower:
         if self.receiving != snapshot:
             self.receiving, self.received, self.is_received = snapshot, 0, False
         if self.is_received:
-            return  # all of it is here: to ask for what comes behind its end would write an end which is there already
+            return  # all of it is here: a request for more would write the end a second time
         if request.position == self.received:
             replica.is_writing_snapshot = True
             replica.emit(WriteSnapshot(snapshot, request.position, request.data, request.is_last))
@@ -170,7 +172,9 @@ class Follower:
         return snapshot.head.offset <= log.confirmed or log.holds(snapshot.head)
 
     def _has_in_place(self, head: EntryId) -> bool:
-        """Durably, too: a leader who hears of less sends the snapshot again, at once, for as long as our disk takes."""
+        """Return whether it is in place, durably: a leader that learns of less sends the snapshot again, at once, for
+        as long as our disk takes.
+        """
         return not self.replica.is_restoring and self.replica.log.durable >= head.offset
 
     def _ask_on(self, snapshot: SnapshotMeta) -> None:
@@ -199,7 +203,7 @@ class Follower:
                 replica.is_formatted = True
                 replica.install(snapshot)
 
-    # for those who look from outside
+    # for observers
 
     def copy(self, replica: Replica) -> "Follower":
         """An equal follower on a copied replica."""
@@ -209,7 +213,7 @@ class Follower:
         return twin
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """All that decides what the follower will do, as a hashable value."""
+        """Return everything that decides the follower's behaviour, as a hashable value."""
         return (
             self.epoch, self.leader, self.round, self.stream, self.owes_answer, self.is_behind,
             self.receiving, self.received, self.is_received, self.owes_head, self.disputed,

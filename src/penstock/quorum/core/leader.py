@@ -5,7 +5,7 @@ Each rule is a method of its own. What always holds (see `check`):
 
 - commit is the highest offset durable on a majority, of the current epoch, and outside every doomed range (I4).
 - Every epoch it leads begins with a barrier, also after an epoch bump by a reconfiguration (P1).
-- It confirms only what is committed, in its own epoch, and never twice (I6).
+- It confirms only committed entries, in its own epoch, and never twice (I6).
 """
 
 from collections import deque
@@ -54,7 +54,7 @@ class Leader:
         self.confirmed_upto = Offset(replica.log.end)  # u0 of P3: what this leader has confirmed
         self._not_facts: deque[Offset] = deque()  # CONFIRMs and ROLLBACKs above it: alone they are not worth a CONFIRM
         self._is_confirm_timed = False
-        self._confirm_at: Instant | None = None  # when what is owed now has waited long enough for company
+        self._confirm_at: Instant | None = None  # when the owed CONFIRM has waited long enough for company
         self._has_new_votes = True  # the commit index may have to move
         self.change: Change | None = None  # a reconfiguration under way
         self.asked_by: NodeId | None = None  # the operator waiting for Prepared
@@ -90,7 +90,7 @@ class Leader:
             self._has_new_votes = True  # where it is attached it has confirmed
 
     def append(self, entries: Sequence[Entry]) -> Offset:
-        """Entries which are nobody's transaction."""
+        """Append entries that are not a client's transaction."""
         first = self.replica.append(entries)
         for offset, entry in enumerate(entries, first):
             if not isinstance(entry, Barrier):
@@ -103,7 +103,7 @@ class Leader:
         self.limbo.offer(requests, len(self.ensemble), now)
 
     def on_read(self, request: RequestId, now: Instant) -> None:
-        """P12: what the read must see is what was committed when it came, and this epoch's barrier."""
+        """P12: the read must see everything committed when it came, and this epoch's barrier."""
         config = self.replica.config
         if len(self.reads.waiting) >= config.reads_max:
             self.replica.emit(Reply(request, Overloaded("too many reads are waiting for this leader")))
@@ -178,11 +178,13 @@ class Leader:
             self.limbo.committed(upto)
 
     def may_commit(self, upto: Offset) -> bool:
-        """Entries of prior epochs commit only together with one of ours: Raft's figure 8."""
+        """Entries of prior epochs commit only together with one of this epoch: Raft's figure 8."""
         return self.log.epoch_at(upto) == self.replica.epoch
 
     def apply_limit(self) -> Offset:
-        """P2: a leader applies what is committed and durable here, up to a point outside every doomed range."""
+        """P2: a leader applies entries that are committed and durable here, up to a point outside every doomed
+        range.
+        """
         return self.log.landing(Offset(min(self.replica.commit, self.log.durable)))
 
     @property
@@ -288,7 +290,7 @@ class Leader:
     # reconfiguration
 
     def prepare(self, change: Change, asked_by: NodeId) -> None:
-        """P11: go on in the next epoch, without the old node's vote, with the new node as a learner."""
+        """P11: continue in the next epoch, without the old node's vote, with the new node as a learner."""
         replica, replication = self.replica, self.replication
         self.change, self.asked_by, self.last_change = change, asked_by, None
         replication.bump()
@@ -313,7 +315,7 @@ class Leader:
             agreement.suspicion = None
 
     def remove_vote(self, change: Change) -> None:
-        """The old node is fenced off: its cursor goes, and what it confirmed no longer counts."""
+        """The old node is fenced off: its cursor goes, and its confirmations no longer count."""
         if change.old is not None:
             self.replication.cursors.remove_vote(change.old)
             self.replication.drop(change.old)
@@ -366,8 +368,8 @@ class Leader:
                 self._not_facts.append(rollback)
         elif name == CONFIRM:
             self._is_confirm_timed = False
-            # Under load the CONFIRM it was set for has long gone with some entries, and the next one will too: what is
-            # owed now may wait as long as that did.
+            # Under load the CONFIRM it was set for has long gone with some entries, and the next one will too: the
+            # CONFIRM owed now may wait as long as that did.
             if self._confirm_at is not None and now >= self._confirm_at and self.owes_confirm():
                 self.confirm()
 
@@ -383,7 +385,7 @@ class Leader:
         log = self.replica.log
         log.confirmed = Offset(max(log.confirmed, self.apply_limit()))
 
-    # for those who look from outside
+    # for observers
 
     def copy(self, replica: Replica) -> "Leader":
         """An equal leader on a copied replica."""
@@ -397,7 +399,7 @@ class Leader:
         return twin
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """All that decides what the leader will do, as a hashable value."""
+        """Return everything that decides the leader's behaviour, as a hashable value."""
         return (
             self.barrier, self._has_new_votes, self.confirmed_upto, tuple(self._not_facts), self._is_confirm_timed,
             self._confirm_at, self.change, self.asked_by, self.last_change, self.replication.fingerprint(),

@@ -183,14 +183,14 @@ class Limbo:
     # time
 
     def timer_due(self) -> Instant | None:
-        """When to set the timer for, if it must be set anew."""
+        """Return when to set the timer for, if it must be set again."""
         if self._armed_at is not None or self.queue.is_empty:
             return None
         self._armed_at = self._deadlines.earliest()
         return self._armed_at
 
     def expire(self, now: Instant) -> Offset | None:
-        """Tell everyone whose time is over what is known; roll back what may be and wants to be (P6).
+        """Answer every waiter whose time is over with the known part; roll back entries that may and want to be (P6).
 
         Returns where a ROLLBACK was appended, if one was.
         """
@@ -219,12 +219,12 @@ class Limbo:
         return entry.is_sync and entry.epoch == replica.epoch and is_pending
 
     def roll_back(self, first: Offset) -> Offset:
-        """Append ROLLBACK(first). Nobody hears of it before it commits."""
+        """Append ROLLBACK(first). No client learns of it before it commits."""
         at = self.replica.append((Rollback(self.replica.epoch, first),))
         self.queue.doom(first, at)
         return at
 
-    # for those who look from outside
+    # for observers
 
     def waiters(self) -> Iterable[LimboEntry]:
         yield from self.queue.pending()

@@ -1,14 +1,14 @@
 """The limbo's queue: transactions between the client's append and its answer. Design: quorum-log.md P5-P9, qsync.rst.
 
-The queue knows nothing of leadership, quorums or time: its owner (`limbo.py`) tells it what was appended, committed or
-rolled back, and it says whom to answer, in which order. An entry goes
+The queue knows nothing of leadership, quorums or time: its owner (`limbo.py`) reports appends, commits and rollbacks,
+and it says which clients to answer, in which order. An entry goes
 
     VOLATILE ──admit──▶ SUBMITTED ──commit──▶ (COMMITTED, while it waits for an ack level) ──▶ ANSWERED
 
 VOLATILE entries were never appended: the log, and so the rest of the world, does not know them. SUBMITTED ones are in
 the log, uncommitted. What always holds:
 
-- VOLATILE is FIFO: an entry is admitted only behind its predecessor, by an active owner, into free space (I20).
+- VOLATILE is FIFO: an entry is admitted only after its predecessor, by an active owner, into free space (I20).
 - Aborting a VOLATILE entry aborts every younger one, newest first (I20).
 - OKs come in offset order (per ack level), aborts of one ROLLBACK newest first, each exactly once (I15).
 - A repeat is answered when the state machine has ruled about its pair: a commit or an abort of this copy says nothing
@@ -34,7 +34,7 @@ NEVER_APPENDED = Offset(0)
 
 
 class LimboState(Enum):
-    """Where an entry stands; see the module's picture."""
+    """The state of an entry; see the module's picture."""
 
     VOLATILE = "volatile"
     SUBMITTED = "submitted"
@@ -55,8 +55,8 @@ class LimboLimits(msgspec.Struct, frozen=True):
 class LimboEntry(msgspec.Struct, gc=False, eq=False):
     """One waiting transaction."""
 
-    request: RequestId | None  # None: nobody waits any more (detached)
-    body: Any  # what is appended when the entry is admitted
+    request: RequestId | None  # None: no client waits any more (detached)
+    body: Any  # the entry to append when it is admitted
     size: int
     is_sync: bool = True
     level: int = 0  # 0: a majority; else a name of the owner's for what must be reached beyond the commit
@@ -72,7 +72,7 @@ class LimboEntry(msgspec.Struct, gc=False, eq=False):
 
 
 class LimboQueue:
-    """The queue. Methods which answer return effects in the order in which clients must hear of them."""
+    """The queue. Methods that answer return effects in the order in which clients must learn of them."""
 
     __slots__ = (
         "_acknowledged", "_levels", "_ranges", "_submitted", "_unruled", "_volatile",
@@ -146,7 +146,7 @@ class LimboQueue:
         return []
 
     def admit(self, epoch: Epoch, next_offset: Offset, *, is_active: bool) -> list[LimboEntry]:
-        """VOLATILE entries which may be appended now, at `next_offset` and behind it, without a hole.
+        """VOLATILE entries that may be appended now, from `next_offset` on, without a hole.
 
         Asked again at every wake-up, whatever its reason: activity, space and the predecessor are checked here only.
         """
@@ -173,7 +173,7 @@ class LimboQueue:
     def doom(self, first: Offset, at: Offset) -> None:
         """ROLLBACK(first) was appended at offset `at`. Nothing is decided until a commit reaches `at`."""
         assert first < at, (first, at)
-        assert first > self.committed, "only what is not committed can be rolled back"
+        assert first > self.committed, "only uncommitted entries can be rolled back"
         self._ranges.append((first, at))
 
     # out
@@ -305,9 +305,9 @@ class LimboQueue:
         return bool(ruled)
 
     def time_out(self, entry: LimboEntry) -> list[Answers]:
-        """The waiter of this entry has waited long enough: tell it what is known, whatever that is.
+        """The waiter of this entry has waited long enough: answer it with the known part, whatever that is.
 
-        A VOLATILE entry ends here, with all younger ones; a SUBMITTED one is detached: it stays, nobody waits for it.
+        A VOLATILE entry ends here, with all younger ones; a SUBMITTED one is detached: it stays, without a waiter.
         """
         answers: list[Answers] = []
         if entry.state is LimboState.VOLATILE:
@@ -324,7 +324,7 @@ class LimboQueue:
         return answers
 
     def drop_answered(self, level: int) -> None:
-        """A level which is never reached must not keep what it has told."""
+        """A level that is never reached must not keep its answered entries."""
         waiting = self._levels[level]
         while waiting and waiting[0].state is LimboState.ANSWERED:
             waiting.popleft()
@@ -361,7 +361,7 @@ class LimboQueue:
         self._ranges.clear()
         return answers
 
-    # for those who look from outside
+    # for observers
 
     def copy(self) -> "LimboQueue":
         """An equal queue which shares nothing that changes."""
@@ -377,7 +377,7 @@ class LimboQueue:
         return twin
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """All that decides what the queue will do, as a hashable value."""
+        """Return everything that decides the queue's behaviour, as a hashable value."""
         return (
             self.is_frozen,
             self.committed,

@@ -1,7 +1,7 @@
 """Local reads: what this very node has applied, no more. Design: quorum-log.md P12.
 
 They need no leader and no quorum. With `after`, a read waits until that entry is applied here: so a client sees its own
-async write, or is told that an epoch change has lost it. After a restart a node serves none until it has applied all it
+async write, or learns that an epoch change has lost it. After a restart a node serves none until it has applied all it
 may have shown before (`Node.serves_reads`).
 """
 
@@ -39,7 +39,7 @@ class LocalReads:
             self._set_timer()
 
     def serve(self, resolve: Callable[[EntryId], Resolution]) -> None:
-        """Serve every read whose entry is applied; if another one stands at its place, say so."""
+        """Serve every read whose entry is applied; if another entry is at its place, say so."""
         applied, served = self.replica.applied, []
         for request, after, _ in self.waiting:
             if after.offset > applied:
@@ -54,7 +54,7 @@ class LocalReads:
             self.replica.emit(Serve(tuple(served), applied))
 
     def expire(self, now: Instant) -> None:
-        """Tell those who have waited too long; this node may be cut off."""
+        """Fail the reads that have waited too long; this node may be cut off."""
         for request, _, deadline in self.waiting:
             if deadline <= now:
                 self.replica.emit(Reply(request, Unavailable("this node has not applied enough in time")))
@@ -72,5 +72,5 @@ class LocalReads:
         return twin
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """All that decides which read is served, as a hashable value."""
+        """Return everything that decides which read is served, as a hashable value."""
         return tuple((request, after) for request, after, _ in self.waiting)

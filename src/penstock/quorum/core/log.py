@@ -1,4 +1,4 @@
-"""A node's view of its own log: ids, epochs, doomed ranges and what is durable. Design: quorum-log.md P2, P10, P13.
+"""A node's view of its own log: ids, epochs, doomed ranges and durability. Design: quorum-log.md P2, P10, P13.
 
 The entries themselves are on the disk, numbered by their offsets. Kept here is what decides: the epoch table, the
 doomed ranges, the CONFIRMs under way, and the payloads of the tail, so that memory stays bounded however long the log.
@@ -38,7 +38,7 @@ class Log:
         self.reset(snapshot)
 
     def reset(self, snapshot: SnapshotMeta) -> None:
-        """The log starts anew, behind a snapshot."""
+        """Start a new log after a snapshot."""
         self.base = snapshot.head  # the id right before the first retained entry
         self.end = snapshot.head.offset  # the offset of the last entry, durable or not
         self.durable = self.end
@@ -66,7 +66,7 @@ class Log:
 
     @property
     def first(self) -> Offset:
-        """The first entry the disk still has; one behind the head if it has none."""
+        """The first entry that the disk still has; the offset after the head if it has none."""
         return Offset(self.base.offset + 1)
 
     @property
@@ -74,7 +74,7 @@ class Log:
         return tuple(zip(self._epochs, self._epoch_starts, strict=True))
 
     def epoch_at(self, offset: Offset) -> Epoch:
-        """The epoch of the entry at `offset`; 0 where nothing stands or nothing is known any more."""
+        """Return the epoch of the entry at `offset`; 0 where there is none, or it is no longer known."""
         if offset > self.end:
             return Epoch(0)
         index = bisect_right(self._epoch_starts, offset) - 1
@@ -94,7 +94,7 @@ class Log:
         return self.id_at(last) if index else NO_ENTRY
 
     def barrier(self, epoch: Epoch) -> Offset | None:
-        """Where this epoch begins here."""
+        """Return where this epoch begins here."""
         index = bisect_left(self._epochs, epoch)
         has_it = index < len(self._epochs) and self._epochs[index] == epoch
         return self._epoch_starts[index] if has_it else None
@@ -115,7 +115,7 @@ class Log:
         return any(first <= offset for first, at in reversed(self.doomed) if at > offset)
 
     def doomed_between(self, first: Offset, last: Offset) -> tuple[Offset, ...]:
-        """Every doomed offset of a range, for those who apply it."""
+        """Return every doomed offset of a range, for the applier."""
         if not self.doomed or self.doomed[-1][1] <= first:
             return ()
         return tuple([Offset(offset) for offset in range(first, last + 1) if self.is_doomed(Offset(offset))])
@@ -123,7 +123,7 @@ class Log:
     # growing
 
     def append(self, entries: Sequence[Entry]) -> Offset:
-        """Add entries behind the head; returns the offset of the first. They are not durable yet."""
+        """Add entries after the head; return the offset of the first. They are not durable yet."""
         first = offset = Offset(self.end + 1)
         last_epoch = self._epochs[-1] if self._epochs else Epoch(0)
         size = largest = 0
@@ -146,7 +146,7 @@ class Log:
         return first
 
     def append_transactions(self, txns: Sequence[Txn], size: int, largest: int) -> Offset:
-        """The same for transactions of the epoch the log ends in: only the tail grows, so nobody looks at each."""
+        """Append transactions of the epoch in which the log ends: only the tail grows, so no entry is inspected."""
         first = Offset(self.end + 1)
         self._extend(txns, size, largest)
         return first
@@ -179,7 +179,9 @@ class Log:
         return due
 
     def _shorten_tail(self) -> None:
-        """Forget the oldest payloads, many at once: amortised, this costs nothing. What is not durable stays."""
+        """Forget the oldest payloads, many at once: amortised, this costs nothing. Payloads that are not
+        durable stay.
+        """
         keep = len(self._tail)
         kept_bytes = 0
         while keep and (kept_bytes <= self.tail_bytes_max or self._tail_first + keep > self.durable + 1):
@@ -225,7 +227,7 @@ class Log:
             self._tail_bytes -= sum(map(size_of, dropped))
 
     def trim(self, first: Offset) -> None:
-        """Entries before `first` are gone from the disk: a snapshot holds what they did."""
+        """Entries before `first` are gone from the disk: a snapshot holds their effect."""
         assert self.first <= first <= self.durable + 1, (self.first, first, self.durable)
         self.base = self.id_at(Offset(first - 1))
         if first > self._tail_first:
@@ -234,7 +236,7 @@ class Log:
             self._tail_first, self._tail_bytes = first, self._tail_bytes - sum(map(size_of, dropped))
 
     def forget_before(self, window_start: Offset) -> None:
-        """Let go of epochs and doomed ranges which `resolve` no longer answers for."""
+        """Drop epochs and doomed ranges for which `resolve` no longer answers."""
         if window_start <= self.window_start:
             return
         self.window_start = window_start
@@ -244,13 +246,13 @@ class Log:
         self.doomed = [(first, at) for first, at in self.doomed if at > window_start]
 
     def snapshot_at(self, offset: Offset) -> SnapshotMeta:
-        """What a snapshot at this offset carries of the log."""
+        """Return the part of the log that a snapshot at this offset carries."""
         assert self.landing(offset) == offset, "a snapshot inside a doomed range would hold what never happened"
         epochs = tuple((epoch, start) for epoch, start in self.epochs if start <= offset)
         doomed = tuple((first, at) for first, at in self.doomed if at <= offset)
         return SnapshotMeta(self.id_at(offset), epochs, doomed, self.window_start)
 
-    # for those who look from outside
+    # for observers
 
     def recover(self, first: Offset, entries: Iterable[Entry]) -> bool:
         """Read back what the disk has, from `first` on; all of it is durable.
@@ -290,7 +292,7 @@ class Log:
         return twin
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """All that decides what the log will say, as a hashable value."""
+        """Return everything that decides the log's answers, as a hashable value."""
         return (
             self.base, self.end, self.durable, self.confirmed, self.epochs, tuple(self.doomed),
             tuple(self._unsettled_confirms), self.checks, self._tail_first, tuple(self._tail),
@@ -319,7 +321,7 @@ class Log:
 
 
 def cut_to_bytes(entries: Sequence[Entry], bytes_max: int) -> tuple[Entry, ...]:
-    """As many entries as the bytes allow, one at least."""
+    """Return as many entries as the bytes allow, one at least."""
     size = 0
     for count, entry in enumerate(entries):
         size += size_of(entry)

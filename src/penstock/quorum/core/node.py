@@ -1,13 +1,13 @@
 """A node of a shard: fenced, follower or leader, as operators tell it. Design: quorum-log.md P9, P13, P14.
 
-`Node.step` takes one event and returns what is to be done. The node checks identity and epoch, changes roles, and lets
-the role do the rest: `leader.py`, `follower.py`; a fenced node does nothing. How to run one:
+`Node.step` takes one event and returns the effects to carry out. The node checks identity and epoch, changes roles, and
+lets the role do the rest: `leader.py`, `follower.py`; a fenced node does nothing. How to run one:
 
     node, effects = Node.recover(state, first, entries, config)   # at every start; run the effects
     effects = node.step(event, now)                               # for every event
 
-The log's records are entries, numbered by their offsets. Nothing but durable effects stands behind a durable one: the
-node answers when the completion has come back as an event, so an answer never speaks for an epoch already left (I18).
+The log's records are entries, numbered by their offsets. A durable effect is followed by durable ones only: the node
+answers when the completion has come back as an event, so an answer never speaks for an epoch already left (I18).
 """
 
 from collections.abc import Iterable
@@ -101,7 +101,7 @@ class Node:
         self.follower: Follower | None = None
         self.may_lead_epoch = Epoch(0)  # fenced into in this run of the process, and nothing done in it yet
         self.fenced_by: dict[NodeId, None] = {}  # operators who wait for our head
-        self.has_failed = False  # a write failed: nobody knows what is on the disk
+        self.has_failed = False  # a write failed: the content of the disk is unknown
         self.serves_reads = False  # since its start it has applied all it may have shown before (P12)
         self._local_reads = LocalReads(replica)
 
@@ -109,7 +109,7 @@ class Node:
     def recover(
         cls, state: NodeState, first: Offset, entries: Iterable[Entry], config: NodeConfig | None = None
     ) -> tuple["Node", list[Effect]]:
-        """A node as it comes up from what is durable: fenced, with nothing applied yet (I25)."""
+        """Return a node restored from its durable state: fenced, with nothing applied yet (I25)."""
         config = config or NodeConfig()
         log = cls.log_class(state.snapshot, state.confirmed, config.tail_bytes_max)
         is_replaced = not log.recover(first, entries)
@@ -167,7 +167,7 @@ class Node:
         return self._settle(now)
 
     def _settle(self, now: Instant) -> list[Effect]:
-        """Whatever the event was: do what has become possible."""
+        """Do everything that an event has made possible."""
         replica = self.replica
         if self.has_failed:
             return replica.take_effects()
@@ -229,7 +229,9 @@ class Node:
             self.follower.on_durable()
 
     def _on_persist_failed(self, reason: str) -> None:
-        """Nobody knows what reached the disk: this run of the process leads, follows and answers no more."""
+        """Stop after a failed write: the content of the disk is unknown, so this run of the process leads, follows and
+        answers no more.
+        """
         self._step_down()
         self.has_failed = True
         self.replica.emit(Stop(f"the log of {self.replica.member} cannot be written: {reason}"))
@@ -284,7 +286,7 @@ class Node:
         return isinstance(request, FenceRequest) and request.is_forming
 
     def is_stale(self, request: Request) -> bool:
-        """A node obeys nobody of a lower epoch than its own; a heartbeat is only a question."""
+        """A node obeys no request of a lower epoch than its own; a heartbeat is only a question."""
         return request.epoch < self.epoch and not isinstance(request, HeartbeatRequest)
 
     def _refuse(self, sender: NodeId, request: Request, reason: Reason) -> None:
@@ -358,7 +360,9 @@ class Node:
         return self.may_lead_epoch == epoch == self.epoch and self.replica.is_settled
 
     def _enter(self, epoch: Epoch) -> None:
-        """From here on nothing is said or done for a lower epoch; the right to lead is used up, or not yet given."""
+        """Enter an epoch: nothing is said or done for a lower one any more; the right to lead is used up, or not yet
+        given.
+        """
         self.replica.epoch = epoch
         self.may_lead_epoch = Epoch(0)
         self.follower = None
@@ -372,7 +376,9 @@ class Node:
     # following
 
     def _on_leaders_request(self, sender: NodeId, request: AddEntryRequest | TruncateRequest | SnapshotRequest) -> None:
-        """From the leader of our epoch, or of a higher one: a reconfiguration raises it without a fence."""
+        """Handle a request of the leader of our epoch, or of a higher one: a reconfiguration raises it without
+        a fence.
+        """
         if request.epoch == self.epoch and self.leader is not None:
             return  # our own words, come back
         self._follow(sender, request.epoch)
@@ -430,7 +436,7 @@ class Node:
 
     def _on_prepare(self, sender: NodeId, request: PrepareReconfigurationRequest, leader: Leader) -> None:
         if request.epoch == self.epoch and request.change == leader.change:
-            leader.asked_by = sender  # again: it hears when the change is prepared
+            leader.asked_by = sender  # again: it gets an answer when the change is prepared
         elif not self.may_prepare(request, leader):
             self._refuse(sender, request, Reason.NOT_READY)
         else:
@@ -468,7 +474,7 @@ class Node:
                 leader.on_snapshot_response(member, message)
             case Refusal() if message.epoch > self.epoch and member in leader.replication.links:
                 reached("node.superseded")
-                self._step_down()  # somebody was fenced into a higher epoch: an election is under way, or over
+                self._step_down()  # a node was fenced into a higher epoch: an election is under way, or over
             case _:
                 pass
 
@@ -515,7 +521,7 @@ class Node:
             barrier = self.log.barrier(self.epoch)
             self.serves_reads = barrier is not None and self.replica.applied >= max(barrier, self.log.confirmed)
 
-    # for those who look from outside
+    # for observers
 
     def copy(self) -> "Node":
         """An equal node which shares nothing that changes."""
@@ -529,7 +535,7 @@ class Node:
         return twin
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """All that decides what the node will do, as a hashable value."""
+        """Return everything that decides the node's behaviour, as a hashable value."""
         return (
             self.may_lead_epoch, tuple(self.fenced_by), self.has_failed, self.serves_reads,
             self._local_reads.fingerprint(),

@@ -91,7 +91,7 @@ class Operator:
         self.metadata: Metadata | None = None
         self.revision = Revision(0)
         self.election: Election | None = None
-        self.is_prepared = False  # the leader reported so, in this run of ours
+        self.is_prepared = False  # the leader reported so, in this run of the process
         self.epoch_seen = Epoch(0)  # the highest a node has told us of
         self.waiting: list[tuple[RequestId, Change | None]] = []  # people who wait for an election or a change
         self._is_first_read = True
@@ -105,7 +105,7 @@ class Operator:
         self._effects: list[Effect] = []
 
     def begin(self, now: Instant) -> list[Effect]:
-        """What to do at the start."""
+        """Return the effects of the start."""
         return [ReadMetadata(), SetTimer(TICK, Instant(now + self.config.heartbeat_ns))]
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
@@ -134,7 +134,8 @@ class Operator:
             return
         if revision == self.revision and self.activity not in (Activity.READING, Activity.WAITING):
             if self.activity is Activity.WATCHING and self.epoch_seen > metadata.epoch:
-                self.start_election(now)  # a node is ahead, and no operator has raised it: nobody can lead it but so
+                # a node is ahead, and no operator has raised it: this is the only way to a leader
+                self.start_election(now)
             return
         is_news = revision != self.revision
         self.metadata, self.revision = metadata, revision
@@ -350,7 +351,7 @@ class Operator:
             if not is_preparing:
                 self._bring_back(metadata, response.followers)
         elif response.epoch <= metadata.epoch:
-            self.start_election(now)  # it has restarted, or was told of a higher epoch: it will not lead again
+            self.start_election(now)  # it has restarted, or learned of a higher epoch: it will not lead again
 
     # time
 
@@ -424,7 +425,7 @@ class Operator:
     def _send(self, member: Member, request: Request) -> None:
         self._effects.append(Send(member.node, request))
 
-    # for those who look from outside
+    # for observers
 
     def copy(self) -> "Operator":
         """An equal operator which shares nothing that changes."""
@@ -436,7 +437,7 @@ class Operator:
         return twin
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """All that decides what the operator will do, but for time, as a hashable value."""
+        """Return everything except time that decides the operator's behaviour, as a hashable value."""
         return (
             self.activity, self.metadata, self.revision, self.is_prepared, self.epoch_seen, tuple(self.waiting),
             self._is_first_read, self._writing, self._prefer,
@@ -444,7 +445,7 @@ class Operator:
         )  # fmt: skip
 
     def check(self) -> None:
-        """What always holds of one operator."""
+        """Assert the invariants of one operator."""
         assert (self._writing is not None) == (self.activity is Activity.WRITING)
         if self.election is not None and self.metadata is not None:
             assert self.election.metadata.epoch <= self.metadata.epoch

@@ -1,8 +1,8 @@
 """Linearizable reads: a round of leadership confirmations begun after the read arrived. Design: quorum-log.md P12.
 
-A read may be served when a majority of the leader's epoch has answered a round which began after the read came, and
-the state machine has applied both this epoch's barrier and what was committed when it came. Reads share rounds: at
-most one is under way, and whatever comes meanwhile waits for the next.
+A read may be served when a majority of the leader's epoch has answered a round that began after the read came, and the
+state machine has applied both this epoch's barrier and everything committed when it came. Reads share rounds: at most
+one is under way, and whatever comes meanwhile waits for the next.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ __all__ = ["Read", "ReadRounds", "WaitingRead"]
 
 
 class Read(msgspec.Struct, frozen=True):
-    """A read, as the body of a `Requested`. The query itself stays with the shell, which hears `Serve` when it may run.
+    """A read, as the body of a `Requested`. The query itself stays with the shell, which gets `Serve` when it may run.
 
     Linearizable reads see everything committed before they came, and only the leader serves them. Local ones see what
     this node has applied; with `after`, at least that entry: so a client can wait for its own async write.
@@ -50,7 +50,7 @@ class ReadRounds:
         self.waiting.append(WaitingRead(request, self.started + 1, offset, deadline))
 
     def starts_round(self) -> bool:
-        """Begin the next round if somebody waits for it and none is under way; the caller must ask every voter."""
+        """Begin the next round if a read waits for it and none is under way; the caller must ask every voter."""
         is_wanted = bool(self.waiting) and self.waiting[-1].round > self.started
         if is_wanted and self.confirmed == self.started:
             self.started += 1
@@ -62,7 +62,7 @@ class ReadRounds:
         self.confirmed = max(self.confirmed, round_)
 
     def servable(self, applied: Offset) -> list[RequestId]:
-        """Reads which may be served now. Their offsets never fall, so nobody waits behind a later one."""
+        """Reads which may be served now. Their offsets never fall, so no read waits for a later one."""
         served: list[RequestId] = []
         reads = self.waiting
         while reads and reads[0].round <= self.confirmed and reads[0].offset <= applied:
@@ -77,7 +77,7 @@ class ReadRounds:
         return gone
 
     def drain(self) -> list[RequestId]:
-        """All of them: this node no longer leads."""
+        """Return all waiting reads, because this node no longer leads."""
         gone = [read.request for read in self.waiting]
         self.waiting.clear()
         return gone
@@ -89,11 +89,11 @@ class ReadRounds:
         return twin
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """All that decides which read is served, as a hashable value."""
+        """Return everything that decides which read is served, as a hashable value."""
         return (self.started, self.confirmed, tuple((each.request, each.round, each.offset) for each in self.waiting))
 
     def check(self) -> None:
-        """Nobody waits for a round which nobody will begin."""
+        """Assert that no read waits for a round that will never begin."""
         assert self.confirmed <= self.started
         rounds = [read.round for read in self.waiting]
         assert rounds == sorted(rounds)

@@ -1,8 +1,8 @@
-"""What every role of a node shares: identity, epoch, log, what is known committed, and what is applied.
+"""The state that every role of a node shares: identity, epoch, log, the known committed part, and the applied part.
 
 Design: quorum-log.md P4, P9, P14. Roles change, this stays. Durable writes go through here, so that one step makes at
-most one `Persist`, and nothing but durable effects stands behind a durable one.
-What always holds: applied ≤ commit; commit never falls (I5); applied ≤ `confirmed` unless this node leads (I11).
+most one `Persist`, and a durable effect is followed by durable ones only. What always holds: applied ≤ commit; commit
+never falls (I5); applied ≤ `confirmed` unless this node leads (I11).
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ class Replica:
         self._now.extend(effects)
 
     def take_effects(self) -> list[Effect]:
-        """Everything this step wants done: what waits for nothing, then what is durable, in order."""
+        """Return all effects of this step: the immediate ones, then the durable ones, in order."""
         effects = self._now
         effects += self._durable
         if self._new:
@@ -96,7 +96,7 @@ class Replica:
 
     def save(self) -> None:
         """Write the registers down as they are now."""
-        assert not self._new, "what is saved first must be handed over first"
+        assert not self._new, "entries saved first must be handed over first"
         divergence = self.agreement.divergence
         state = NodeState(self.member, self.epoch, self.log.confirmed, self.snapshot, self.is_formatted, divergence)
         self.saved = state
@@ -109,10 +109,10 @@ class Replica:
         self.trim()
 
     def truncate(self, to: Offset) -> None:
-        """Drop the log behind `to`. A CONFIRM may go with it, so what it said is saved before (P4)."""
+        """Drop the log behind `to`. A CONFIRM may go with it, so its statement is saved before (P4)."""
         log = self.log
         assert self.is_settled, "a completion under way would be taken for one of the new entries"
-        assert to >= log.confirmed, "what is committed is never truncated"
+        assert to >= log.confirmed, "committed entries are never truncated"
         if log.confirmed > self.saved.confirmed:
             self.save()
         self._now.append(KeepLost(Offset(to + 1), log.end, self.epoch))
@@ -175,7 +175,9 @@ class Replica:
     # snapshots of our own
 
     def maybe_take_snapshot(self) -> None:
-        """When enough was applied since the last snapshot, and the state machine stands where one may be taken (I9)."""
+        """Take a snapshot when enough was applied since the last one, and the state machine is at a point where one may
+        be taken (I9).
+        """
         due = self.applied - self.snapshot.head.offset >= self.config.snapshot_entries
         if due and not self.is_taking_snapshot and not self.is_restoring and self.applying == self.applied:
             self.take_snapshot()
@@ -192,21 +194,21 @@ class Replica:
         return self.agreement.is_trusted
 
     def took_snapshot(self, snapshot: SnapshotMeta) -> None:
-        """Our newest snapshot is stored: say so durably, and only then let go of entries before it."""
+        """Our newest snapshot is stored: record that durably, and only then drop entries before it."""
         self.is_taking_snapshot = False
         if self.may_take_snapshot() and snapshot.head.offset > self.snapshot.head.offset:
             self.snapshot = snapshot
             self.save()
 
     def trim(self) -> None:
-        """Let go of entries well before the durable snapshot. Whatever their CONFIRMs said, the snapshot says more."""
+        """Drop entries well before the durable snapshot. Whatever their CONFIRMs said, the snapshot says more."""
         first = Offset(self.snapshot.head.offset + 1 - self.config.retain_entries)
         if first > self.log.first and not self.saving:
             self._now.append(TrimLog(Lsn(first)))
             self.log.trim(first)
             self.log.forget_before(Offset(first - 1 - self.config.resolve_window))
 
-    # for those who look from outside
+    # for observers
 
     def copy(self) -> "Replica":
         """An equal replica which shares nothing that changes."""
@@ -219,7 +221,7 @@ class Replica:
         return twin
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """All that decides what the replica will do, as a hashable value."""
+        """Return everything that decides the replica's behaviour, as a hashable value."""
         return (
             self.member, self.epoch, self.is_formatted, self.saved, self.saving, self.snapshot, self.commit,
             self.applied, self.applying, self.is_restoring, self.is_taking_snapshot, self.is_writing_snapshot,
@@ -227,7 +229,7 @@ class Replica:
         )  # fmt: skip
 
     def check(self) -> None:
-        """What holds in every role."""
+        """Assert the invariants of every role."""
         self.log.check()
         assert self.log.confirmed <= self.commit, (self.log.confirmed, self.commit)
         assert self.applied <= self.applying

@@ -1,12 +1,12 @@
 """How a leader brings its log to its followers: attach, push, rewind, truncate, or send a snapshot.
 
-Design: quorum-log.md P13; log-replication.md, "Truncation" and "Replication in the steady state". What was confirmed
-and what counts is `follow_cursor.py`; here are the messages. The rules of P13:
+Design: quorum-log.md P13; log-replication.md, "Truncation" and "Replication in the steady state". `follow_cursor.py`
+knows which entries are confirmed and which count; the messages are here. The rules of P13:
 
 - A cursor is attached only at an id the leader holds. Else the follower truncates, again and again if need be, to ids
   which only fall; if the leader's log no longer reaches down there, it gets a snapshot.
-- Every AddEntry carries the previous id. A follower which cannot append says how far it is durable, and the leader
-  rewinds what it pushed, never what was confirmed.
+- Every AddEntry carries the previous id. A follower that cannot append reports how far it is durable, and the leader
+  rewinds its pushes, never its confirmed entries.
 """
 
 from collections import deque
@@ -38,7 +38,7 @@ FOR_PUSH = "push "  # followed by the member: the purpose of a log read
 
 
 class Link(msgspec.Struct, eq=False):
-    """What is under way to one follower."""
+    """The messages under way to one follower."""
 
     cursor: FollowCursor
     stream: int = 0  # raised by every rewind: complaints about older streams are out of date
@@ -86,7 +86,7 @@ class Replication:
         link = self.links[member] = Link(cursor, stream, round_)
         self.push(link)
         if not link.in_flight:
-            self._send(link, ())  # it may hear of its leader although there is nothing to say
+            self._send(link, ())  # it may learn of its leader although there is nothing to send
 
     def _truncate(self, member: Member, to: EntryId, head: EntryId) -> None:
         link = self._hold(member)
@@ -170,7 +170,7 @@ class Replication:
             self.replica.emit(ReadLog(purpose, first, self.log.durable, self.replica.config.push_bytes_max))
 
     def on_read(self, event: LogRead | SnapshotRead) -> None:
-        """What we wanted to send has been read from the disk."""
+        """Take entries or a snapshot's part read from the disk, to send."""
         if isinstance(event, LogRead):
             self._on_log_read(event)
         else:
@@ -222,7 +222,7 @@ class Replication:
     # snapshots
 
     def send_snapshot(self, member: Member) -> None:
-        """Let a member start from our newest snapshot: our log no longer reaches down to where it stands."""
+        """Let a member start from our newest snapshot: our log no longer reaches down to its head."""
         link = self._hold(member)
         link.snapshot = self.replica.snapshot
         self._send_chunk(link)
@@ -258,7 +258,7 @@ class Replication:
         self.replica.send(member.node, message)
 
     def on_snapshot_response(self, member: Member, response: SnapshotResponse) -> None:
-        """The next part; or, when it is in place, the log behind it."""
+        """Send the next part; or, when the snapshot is in place, the log after it."""
         link = self.links.get(member)
         if link is None or link.snapshot is None or response.snapshot != link.snapshot.head:
             return
@@ -269,12 +269,14 @@ class Replication:
             self._send_chunk(link)
 
     def bump(self) -> None:
-        """The leader goes on in a higher epoch. Who does not follow yet must come by that epoch's own fence."""
+        """Continue as leader in a higher epoch. A member that does not follow yet must come by that epoch's own
+        fence.
+        """
         self.cursors.bump(self.replica.epoch)
         for member in [member for member, link in self.links.items() if not link.cursor.is_attached]:
             self.drop(member)
 
-    # for those who look from outside
+    # for observers
 
     def copy(self, replica: Replica) -> "Replication":
         """Equal followers on a copied replica."""
@@ -291,7 +293,7 @@ class Replication:
         return twin
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """All that decides what will be sent, as a hashable value."""
+        """Return everything that decides the next messages, as a hashable value."""
         links = tuple(
             (member, link.stream, link.round, tuple(link.in_flight), link.truncate_to, link.snapshot, link.position)
             for member, link in sorted(self.links.items())

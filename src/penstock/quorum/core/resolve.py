@@ -1,7 +1,7 @@
 """What became of a transaction whose answer was lost or INDETERMINATE? Design: quorum-log.md P10.
 
-COMMITTED and ABORTED rest on committed entries only, so any node may give them for what lies at or below what it knows
-to be committed. A node which cannot tell says PENDING; below the window the answer is EXPIRED, never a guess.
+COMMITTED and ABORTED rest on committed entries only, so any node may give them for entries at or below its known
+commit. A node which cannot tell says PENDING; below the window the answer is EXPIRED, never a guess.
 """
 
 from penstock.kernel.ids import EntryId, Epoch, Offset
@@ -12,7 +12,7 @@ __all__ = ["resolve"]
 
 
 def resolve(log: Log, epoch: Epoch, committed: Offset, entry: EntryId) -> Resolution:
-    """What a node in `epoch`, which knows everything up to `committed` to be committed, can say of an entry."""
+    """Return the answer about an entry of a node in `epoch` that knows everything up to `committed` to be committed."""
     if entry.epoch > epoch:
         return Resolution.NOT_LEADER
     if entry.offset <= committed:

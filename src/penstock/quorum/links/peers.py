@@ -53,7 +53,7 @@ OnUnknown = Callable[[FormatTooNew], None]  # a record of another release: a rep
 
 
 class PeerLink:
-    """One direction of talk to one peer, over a stream which somebody opened: a `Receiver` of the wire."""
+    """One direction of a connection to one peer, over a stream that either side opened: a `Receiver` of the wire."""
 
     def __init__(
         self, peer: NodeId, on_messages: OnMessages, on_closed: Callable[["PeerLink"], None], on_unknown: OnUnknown
@@ -130,7 +130,7 @@ class Peers:
         self.shares_directory = False  # an operator: begins every stream by telling where everybody is
 
     def learn(self, addresses: dict[NodeId, str]) -> None:
-        """Where nodes are. One which has moved is dialled anew when its stream breaks."""
+        """Learn the addresses of nodes. A node that has moved is dialled at its new address when its stream breaks."""
         if addresses != self.directory:
             self.directory = {**self.directory, **addresses}
             if self.shares_directory:

@@ -1,4 +1,6 @@
-"""What a node tells Prometheus of each of its replicas: read from the core when somebody asks, never kept beside it."""
+"""A node's metrics of each of its replicas, for Prometheus: read from the core at each scrape, never kept in
+parallel.
+"""
 
 from typing import Final
 
@@ -45,7 +47,7 @@ class Figures:
 
     @property
     def lag(self) -> int:
-        """Of the follower which is furthest behind."""
+        """Return the lag of the last follower."""
         leader = self._node.leader
         if leader is None:
             return 0

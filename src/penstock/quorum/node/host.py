@@ -90,7 +90,7 @@ class ReplicaHost:
             lambda error: self._loop.stop(str(error)),
         )
         self._requests = 0
-        self._appends: dict[RequestId, tuple[AppendSession, int]] = {}  # who waits for which answer
+        self._appends: dict[RequestId, tuple[AppendSession, int]] = {}  # the session that waits for each answer
         self._asked: dict[RequestId, asyncio.Future[Any]] = {}
         self._queries: dict[RequestId, Callable[[], Any]] = {}
         self._new_appends: list[AppendRequest] = []
@@ -112,7 +112,7 @@ class ReplicaHost:
         config: NodeConfig,
         tasks: Tasks,
     ) -> "ReplicaHost":
-        """Recover the node from what is durable, and let it run: fenced, until an operator tells it more."""
+        """Recover the node from its durable state, and let it run: fenced, until an operator sends it more."""
         snapshots = Snapshots(folder / "snapshots", ports.disk)
         host = cls(shard, ports, state, storage, snapshots, machine, channels, config, tasks)
         first, entries = await storage.load_entries()
@@ -130,7 +130,7 @@ class ReplicaHost:
 
     @property
     def leader(self) -> NodeId | None:
-        """Who leads, as far as this node knows."""
+        """Return the leader, as far as this node knows."""
         if self.node.leader is not None:
             return self.member.node
         return self.node.follower.leader if self.node.follower is not None else None
@@ -251,7 +251,7 @@ class ReplicaHost:
             case Apply() if self.node.leader is not None:
                 self._apply(effect)  # a client waits for the result
             case Apply():
-                # Nobody waits, but the leader does for the write which the same message led to: that begins first.
+                # No client waits, but the leader waits for the write of the same message: that begins first.
                 asyncio.get_running_loop().call_soon(self._apply, effect)
             case Reply(request, result):
                 self._settle(request, result)
@@ -285,7 +285,7 @@ class ReplicaHost:
                 raise InternalError(f"a node's shell does not know {type(effect).__name__}")
 
     def stopped(self, reason: str) -> None:
-        """The core cannot go on: this replica is at its end, others in the process are not."""
+        """The core cannot continue: this replica has ended, others in the process have not."""
         self.failed = reason
         report = log.info if self._is_closing else log.error
         report("replica stopped", shard=self.shard, member=str(self.member), reason=reason)

@@ -24,7 +24,7 @@ FILES_MAX = 1_000
 
 
 class LostAndFound:
-    """Keeps what was lost, and counts it. Beyond `FILES_MAX` truncations the oldest files go."""
+    """Keeps lost entries, and counts them. Beyond `FILES_MAX` truncations the oldest files go."""
 
     def __init__(self, folder: Path, disk: FileSystem) -> None:
         self.folder = folder

@@ -4,8 +4,8 @@
     <folder>/shards/<name>/ one replica: see `storage.py`
 
 A replica is made when an operator asks for it (`quorum.member`), and gets a random incarnation then: a folder which was
-lost comes back as another member. A replica which cannot run (damaged log, full disk) says why in the status; the
-others go on.
+lost comes back as another member. A replica that cannot run (damaged log, full disk) reports the reason in the status;
+the others continue.
 """
 
 import re
@@ -106,7 +106,9 @@ class NodeServer:
         raise NotFound(f"{self.node} has no replica of shard {shard!r}", next_step="penstock quorum shards")
 
     async def member(self, shard: str, *, wiped: bool = False) -> Member:
-        """This node's member of a shard; made if there is none. `wiped` sets a broken replica aside and makes anew."""
+        """This node's member of a shard; made if there is none. `wiped` sets a broken replica aside and makes a new
+        one.
+        """
         valid_name(shard, "shard")
         if wiped:
             await self._set_aside(shard)
@@ -151,7 +153,7 @@ class NodeServer:
             self._broken[shard] = (member, error)
 
     async def _set_aside(self, shard: str) -> None:
-        """Keep what is left of a broken replica for inspection, under another name."""
+        """Keep the rest of a broken replica for inspection, under another name."""
         host = self._hosts.get(shard)
         if host is not None and not host.failed and host.node.divergence is None:
             raise PreconditionFailed(f"the replica of {shard} on {self.node} runs well: it is not wiped")

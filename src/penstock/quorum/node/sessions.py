@@ -63,14 +63,14 @@ class AppendSession:
         self._send(_encode(told))
 
     def fail(self, error: PenstockError) -> None:
-        """The replica is gone: the client must go elsewhere, and ask what became of what it had sent."""
+        """The replica is gone: the client must use another one, and resolve its open transactions."""
         if self._stream is not None:
             self._stream.fail(error)
 
     def _send(self, data: bytes) -> None:
         stream = self._stream
         if stream is None:
-            return  # the client has gone; its transactions go on without it
+            return  # the client has gone; its transactions continue without it
         if not self._waiting and stream.can_send(len(data)):
             stream.send_nowait(data)
         elif self._waiting_bytes + len(data) > ANSWER_BYTES_MAX:

@@ -1,4 +1,4 @@
-"""Snapshots of a shard's state machine, one file each, named by the entry they stand at.
+"""Snapshots of a shard's state machine, one file each, named by their entry.
 
     <epoch>-<offset>.snapshot    magic 8 bytes | version 4 | crc 4 | the applier's bytes
     <epoch>-<offset>.part        a snapshot being received from a leader
@@ -42,7 +42,9 @@ class Snapshots:
         await _in_thread(lambda: self._take(head, data, version))
 
     async def read(self, head: EntryId, position: int, bytes_max: int) -> tuple[bytes | None, bool]:
-        """A part of a stored snapshot, checksum included, and whether it is the last; None if it is not there."""
+        """Return a part of a stored snapshot, checksum included, and whether it is the last; None if it does
+        not exist.
+        """
         return await _in_thread(lambda: self._read(head, position, bytes_max))
 
     async def write(self, head: EntryId, position: int, data: bytes, *, is_last: bool) -> int:

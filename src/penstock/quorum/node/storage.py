@@ -5,8 +5,8 @@
     <folder>/lost/         transactions which a truncation removed: the lost-and-found
     <folder>/snapshots/    snapshots of the state machine
 
-An entry's place in the WAL is not its offset: behind a snapshot the log starts anew anywhere, the WAL goes on counting.
-What always holds: `shift` maps one to the other, and is read back from the records themselves.
+An entry's place in the WAL is not its offset: after a snapshot the log may begin anywhere, while the WAL continues to
+count. What always holds: `shift` maps one to the other, and is read back from the records themselves.
 """
 
 from collections.abc import Callable, Sequence
@@ -79,7 +79,7 @@ class NodeStorage:
                     first = offset
                 elif offset != first + len(entries):
                     raise WalCorrupt(
-                        f"entry {offset} stands where {first + len(entries)} belongs",
+                        f"entry {offset} is in the place of {first + len(entries)}",
                         next_step="keep the folder for inspection; the node comes back by a swap, as a new incarnation",
                     )
                 entries.append(entry)
@@ -91,7 +91,7 @@ class NodeStorage:
 
     def append(self, first: Lsn, records: Sequence[Any], done: Done) -> None:
         if first != self.wal.last_lsn + 1 + self._shift:
-            assert self.wal.last_lsn < self.wal.first_lsn, "only an empty log may start anew somewhere else"
+            assert self.wal.last_lsn < self.wal.first_lsn, "only an empty log may start somewhere else"
             self._shift = first - self.wal.last_lsn - 1
             self._first = Offset(first)
         encode = _RECORD.encode
@@ -123,10 +123,10 @@ class NodeStorage:
                 go_on()
 
     def _truncate(self, to: Offset, done: Done) -> None:
-        """Drop what is behind `to`; if nothing of the log is before it, also what the WAL keeps of trimmed records.
+        """Drop everything after `to`; if nothing of the log is before it, also the trimmed records that the WAL keeps.
 
-        Else the log could not start anew behind a snapshot: the WAL has no gaps. How much it keeps is known only when
-        no trim is under way.
+        Otherwise the log could not begin after a snapshot: the WAL has no gaps. How much it keeps is known only when no
+        trim is under way.
         """
         if self._trims:
             self._behind_trims.append(partial(self._truncate, to, done))
@@ -151,7 +151,7 @@ class NodeStorage:
         try:
             records = await self.wal.read(lsn, bytes_max=bytes_max)
         except (NotFound, InvalidArgument, PreconditionFailed):
-            return ()  # trimmed or truncated meanwhile: whoever asked looks again where the log stands
+            return ()  # trimmed or truncated meanwhile: the caller looks again at the present log
         entries = [_RECORD.decode_known(data, self._where)[1] for data in records]
         return tuple(entries[: last - first + 1])
 

@@ -37,7 +37,7 @@ class QuorumAlone(msgspec.Struct, frozen=True):
 async def quorum_alone(
     folder: Path, keyspace: KeySpace, shard: str, *, wal: WalOptions | None = None, wiring: Wiring | None = None
 ) -> AsyncIterator[QuorumAlone]:
-    """A node which leads the shard, and its operator; the shard is made if it is not there."""
+    """Run a node that leads the shard, and its operator; create the shard if it does not exist."""
     wiring = wiring or Wiring()
     async with (
         running_node(NODE, folder / NODE, wiring, config=CONFIG, wal=wal, machine="log") as (_, server),

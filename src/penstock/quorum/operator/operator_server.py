@@ -56,7 +56,7 @@ class OperatorServer:
         self.shards: dict[str, ShardOperator] = {}
 
     async def start(self) -> None:
-        """Take care of what there is, and of what comes."""
+        """Take care of all present and future shards."""
         revision = await self._read_all()
         self._tasks.start(self._watch(revision), "watch the KeySpace")
 
@@ -127,7 +127,7 @@ class OperatorServer:
         return snapshot.revision
 
     async def _watch(self, revision: Revision) -> None:
-        """Follow the KeySpace for ever; what is missed while it is away is read again."""
+        """Follow the KeySpace for ever; changes missed while it is away are read again."""
         while True:
             try:
                 async with self._keyspace.watch(ROOT, Revision(revision + 1)) as watch:

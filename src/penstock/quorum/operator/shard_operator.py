@@ -51,7 +51,7 @@ class NoStorage:
 
 
 class ShardOperator:
-    """Elects, watches and reconfigures one shard, together with whoever else does."""
+    """Elects, watches and reconfigures one shard, together with other operators."""
 
     def __init__(
         self,
@@ -147,8 +147,8 @@ class ShardOperator:
         try:
             outcome = await self._keyspace.transact([is_at(self._key, effect.revision)], [Put(self._key, value)])
         except PenstockError as error:
-            # It may have been written: to this operator it was not. Reading again shows what is there, and an epoch
-            # it cannot claim as its own is taken over by a new one (P9).
+            # It may have been written: to this operator it was not. Reading again shows the present metadata, and an
+            # epoch it cannot claim as its own is taken over by a new one (P9).
             log.warning("metadata not written", shard=self.shard, error=str(error))
             self._loop.post(MetadataWritten(False, Revision(0)))
             return

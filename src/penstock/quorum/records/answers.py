@@ -1,4 +1,4 @@
-"""What a waiting client is told about its transaction, many clients at a time.
+"""The answers to waiting clients about their transactions, many clients at a time.
 
 Design: quorum-log.md P6, P7, P8. COMMITTED, ACKNOWLEDGED and COMMITTED_BELOW_LEVEL are the three kinds of OK;
 INDETERMINATE may still become anything, and `resolve` tells what; the rest are definite: no effect, ever.
@@ -47,5 +47,5 @@ class Answers(Effect, frozen=True):
     epoch: Epoch
     requests: tuple[RequestId, ...]
     offsets: tuple[Offset, ...]
-    results: tuple[Any, ...] = ()  # what the state machine returned, for those who waited for it
+    results: tuple[Any, ...] = ()  # the state machine's results, for clients that waited for them
     cause: Cause = Cause.NONE

@@ -66,7 +66,7 @@ class AppendAnswers(msgspec.Struct, frozen=True, array_like=True, gc=False):
     epoch: Epoch
     numbers: tuple[int, ...]
     offsets: tuple[Offset, ...]  # 0 where nothing was appended
-    results: tuple[Any, ...] = ()  # of the state machine, for those who asked for them
+    results: tuple[Any, ...] = ()  # of the state machine, for clients that asked for them
     leader: str = ""  # with NOT_LEADER: the address of who leads, as far as this node knows
     cause: Cause = Cause.NONE
 
@@ -115,7 +115,7 @@ class ResolveResult(msgspec.Struct, frozen=True):
 
 
 class Subscribe(msgspec.Struct, frozen=True):
-    """Send every committed transaction from this offset on, and go on as more commit."""
+    """Send every committed transaction from this offset on, and continue as more commit."""
 
     shard: str
     first: Offset = Offset(1)
@@ -123,7 +123,7 @@ class Subscribe(msgspec.Struct, frozen=True):
 
 
 class Committed(msgspec.Struct, frozen=True, array_like=True):
-    """Committed transactions, rolled-back ones left out. `next` is where to go on after a break."""
+    """Committed transactions, rolled-back ones left out. `next` is where to continue after a break."""
 
     next: Offset
     entries: tuple[tuple[Offset, Txn], ...]

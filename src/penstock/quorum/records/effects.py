@@ -1,7 +1,7 @@
 """What a node asks of its own shell beyond `base.effects`, and what the shell tells it.
 
 None of these is durable in the sense of `base.effects`: they run at once, in list order, before anything durable of the
-same list. Where a completion matters it comes back as the event named beside the effect.
+same list. Where a completion matters it comes back as the event named with the effect.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ __all__ = [
     "WriteSnapshot",
 ]
 
-# Ack levels of a sync transaction. Any number above the majority is one, too: so many members hold it durably.
+# Ack levels of a sync transaction. Any number above the majority is one, too: that many members hold it durably.
 MAJORITY = 0
 ALL = 1 << 16
 APPLIED = -1  # committed, and applied by the leader's state machine: the answer carries its result
@@ -67,7 +67,7 @@ class Append(Event, frozen=True):
 
 
 class Serve(Effect, frozen=True):
-    """Let the state machine answer these reads as it stands now: whatever they must see is applied."""
+    """Let the state machine answer these reads in its present state: everything they must see is applied."""
 
     requests: tuple[RequestId, ...]
     applied: Offset
@@ -115,7 +115,7 @@ class LogRead(Event, frozen=True):
 
 
 class KeepLost(Effect, frozen=True):
-    """Copy the TXNs of this range to the lost-and-found before the truncation behind this effect drops them.
+    """Copy the TXNs of this range to the lost-and-found before the following truncation drops them.
 
     They are lost for good only once the barrier of the epoch which displaced them has committed.
     """
@@ -150,7 +150,7 @@ class ReadSnapshot(Effect, frozen=True):
 
 
 class SnapshotRead(Event, frozen=True):
-    """A part of a snapshot; no data means that it is no longer there."""
+    """A part of a snapshot; no data means that it no longer exists."""
 
     member: Member
     snapshot: EntryId
@@ -160,7 +160,9 @@ class SnapshotRead(Event, frozen=True):
 
 
 class WriteSnapshot(Effect, frozen=True):
-    """Store a part of a received snapshot; position 0 starts anew. Completed by `SnapshotWritten`, durable if last."""
+    """Store a part of a received snapshot; position 0 begins a new file. Completed by `SnapshotWritten`, durable if
+    last.
+    """
 
     snapshot: SnapshotMeta
     position: int
@@ -186,7 +188,7 @@ class RestoreSnapshot(Effect, frozen=True):
 
 
 class SnapshotRestored(Event, frozen=True):
-    """The state machine stands at this snapshot."""
+    """The state machine has the state of this snapshot."""
 
     head: EntryId
     checksum: int = 0

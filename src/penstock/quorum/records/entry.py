@@ -1,4 +1,4 @@
-"""What stands in the log: transactions, and the three records with which a leader says what became of them.
+"""The records of the log: transactions, and the three records by which a leader states their outcome.
 
 Design: quorum-log.md, "Records". An entry's id is (epoch, offset); the offset is its place in the log and is not
 repeated inside. At offset j, ROLLBACK(f) dooms every TXN in [f, j); other kinds in that range stay valid.
@@ -54,11 +54,11 @@ class Rollback(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
 
 Entry = Txn | Barrier | Confirm | Rollback
 
-OVERHEAD_BYTES = 64  # what an entry costs beside its ops, roughly, in memory and on the wire
+OVERHEAD_BYTES = 64  # the cost of an entry besides its ops, roughly, in memory and on the wire
 
 
 def size_of(entry: Entry) -> int:
-    """What the entry counts for in every limit given in bytes."""
+    """Return the entry's size for every limit given in bytes."""
     return OVERHEAD_BYTES + len(entry.ops) if isinstance(entry, Txn) else OVERHEAD_BYTES
 
 

@@ -1,4 +1,5 @@
-"""Who is who in a shard: a member is a node together with the incarnation of its data. Design: quorum-log.md P14.
+"""The identity of members in a shard: a member is a node together with the incarnation of its data. Design:
+quorum-log.md P14.
 
 A node whose data was lost comes back with another incarnation, so it is another member: nothing the old one
 acknowledged is expected of it, and nothing it says counts for the old one.
@@ -25,7 +26,7 @@ Ensemble = tuple[Member, ...]  # the voting members of a shard, each node at mos
 
 
 def majority(size: int) -> int:
-    """How many of `size` voters decide: any two majorities meet.
+    """Return how many of `size` voters decide: any two majorities meet.
 
     >>> [majority(size) for size in (1, 2, 3, 4, 5)]
     [1, 2, 2, 3, 3]

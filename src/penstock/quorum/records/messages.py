@@ -160,7 +160,7 @@ class AddEntryRequest(Request, frozen=True, omit_defaults=True):
 
     previous: EntryId
     entries: tuple[Entry, ...]
-    commit: Offset = Offset(0)  # how far the leader has committed: for people; nobody applies by it
+    commit: Offset = Offset(0)  # how far the leader has committed: for people; it decides nothing
     round: int = 0  # the newest read round: an answer says that this node is still in the leader's epoch
     stream: int = 0  # counts the leader's rewinds: a complaint about an older stream is out of date
     disputed: Offset = Offset(0)  # tell your checksum at this offset: replicas differ there
@@ -182,7 +182,7 @@ class AddEntryResponse(Response, frozen=True, omit_defaults=True):
 
 
 class PrepareReconfigurationRequest(Request, frozen=True):
-    """Operator to leader of the epoch before: go on in this one, without the old node, the new one as a learner."""
+    """Operator to leader of the epoch before: continue in this one, without the old node, the new one as a learner."""
 
     change: Change
 

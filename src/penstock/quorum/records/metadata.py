@@ -18,7 +18,7 @@ __all__ = ["Metadata", "MetadataRead", "MetadataWritten", "ReadMetadata", "Statu
 
 
 class Status(Enum):
-    """What is going on in a shard, as its metadata says."""
+    """The activity in a shard, by its metadata."""
 
     ELECTION = "election"
     STEADY_STATE = "steady-state"
@@ -52,7 +52,7 @@ class Metadata(msgspec.Struct, frozen=True):
         """Everybody an election sends a fence to."""
         return fencing_ensemble(self.ensemble, self.committing)
 
-    # what is written next
+    # the next versions
 
     def in_election(self, epoch: Epoch) -> "Metadata":
         """A new epoch. A change in COMMIT is kept, for it may be half done; one in PREPARE is dropped."""

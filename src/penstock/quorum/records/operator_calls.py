@@ -40,7 +40,7 @@ class Reconfiguration(msgspec.Struct, frozen=True):
 
 
 class OperatorStatus(msgspec.Struct, frozen=True):
-    """What an operator knows: where nodes are, and every shard with what it is doing about it."""
+    """An operator's knowledge: the addresses of nodes, and every shard with its own activity on it."""
 
     operator: NodeId
     nodes: dict[NodeId, str]

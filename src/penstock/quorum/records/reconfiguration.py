@@ -1,7 +1,7 @@
 """What a reconfiguration makes of an ensemble. Design: quorum-log.md P11 and "Election"; log-replication.md.
 
-Three ensembles matter: the one in the metadata; the FINAL one, which a change in COMMIT results in, and from whose
-members a majority must be fenced; and the fencing one, the union, to which fence requests are sent.
+Three ensembles matter: the one in the metadata; the FINAL one, the result of a change in COMMIT, of which a majority
+must be fenced; and the fencing one, the union, to which fence requests are sent.
 """
 
 from enum import Enum

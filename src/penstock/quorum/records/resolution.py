@@ -21,5 +21,5 @@ class Resolution(Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     PENDING = "pending"  # ask again, or ask the leader
-    NOT_LEADER = "not-leader"  # this node has not heard of that epoch
+    NOT_LEADER = "not-leader"  # this node does not know that epoch
     EXPIRED = "expired"  # too long ago

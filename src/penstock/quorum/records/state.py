@@ -1,4 +1,4 @@
-"""What a node keeps beside its log: one small record, replaced atomically. Design: quorum-log.md P4, P14."""
+"""A node's state besides its log: one small record, replaced atomically. Design: quorum-log.md P4, P14."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from penstock.quorum.records.member import Member
 
 __all__ = ["NO_SNAPSHOT", "Check", "Comparison", "DoomedRange", "EpochStart", "NodeState", "SnapshotMeta"]
 
-EpochStart = tuple[Epoch, Offset]  # an epoch, and where its barrier stands
+EpochStart = tuple[Epoch, Offset]  # an epoch, and the offset of its barrier
 DoomedRange = tuple[Offset, Offset]  # (f, j): the transactions in [f, j) are rolled back by the ROLLBACK at j
 Check = tuple[Offset, Epoch, int]  # an offset, the epoch of a leader that had applied up to there, and its checksum
 

@@ -137,7 +137,7 @@ def mapped(fragment: Fragment) -> tuple[memoryview, mmap.mmap]:
             found = mmap.mmap(file.fileno(), fragment.length, access=mmap.ACCESS_READ)
             return memoryview(found), found
     except (OSError, ValueError) as error:  # it is gone meanwhile, or shorter
-        raise StorageError(f"{path} is not what it was: {error}") from None
+        raise StorageError(f"{path} has changed: {error}") from None
 
 
 def file_of(fragment: Fragment) -> Path:

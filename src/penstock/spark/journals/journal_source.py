@@ -305,5 +305,5 @@ def limited(begins: dict[str, int], ends: dict[str, int], max_bytes: int) -> dic
 def _gone(journal: str, begin: int, end: int) -> Gone:
     return Gone(
         f"bytes [{begin}, {end}) of {journal} are gone, and were not read",
-        next_step="set failOnDataLoss to false to go on behind them",
+        next_step="set failOnDataLoss to false to continue after them",
     )

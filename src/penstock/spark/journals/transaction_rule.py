@@ -115,11 +115,11 @@ def decide(register: Register | None, wanted: Record, ended: str = "") -> Decisi
 
 
 def guarded(recorded: Record, wanted: Record) -> Record:
-    """Return the exit status of a process that we started; None while it runs, or if another process started it."""
+    """Return the recorded batch, if it has the plan of the wanted one."""
     if recorded.guard and wanted.guard and recorded.guard != wanted.guard:
         raise PreconditionFailed(
-            f"batch {wanted.batch} of sink {wanted.sink} is committed, but was planned anew with other offsets:"
-            " somebody removed files of its checkpoint",
+            f"batch {wanted.batch} of sink {wanted.sink} is committed, but was planned again with other offsets:"
+            " files of its checkpoint were removed",
             next_step="put the checkpoint back as it was, or begin a new one with a new sink",
         )
     return recorded
@@ -136,7 +136,7 @@ def forgotten(registers: Mapping[str, Register], sink: str, query: str) -> dict[
     if len(alike) >= NAMED_MAX:
         raise LimitExceeded(
             f"this journal of transactions has {NAMED_MAX} sinks with names of their own already",
-            next_step="penstock pipeline adopt SINK, for those which are no longer used; or another journal:"
+            next_step="penstock pipeline adopt SINK, for sinks that are no longer used; or another journal:"
             " option transactions",
         )
     return {}

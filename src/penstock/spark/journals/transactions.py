@@ -193,7 +193,7 @@ class Transactions:
         done = await self._journals.append(self._name, b"", timeout=self._timeout_s)
         if done.registers.origin is Origin.LOST:
             raise StorageError(
-                f"the registers of {self._name} were lost with its replicas: nobody knows which batches are committed",
+                f"the registers of {self._name} were lost with its replicas: it is unknown which batches are committed",
                 next_step="look at its last records (penstock journals read), then name another journal:"
                 " option transactions",
             )

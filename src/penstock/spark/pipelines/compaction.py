@@ -64,7 +64,7 @@ def compact(spark: SparkSession, source: Journal, sink: LakeSink) -> Compacted:
     except PreconditionFailed as error:
         raise PreconditionFailed(
             f"another compaction of {source.name} into {sink.url} has committed meanwhile: {error.message}",
-            next_step="run it again: it goes on behind the other one",
+            next_step="run it again: it continues after the other one",
         ) from None
     return Compacted(sum(each.rows for each in files), ends, done.commit)
 

@@ -128,7 +128,7 @@ def _by_checkpoint(batch: int | None, checkpoint: str) -> tuple[str, int]:
     """
     if batch is None or not checkpoint:
         raise InvalidArgument(
-            "with Spark Connect, commit_together must be told which batch it is for, and the query's checkpoint",
+            "with Spark Connect, commit_together needs the number of its batch, and the query's checkpoint",
             next_step="commit_together(..., batch=the number which foreachBatch gave, checkpoint=checkpointLocation)",
         )
     return state_of(checkpoint).query, batch

@@ -111,7 +111,7 @@ class Content:
         if self._fails_on_loss:
             raise Gone(
                 f"bytes [{begin}, {end}) of {self.journal} are gone, and were not read",
-                next_step="set failOnDataLoss to false to go on behind them",
+                next_step="set failOnDataLoss to false to continue after them",
             )
         log.warning("bytes are gone", journal=self.journal, begin=begin, end=end)
 

@@ -86,8 +86,8 @@ def access_from(options: Mapping[str, str], effective: Effective | None = None) 
     found = read_sealed(CREDENTIALS, path)
     if found is None:
         raise NotFound(
-            f"no keys for the lake on {url}: neither the options access_key_id and secret_access_key are given, "
-            f"nor lake.access_key_id is set, nor is there {path}",
+            f"no keys for the lake on {url}: the options access_key_id and secret_access_key and the setting "
+            f"lake.access_key_id are missing, and {path} does not exist",
             next_step="penstock up makes keys; or set the options",
         )
     return LakeAccess(url, found["access_key_id"], found["secret_access_key"])

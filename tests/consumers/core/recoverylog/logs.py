@@ -42,7 +42,7 @@ class Log:
         return Offset(len(self.data))
 
     def read(self, offset: int, size: int) -> tuple[int, bytes]:
-        """Bytes at an offset, or behind the hole it lies in; up to the next hole."""
+        """Return bytes at an offset, or after the hole in which it lies; up to the next hole."""
         for begin, end in sorted(self.holes):
             if begin <= offset < end:
                 offset = end
@@ -62,7 +62,9 @@ class Room:
     stopped: str | None = None
 
     def run(self, promoted: int | None, *, rivals: list[bytes] | None = None) -> "Room":
-        """Up to the head; if promoted, to the end. Rivals' operations get into the log just before our handoff does."""
+        """Play up to the head; if promoted, to the end. Rivals' operations get into the log just before our handoff
+        does.
+        """
         queue: list[Effect] = self.playback.start()
         is_told = promoted is None
         while queue and self.stopped is None:

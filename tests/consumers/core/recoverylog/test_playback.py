@@ -1,4 +1,4 @@
-"""Recovery logs end to end: whatever was recorded, by however many authors, is what comes back."""
+"""Recovery logs end to end: the files come back as recorded, by however many authors."""
 
 from itertools import pairwise
 

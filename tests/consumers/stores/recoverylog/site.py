@@ -80,7 +80,7 @@ async def notes(store: SqliteStore) -> list[str]:
 
 
 async def fill(site: Site, commits: int, size: int = 1_000) -> list[str]:
-    """A life of a store, which ends; what it has committed."""
+    """Run one life of a store to its end; return its commits."""
     store = site.sqlite()
     last = await store.restore()
     offset = last.sources["shop/orders"].offset if last.sources else 0

@@ -1,4 +1,4 @@
-"""Appends to a recovery log: one author at a time, whoever comes late, and whatever comes twice."""
+"""Appends to a recovery log: one author at a time, with late and repeated ones."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from penstock.kernel.errors import Fenced, Indeterminate, PreconditionFailed, Wr
 
 
 class Remembering(Journals):
-    """A client which remembers what it appended, so that it can come once more; or loses answers."""
+    """A client that remembers its appends, so that they can come again; or loses answers."""
 
     def __init__(self, addresses: list[str]) -> None:
         super().__init__(addresses)

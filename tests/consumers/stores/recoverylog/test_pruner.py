@@ -1,4 +1,4 @@
-"""Pruning on a real broker: what is left is played back, and who knows nothing removes nothing."""
+"""Pruning on a real broker: the rest is played back, and a pruner without knowledge removes nothing."""
 
 from pathlib import Path
 

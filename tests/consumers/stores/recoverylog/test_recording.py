@@ -33,7 +33,7 @@ steps = st.one_of(
 
 
 class Recorded:
-    """A folder, the log of what was done in it, and the newest hints."""
+    """A folder, the log of its changes, and the newest hints."""
 
     def __init__(self, folder: Path) -> None:
         self.log = Log()
@@ -56,7 +56,9 @@ class Recorded:
         return {path: (folder / path).read_bytes() for path in PATHS if (folder / path).exists()}
 
     def check(self) -> None:
-        """From the log's beginning, and from the hints alone, with whatever they do not need cut out."""
+        """Check the playback from the log's beginning, and from the hints alone, with everything cut out that they do
+        not need.
+        """
         for hints in (Hints("log"), self.hints):
             room = Room(self.log, Playback(hints), chunk=50).run(None)
             assert room.stopped is None, room.stopped
@@ -115,7 +117,7 @@ def test_what_is_recorded_is_played_back_to_the_same_files(taken: list[tuple[obj
 
 
 def _may_rewrite(recorded: Recorded, path: str) -> bool:
-    """One file at a time."""
+    """Only one file at a time may be rewritten."""
     under_way = recorded.recording._rewrite
     return under_way is None or under_way.path == path
 

@@ -81,7 +81,7 @@ class Database:
 def test_the_log_leads_to_the_same_files_at_every_barrier(
     pragmas: tuple[str, ...], work: list[tuple[str, list[str]]]
 ) -> None:
-    """As the store sets SQLite up; and with a journal in a file, and pages which are written before the end."""
+    """With SQLite as the store sets it up; and with a journal in a file, and pages written before the end."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "REWRITE_LOG_BYTES_MIN", 0)
         patch.setattr(module, "REWRITE_STEP_BYTES", 10_000)

@@ -1,4 +1,4 @@
-"""Replicate streams: when what has gathered leaves, and who is told of marks."""
+"""Replicate streams: when gathered messages leave, and which peers get marks."""
 
 import asyncio
 from contextlib import AbstractContextManager, nullcontext
@@ -20,7 +20,7 @@ from penstock.plumbing.wire.message import Message
 
 
 class Wire:
-    """A stream which keeps what was sent on it, and how much of that had left when it was flushed."""
+    """A stream that keeps its messages, and how many had left when it was flushed."""
 
     def __init__(self) -> None:
         self.sent: list[list[Any]] = []
@@ -170,7 +170,7 @@ async def test_primaries_are_told_when_somebody_waits_here_and_when_nobody_does_
     assert second.sent == [[Watched(later, is_watched=True)]]
     for number in range(MARKS_UNHEARD_MAX):
         link.on_messages(wire_messages(MarkRequest(Revision(3), later, Offset(number))))
-    links.watch()  # it is not told again, and nobody was told otherwise
+    links.watch()  # no second message, and no message to the contrary
     for number in range(MARKS_UNHEARD_MAX):
         link.on_messages(wire_messages(MarkRequest(Revision(3), later, Offset(number))))
     assert second.sent[1:] == []

@@ -1,4 +1,4 @@
-"""Batches of Replicate messages: content stands beside the records, and comes back as it was."""
+"""Batches of Replicate messages: content follows the records, and comes back unchanged."""
 
 import pytest
 from hypothesis import given

@@ -172,7 +172,7 @@ def test_what_is_added_is_summed_at_once_and_written_out_together(file: SpoolFil
     file.write_out()
     assert file.read(0, 5) == b"12345"
     file.add(b"67")
-    file.cut(3, sha1(b"123"))  # what was only added goes like everything else
+    file.cut(3, sha1(b"123"))  # content that was only added goes like everything else
     assert (file.size, file.read(0, 3), file.path.stat().st_size) == (3, b"123", 3)
 
 

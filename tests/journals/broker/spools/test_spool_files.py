@@ -1,4 +1,4 @@
-"""Files do what the core's effects say; after a crash a kept Spool has all its last state speaks of, or starts anew."""
+"""Files follow the core's effects; after a crash a kept Spool has everything in its last state, or is empty."""
 
 import hashlib
 import shutil
@@ -323,10 +323,10 @@ def test_whenever_it_crashes_the_last_saved_state_is_there(tmp_path_factory: pyt
                 points = points[: random.randint(1, len(points))]
                 del journal[points[-1].end :]
                 files.cut(points[-1])
-                save(files, *points)  # the core writes nothing over what was cut before it has saved that
+                save(files, *points)  # the core writes nothing over cut content before it has saved that
                 saved = list(points)
             case 5 if points[0].begin != points[-1].begin:
-                save(files, *points)  # what is final was acknowledged, and so was saved
+                save(files, *points)  # final content was acknowledged, and so was saved
                 saved = list(points)
                 _finish_first(files, points, journal, random)
             case _:

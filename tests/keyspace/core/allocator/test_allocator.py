@@ -373,7 +373,7 @@ def test_two_primaries_by_accident_become_one() -> None:
 
 
 def feasible(world: World) -> int:
-    """How many (item, member) pairs can be had at all: augmenting paths, without a thought for zones."""
+    """Return how many (item, member) pairs can be had at all: augmenting paths, without regard to zones."""
     capacities = {name: c.limit for name, c in world.capacities().items() if not c.is_exiting and c.limit}
     holds: dict[str, set[str]] = {name: set() for name in capacities}
 
@@ -396,7 +396,7 @@ def feasible(world: World) -> int:
 
 
 def happen(world: World, random: Random, joined: int) -> None:
-    """One thing that happens to a cluster."""
+    """Let one random thing happen to a cluster."""
     members = sorted(world.leases)
     match random.randrange(10):
         case 0 | 1 if joined < 12:

@@ -25,7 +25,7 @@ def test_the_least_filled_comes_first_in_proportion_to_its_capacity() -> None:
 
 def test_a_zone_the_item_is_not_in_is_better_than_an_emptier_member() -> None:
     ranking, members = ranking_of(("a#1", 10), ("a#2", 10), ("b#1", 10))
-    ranking.demand = 9  # so that nobody is above the fair share
+    ranking.demand = 9  # so that no member is above the fair share
     give(ranking, members["b#1"], 1)
     assert ranking.best(Item("x"), [members["a#1"]]) is members["b#1"]
 

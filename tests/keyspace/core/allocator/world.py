@@ -1,8 +1,8 @@
 """A KeySpace with members which come and go, items, and one allocator per member: every transaction is judged.
 
 An item is consistent, as a journal is, when each of its assignments says which members and which primary it has. `sync`
-is what a journal's primary does: it writes that, and who was there into the head record. If none of those is there any
-more, it cannot: then somebody must return, or an operator gives up what they held.
+does the work of a journal's primary: it writes that, and the present members into the head record. If none of those
+members is left, it cannot: then one must return, or an operator gives up their content.
 """
 
 from collections.abc import Callable, Sequence
@@ -86,7 +86,7 @@ class World:
         self.put(Put(self.allocator.layout.member_key(member), value, self.leases[member]))
 
     def leave(self, member: MemberId) -> None:
-        """Its lease ends, and all its assignments with it."""
+        """End its lease, and all its assignments with it."""
         self.store.revoke(self.leases.pop(member))
 
     def item(self, name: str, replication: int, load: float = 1.0) -> None:
@@ -96,7 +96,7 @@ class World:
         self.put(Delete(self.allocator.layout.item_key(name)), Delete(f"{ROOT}/heads/{name}"))
 
     def measure(self, name: str, load: float) -> None:
-        """Somebody finds out what an item costs."""
+        """Measure an item's load."""
         self.put(Put(f"{ROOT}/loads/{name}", str(load).encode()))
 
     def sync(self, *names: str) -> None:
@@ -114,7 +114,7 @@ class World:
         return head is not None and not set(head.value.decode().split()) & self.members_of(name)
 
     def give_up(self) -> None:
-        """An operator resets the heads of all items nobody who serves them has the bytes of."""
+        """An operator resets the heads of all items whose bytes no serving member has."""
         lost = [Delete(f"{ROOT}/heads/{name}") for name in self.routes() if self.is_bereft(name)]
         if lost:
             self.put(*lost)
@@ -139,7 +139,7 @@ class World:
         items_max: int = 50,
         meanwhile: Callable[[], None] | None = None,
     ) -> list[Batch]:
-        """One plan of the leader, done as far as it is not lost on the way, or overtaken by what happens meanwhile."""
+        """Carry out one plan of the leader, except for batches that are lost on the way, or overtaken meanwhile."""
         self.catch_up()
         batches = [batch for member in self.leases for batch in self.allocator.plan(member, items_max=items_max)]
         self.allocator.check()

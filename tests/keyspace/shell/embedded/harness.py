@@ -11,7 +11,7 @@ QUICK = EmbeddedOptions(poll_ms=5)
 
 
 class HandClock:
-    """A clock which stands still until it is moved."""
+    """A clock that moves only by hand."""
 
     def __init__(self, name: str = "by hand", now_ns: int = 10**12) -> None:
         self.id = name
@@ -44,4 +44,4 @@ class EmbeddedHarness:
         self.clock.move(ms)
 
     async def restart(self) -> None:
-        """There is no server which could go away: all there is, is the file."""
+        """Do nothing: there is no server that could go away, only a file."""

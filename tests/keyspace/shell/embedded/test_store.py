@@ -76,7 +76,7 @@ async def test_a_store_is_opened_by_many_at_once(tmp_path: Path) -> None:
     await asyncio.gather(*(keyspace.close() for keyspace in keyspaces))
 
 
-# What goes wrong
+# Failures
 
 
 async def test_a_writer_which_holds_the_lock_too_long_makes_others_give_up(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ async def test_a_write_which_waits_when_the_keyspace_is_closed_never_happens(tmp
     lock.acquire()
     begun, waits = (asyncio.create_task(keyspace.transact(then=[Put(key, b"")])) for key in ("begun", "waits"))
     await asyncio.sleep(0)
-    await keyspace.close()  # although somebody else holds the lock
+    await keyspace.close()  # although another process holds the lock
     with pytest.raises(Overloaded):
         await begun
     with pytest.raises(AlreadyClosed):
@@ -228,7 +228,7 @@ async def test_a_write_which_waits_when_the_keyspace_is_closed_never_happens(tmp
 
 
 async def test_a_lease_of_another_clock_ends_when_it_was_seen_unrenewed_for_its_time(tmp_path: Path) -> None:
-    """After a reboot the old deadlines mean nothing, wherever the new clock stands."""
+    """After a reboot the old deadlines mean nothing, whatever the new clock says."""
     before, after = HandClock("boot 1", now_ns=10**18), HandClock("boot 2", now_ns=5)
     async with await EmbeddedKeySpace.open(tmp_path, QUICK, clock=before) as keyspace:
         lease = await keyspace.grant_lease(1_000)

@@ -23,7 +23,7 @@ def test_others_are_woken_and_oneself_is_not(tmp_path: Path) -> None:
 
 
 def test_a_listener_which_never_listens_costs_nothing(tmp_path: Path) -> None:
-    """A stopped process's FIFO fills up: that must stop nobody."""
+    """A stopped process's FIFO fills up: that must stop no other."""
     one, stopped = Wakeups(tmp_path), Wakeups(tmp_path)
     while select.select([], [stopped.file], [], 0)[1]:  # until it holds no more
         os.write(stopped.file, bytes(4096))

@@ -1,4 +1,4 @@
-"""A real etcd server as a process of its own, which can be killed and started again on what it had."""
+"""A real etcd server as a process of its own, which can be killed and restarted with its data."""
 
 import os
 import socket

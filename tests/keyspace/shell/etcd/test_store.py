@@ -125,7 +125,7 @@ async def test_a_server_killed_while_it_is_asked(own_server: EtcdServer) -> None
 
 
 async def test_a_server_set_back_to_an_older_state_is_noticed(own_server: EtcdServer) -> None:
-    """As after a restored backup: journals.md J1 to J5 are void then."""
+    """Set the server back, as a restored backup does: journals.md J1 to J5 are void then."""
     async with await EtcdKeySpace.open([own_server.address], QUICK) as keyspace, asyncio.timeout(WAIT_S):
         for n in range(5):
             await keyspace.transact(then=[Put("a", b"%d" % n)])

@@ -1,4 +1,4 @@
-"""What clients may be told."""
+"""The allowed answers to clients."""
 
 import pytest
 from tests.lab.sim.checkers.scene import Scene, barrier, txn

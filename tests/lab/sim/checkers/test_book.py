@@ -73,7 +73,7 @@ def test_verdicts_rest_on_committed_entries() -> None:
     book.claim("a", log, 4)
     verdicts = {
         entry_id(1, 2): "aborted",  # rolled back
-        entry_id(2, 4): "aborted",  # another id is there
+        entry_id(2, 4): "aborted",  # another id is at that place
         entry_id(2, 9): "aborted",  # a higher epoch began before
         entry_id(3, 4): "committed",
         entry_id(3, 5): "pending",

@@ -1,4 +1,4 @@
-"""Who may lead, and who could."""
+"""Nodes that may lead, and nodes that could."""
 
 import pytest
 from tests.lab.sim.checkers.scene import Scene, barrier, txn
@@ -36,7 +36,7 @@ def test_a_leader_has_what_lower_epochs_committed() -> None:
 
 
 def test_a_bad_election_is_seen_before_it_happens() -> None:
-    """Committed on a and b; once b has lost it, b and c could elect without it, whoever they are told to."""
+    """Committed on a and b; once b has lost it, b and c could elect without it, whatever the election."""
     scene = Scene()
     scene.elect(1, "a", "bc")
     scene.hold("a", txn(1, 1))

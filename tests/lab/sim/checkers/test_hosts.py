@@ -1,4 +1,4 @@
-"""What is remembered of a member."""
+"""The facts remembered of a member."""
 
 from tests.lab.sim.checkers.scene import Scene, barrier, entry_id, txn
 

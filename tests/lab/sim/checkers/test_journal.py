@@ -1,4 +1,4 @@
-"""I14 and I6 of one step, from what it passed on its way."""
+"""I14 and I6 of one step, from its messages."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""All checkers together: who hears of what."""
+"""All checkers together: which one gets which events."""
 
 import pytest
 from tests.lab.sim.checkers.scene import OPERATOR, Scene

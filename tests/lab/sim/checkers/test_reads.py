@@ -36,7 +36,7 @@ def search(order: list[bytes], writes: dict[bytes, Interval], reads: Reads) -> b
                 break
         in_time = all(
             earlier[1] <= later[2] for at, later in enumerate(candidate) for earlier in candidate[:at]
-        )  # nobody is answered before somebody who comes earlier has called
+        )  # no answer comes before an earlier operation has called
         if is_right and seen == order and in_time:
             return True
     return False

@@ -18,7 +18,7 @@ STEADY_BASE: Final = 20_000  # its seeds begin behind those of the long sweeps
 
 
 def fresh_seeds_are_clean(workload: str, item: int, seeds_per_item: int, request: pytest.FixtureRequest) -> None:
-    """The same seeds in every run: a commit is judged by what it changes. HYPOTHESIS=curious: others each time."""
+    """The same seeds in every run: a commit is judged by its own changes. HYPOTHESIS=curious: others each time."""
     is_curious = os.environ.get("HYPOTHESIS") == "curious"
     base = int(request.config.getoption("randomly_seed") or 0) % 1_000_000 if is_curious else STEADY_BASE
     make = find(workload)

@@ -1,4 +1,4 @@
-"""The quorum workload judged by outcomes alone: what is lost, doubled, contradicted, stale or stuck.
+"""The quorum workload judged by outcomes alone: lost, doubled, contradicted, stale or stuck transactions.
 
 Rules of the protocol (who may append, vote, speak or stop where) are not looked at, so a mutant is caught only when a
 schedule does harm with it. That measures the workload: does it get there? Run as a program for a table.

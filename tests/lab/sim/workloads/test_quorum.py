@@ -82,7 +82,9 @@ def test_a_seed_has_one_digest_whatever_the_hash_seed() -> None:
 
 
 def test_a_write_of_the_metadata_whose_answer_was_lost_is_noticed_when_it_is_made() -> None:
-    """The operator heard "no", read the metadata before the write was made, and watched: nobody finished the change."""
+    """The operator got "no", read the metadata before the write was made, and watched: the change was never
+    finished.
+    """
     stage = Stage("abcd", "abc")
     operator = stage.operator()
     stage.until(lambda: stage.cell.metadata.status is Status.STEADY_STATE)
@@ -116,7 +118,7 @@ def test_a_level_of_three_is_three_after_a_contraction() -> None:
 
 
 def test_a_follower_which_is_attached_again_has_a_vote_at_once() -> None:
-    """Its acknowledgement was lost, and a snapshot was to be sent instead: where it is attached, it has confirmed."""
+    """Lose its acknowledgement, so that a snapshot is due: where it is attached, it has confirmed."""
     stage = Stage("abc", "abc")
     stage.elect(1, "a", "bc")
     stage.part("c", "ab")

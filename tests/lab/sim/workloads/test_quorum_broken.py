@@ -34,7 +34,8 @@ def led_by_a(stage: Stage) -> None:
 
 def the_new_node_has_the_last_word(mutant: str | None) -> None:
     """S22: a swap b → d is in COMMIT and the leader counts {a, c, d} when the operator dies; then x is committed by a
-    and d alone. Whoever is elected next has x."""
+    and d alone. The next leader has x.
+    """
     stage = Stage("abcd", "abc", mutant)
     led_by_a(stage)
     operator = stage.world.nodes[NodeId("op1")]
@@ -70,7 +71,8 @@ def two_entries_at_one_offset(mutant: str | None) -> None:
 
 def a_confirm_is_truncated_and_the_node_restarts(mutant: str | None) -> None:
     """A fence comes while a CONFIRM is on its way to b's disk, so the fence's own save does not know it; then the next
-    leader truncates that CONFIRM, and b restarts. What it said is still a fact."""
+    leader truncates that CONFIRM, and b restarts. Its statement is still a fact.
+    """
     stage = Stage("abc", "abc", mutant)
     stage.elect(1, "a", "bc")
     b = stage["b"]

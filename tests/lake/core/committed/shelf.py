@@ -33,7 +33,7 @@ def as_read(table: pa.Table) -> pa.Table:
 
 
 class Shelf:
-    """Stores ranges in a dictionary, and counts what is read and written."""
+    """Stores ranges in a dictionary, and counts reads and writes."""
 
     def __init__(self, chunking: Chunking = SMALL, job_rows: int = 4) -> None:
         self.files: dict[str, pl.DataFrame] = {}

@@ -1,4 +1,4 @@
-"""A grafted tree is the one which overlaying would have built, and only its seams are read."""
+"""A grafted tree equals the one that overlaying would have built, and only its seams are read."""
 
 import polars as pl
 import pytest

@@ -12,7 +12,7 @@ PREFIXES = st.sampled_from(["", "a", "a/", "b/", "b/ä/", "b/ä", "zz", "c1"])
 
 
 def oracle(tree: Tree, prefix: str, after: str, delimiter: str) -> list[str]:
-    """What a listing shows, in order: paths, and folders in place of what lies in them."""
+    """Return a listing, in order: paths, and folders in place of their contents."""
     shown = set()
     for path in tree:
         if path.startswith(prefix) and path > after:

@@ -39,7 +39,7 @@ class History:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[History, Sequence[CommitId]]:
-    """Up to a dozen commits, each with none, one or two parents, at times which may disagree with the graph."""
+    """Draw up to a dozen commits, each with none, one or two parents, at times that may disagree with the graph."""
     history = History()
     made: list[CommitId] = []
     for number in range(draw(st.integers(1, 12))):

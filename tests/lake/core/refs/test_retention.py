@@ -18,7 +18,7 @@ def kept(history: History, rules: RetentionRules, heads: dict[str, CommitId], *t
 
 
 def days(history: History, *ages: int) -> list[CommitId]:
-    """A line of commits, so many days old."""
+    """Make a line of commits with these ages in days."""
     line: list[CommitId] = []
     for age in ages:
         line.append(history.commit(f"{age}", *line[-1:], created_ns=TODAY - age * DAY_NS))

@@ -79,7 +79,7 @@ class Desk:
         self._perform(name, self.members[name].start(self.now))
 
     def machine(self, name: str | None = None) -> StagingMachine:
-        """Of a member; of the first one alive, unless named."""
+        """Return the machine of a member; of the first one alive, unless named."""
         return self.members[name or next(iter(self.members))].machine
 
     def checkpoint(self, name: str) -> bytes:
@@ -170,18 +170,18 @@ class Desk:
         self.accept([Envelope(None, record)])
 
     def accept(self, envelopes: list[Envelope] | None = None) -> None:
-        """What was sent comes onto the queue."""
+        """Put the sent records onto the queue."""
         if envelopes is None:
             envelopes, self.sent = self.sent, []
         for envelope in envelopes:
             self.log.append((10**15 + self.now, envelope))
 
     def lose(self) -> None:
-        """What was sent is lost."""
+        """Lose the sent records."""
         self.sent = []
 
     def deliver(self, name: str, count: int | None = None) -> None:
-        """Give a member what it has not yet, or the next few records of it."""
+        """Give a member the records that it lacks, or the next few of them."""
         end = len(self.log) if count is None else self.cursors[name] + count
         while self.cursors[name] < end:
             stamp, envelope = self.log[self.cursors[name]]

@@ -1,4 +1,4 @@
-"""Whatever a record says, it has a result, and the state stays sound: no member falls over what is on the queue."""
+"""Whatever a record says, it has a result, and the state stays sound: no record on the queue ends a member."""
 
 from random import Random
 from typing import Any

@@ -67,7 +67,7 @@ def test_bad_bytes_are_refused(damage: bytes) -> None:
 
 
 def test_the_hash_sees_every_table() -> None:
-    """One more thing in any table is another hash."""
+    """Any further entry in any table changes the hash."""
     hashes = {full_lake().machine.state_hash()}
     for record in (
         r.Delete(Request("x", 1), MAIN, ("n",)),

@@ -18,7 +18,7 @@ changes = st.dictionaries(paths, st.one_of(st.none(), st.builds(Entry, st.text(m
 def test_an_overlay_shows_the_newest_change_of_each_path(
     batches: list[dict[str, Entry | None]], memtable: dict[str, Entry | None], start: str, stop: str, small: int
 ) -> None:
-    """As a dict, as levels, and when the one has become the other."""
+    """Check the index as a dict, as levels, and after the change from one to the other."""
     index, model = Index(small_rows_max=small), dict[str, Entry | None]()
     for batch in batches:
         index.add(Run.of(batch.items()))
@@ -65,7 +65,7 @@ def test_an_overlay_does_not_change_when_the_index_does() -> None:
 @settings(max_examples=40)
 @given(st.lists(changes, max_size=5), st.sampled_from((0, SMALL_ROWS_MAX + 1)))
 def test_the_newest_of_many_runs(batches: list[dict[str, Entry | None]], more: int) -> None:
-    """As dicts, and with so many more rows that they are columns."""
+    """Check runs as dicts, and with enough more rows that they are columns."""
     batches = [*batches, {f"z{row:04d}": Entry("more") for row in range(more)}]
     model: dict[str, Entry | None] = {}
     for batch in batches:

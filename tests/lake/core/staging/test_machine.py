@@ -21,7 +21,7 @@ def columns(rows: dict[str, Any]) -> bytes:
 
 
 class Twins:
-    """The machine, dictionaries which say what it must hold, and another machine loaded from a checkpoint of it."""
+    """The machine, dictionaries with its expected content, and another machine loaded from a checkpoint of it."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -78,8 +78,9 @@ class Twins:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_areas_are_dictionaries(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Puts of rows and of columns, deletes, commits, resets: what is staged is what dictionaries say; and a machine
-    loaded from a checkpoint taken on the way has the same bytes after every record."""
+    """Puts of rows and of columns, deletes, commits, resets: the uncommitted changes equal the dictionaries; and a
+    machine loaded from a checkpoint taken on the way has the same bytes after every record.
+    """
     monkeypatch.setattr(area, "MEMTABLE_ROWS_MAX", 5)
     monkeypatch.setattr(changes, "RUN_ROWS_MIN", 4)
     twins = Twins(seed)

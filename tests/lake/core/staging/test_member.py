@@ -1,4 +1,4 @@
-"""A member and those who wait for it, beside what the schedules show."""
+"""A member and the requests that wait for it, besides the schedules."""
 
 from tests.lake.core.staging.desk import CONFIG, MAIN, REPOSITORY, Desk
 

@@ -159,7 +159,7 @@ def t5_a_lost_race_and_a_revert(mutant: str | None) -> None:
 
 @pytest.mark.parametrize("paths", [(), ("x",)], ids=["all", "path"])
 def test_t6_a_reset_between_build_and_perform(paths: tuple[str, ...]) -> None:
-    """F9: what was reset does not come back; what was not is committed all the same (decision 403)."""
+    """F9: reset changes do not come back; the others are committed all the same (decision 403)."""
     desk = Desk()
     desk.put("a", "p1", "x")
     desk.put("a", "p2", "y")
@@ -257,7 +257,7 @@ def test_nothing_to_commit() -> None:
 
 
 def a_lost_race_and_another_address(mutant: str | None) -> None:
-    """Somebody else uploads the same content again: the address is another one, and it is that one which must stay."""
+    """The same content is uploaded again: the address is another one, and that address must stay."""
     desk = Desk(mutant=mutant)
     desk.move("a", "m1", Import((("x", desk.upload("same")),)))
     desk.run()
@@ -301,7 +301,7 @@ def test_the_mutant_falls_in_its_schedule(schedule: Schedule, mutant: str) -> No
 
 
 def test_a_commit_is_one_for_its_request_wherever_it_is_asked_for() -> None:
-    """The same request at two members: one commit, and both are told of it."""
+    """The same request at two members: one commit, and both answer with it."""
     desk = Desk()
     desk.put("a", "p1", "x")
     desk.run()

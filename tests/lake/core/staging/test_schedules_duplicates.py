@@ -42,7 +42,7 @@ def with_dev(desk: Desk, token: str = "d0", instance: Instance = DEV, name: str 
 
 
 def every_record(lake: Lake) -> list[r.Record]:
-    """One of each kind which takes effect."""
+    """Return one record of each kind that takes effect."""
     lake.put("put", ("x", "1"), ("y", "1"))
     lake(r.Delete(Request("delete", 1), MAIN_1, ("y",)))
     announced = lake.announce("commit")
@@ -72,7 +72,7 @@ MAIN_1 = Instance("b1")
 
 @pytest.mark.parametrize("requests_max", [100, 1], ids=["before eviction", "after eviction"])
 def test_t8_duplicates_of_every_record(requests_max: int) -> None:
-    """F4, F17: a copy changes nothing, and is answered with what came of the first, or with EXPIRED."""
+    """F4, F17: a copy changes nothing, and gets the result of the first, or EXPIRED."""
     lake = Lake(Limits(requests_max=requests_max))
     records = every_record(lake)
     assert len({type(record) for record in records}) == len(lake.machine._handlers) - 1, "DeleteRepository is last"
@@ -89,7 +89,7 @@ def test_t8_duplicates_of_every_record(requests_max: int) -> None:
 
 
 def everything(lake: Lake) -> object:
-    """All of the state but how far it is and what it remembers of requests."""
+    """Return all of the state but its position and its memory of requests."""
     machine = lake.machine
     return (
         [(each.item(), each.sum(), each.sinks) for each in machine.branches.values()],

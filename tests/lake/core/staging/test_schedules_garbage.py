@@ -174,7 +174,7 @@ def test_t20_a_commit_between_mark_and_condemn() -> None:
 
 
 def test_t20_a_perform_announced_two_runs_ago() -> None:
-    """What it wrote may be swept: it is announced again."""
+    """Announce it again, because its files may be swept."""
     desk = Desk()
     desk.put("a", "p1", "x")
     desk.run()
@@ -190,7 +190,7 @@ def test_t20_a_perform_announced_two_runs_ago() -> None:
 
 
 def t20_two_collectors(mutant: str | None) -> None:
-    """The second fence forgets what was touched since the first: the first run is over with it."""
+    """The second fence forgets the changes since the first: the first run is over with it."""
     desk = Desk(mutant=mutant)
     old, _ = commits_of_x(desk, 2)
     make_old(desk)
@@ -241,7 +241,9 @@ def an_old_parent_is_condemned(mutant: str | None) -> None:
 
 
 def a_commit_is_on_its_way(mutant: str | None) -> None:
-    """Decision 407: it is written, and no head yet. Who gives it up has a condemned head when it is performed."""
+    """Decision 407: it is written, and no head yet. A caller that gives it up has a condemned head when it is
+    performed.
+    """
     desk = Desk(mutant=mutant)
     desk.put("a", "p1", "x")
     desk.run()

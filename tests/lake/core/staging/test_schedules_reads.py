@@ -133,7 +133,7 @@ def test_t16_a_list_during_delete_put_and_commit() -> None:
 
 
 def t17_a_restarted_member_reuses_a_token_number(mutant: str | None) -> None:
-    """F15: an old record releases nobody, and is warned about."""
+    """F15: an old record releases no request, and is warned about."""
     desk = Desk(mutant=mutant)
     desk.put("a", "p1", "x")
     sent, desk.sent = desk.sent, []

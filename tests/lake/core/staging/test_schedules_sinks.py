@@ -47,7 +47,7 @@ def test_t19_a_zombie_after_the_next_batch() -> None:
 
 
 def test_t19_a_driver_dies_between_upload_and_commit() -> None:
-    """Nothing was linked, so nothing of it shows."""
+    """Show nothing of the batch, since nothing was linked."""
     desk = Desk()
     desk.move("a", "d1", **batch(desk, 0, "-", "5"))
     desk.pump()

@@ -17,7 +17,7 @@ ENDED = Register("q", 4, "plan4", '[{"a":7}]')
         (None, BatchOffer("q", 17), Verdict.COMMIT),  # a checkpoint may switch sinks half-way
         (LAST, BatchOffer("q", 5, "plan5"), Verdict.COMMIT),
         (LAST, BatchOffer("q", 4, "plan4"), Verdict.REPLAY),
-        (LAST, BatchOffer("q", 4), Verdict.REPLAY),  # nobody knows the plan: the numbers must do
+        (LAST, BatchOffer("q", 4), Verdict.REPLAY),  # the plan is unknown: the numbers must do
         (LAST, BatchOffer("q", 4, "another"), Verdict.OTHER_PLAN),
         (LAST, BatchOffer("q", 3, "plan3"), Verdict.STALE),
         (LAST, BatchOffer("q", 6, "plan6"), Verdict.STALE),

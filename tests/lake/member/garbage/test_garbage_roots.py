@@ -1,4 +1,4 @@
-"""Roots name all that is kept: every tree which a branch or a tag reaches, and everything which is staged."""
+"""Roots name all kept data: every tree that a branch or a tag reaches, and every uncommitted object."""
 
 from pathlib import Path
 

@@ -33,7 +33,7 @@ async def is_there(lake: LakeService, key: str) -> bool:
 
 
 async def collect(lake: LakeService, runs: int = 1) -> int:
-    """How many objects went."""
+    """Return how many objects went."""
     return sum([(await lake.collect_garbage("shop", grace_s=0)).objects for _ in range(runs)])
 
 

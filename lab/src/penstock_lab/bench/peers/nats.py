@@ -37,7 +37,7 @@ cluster {{ name: bench, listen: 127.0.0.1:{route}, routes: [{routes}] }}
 
 
 def nats_binary() -> str | None:
-    """Where nats-server is installed (Debian: nats-server), or None."""
+    """Return where nats-server is installed (Debian: nats-server), or None."""
     return shutil.which("nats-server")
 
 
@@ -53,11 +53,11 @@ class Nats:
         return uvloop.run(self._publish(size, in_flight, seconds))
 
     def tail(self, size: int, in_flight: int, seconds: float) -> float:
-        """Bytes per second which a consumer behind the publishers fetched, until it had all."""
+        """Return the bytes per second that a consumer fetched while publishers worked, until it had all."""
         return uvloop.run(self._tail(size, in_flight, seconds))
 
     def read(self, size: int, total: int) -> float:
-        """Bytes per second of a new consumer which fetches so many bytes from the start of the stream."""
+        """Return the bytes per second of a new consumer that fetches `total` bytes from the start of the stream."""
         return uvloop.run(self._read(size, total))
 
     async def _publish(self, size: int, in_flight: int, seconds: float) -> tuple[float, list[float]]:
@@ -174,14 +174,14 @@ class _Connection(asyncio.Protocol):
             return json.loads(await self.request(f"$JS.API.{what}", b"" if body is None else json.dumps(body).encode()))
 
     async def consume(self, policy: str) -> str:
-        """A consumer which begins with "all" there is, or with what is "new": its name."""
+        """Make a consumer that begins with "all" messages, or with "new" ones; return its name."""
         config = {"deliver_policy": policy, "ack_policy": "none", "max_waiting": 512}
         made = await self.ask(f"CONSUMER.CREATE.{STREAM}", {"stream_name": STREAM, "config": config})
         name: str = made["name"]
         return name
 
     async def fetch(self, consumer: str, total: int) -> None:
-        """Fetch so many bytes, with the next request on its way before the last one is answered."""
+        """Fetch `total` bytes, with the next request on its way before the last one is answered."""
         asked = 0
         body = json.dumps({"batch": FETCH, "expires": int(READY_S * 1e9)}).encode()
         while self.fetched_bytes < total:
@@ -192,7 +192,7 @@ class _Connection(asyncio.Protocol):
             await self._arrived.wait()
 
     async def has_fetched(self, total: int) -> None:
-        """Wait until another task has fetched so many bytes."""
+        """Wait until another task has fetched `total` bytes."""
         while self.fetched_bytes < total:
             self._arrived.clear()
             await self._arrived.wait()

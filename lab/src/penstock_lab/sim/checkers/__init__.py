@@ -1,1 +1,3 @@
-"""Checkers: what must hold in a whole world, counted from what nodes hold, send and say, not from what they believe."""
+"""Checkers: invariants of a whole world, computed from the nodes' stores, messages and answers, not from their
+beliefs.
+"""

@@ -1,4 +1,4 @@
-"""What clients are told about their transactions, against the committed log. Invariants of quorum-log.md:
+"""The answers to clients about their transactions, against the committed log. Invariants of quorum-log.md:
 
 I12 OK means committed, and in effect · I13 ABORTED means never · I14 each waiter gets an answer in time · I15 in order,
 and once · I16 the promises of an async OK · I19 only an active leader decides · I20 VOLATILE is FIFO and cascades.
@@ -235,7 +235,9 @@ class AnswerChecker:
             assert not has_effect, f"I13: {asked} ends {asked.fate}, and took effect"
 
     def _finish_acknowledged(self) -> None:
-        """I16: what was acknowledged is lost only by an epoch change, as a suffix, and not more than the window."""
+        """I16: acknowledged transactions are lost only by an epoch change, as a suffix, and not more than the
+        window.
+        """
         book, lost_bytes = self.book, dict.fromkeys((each.entry.epoch for each, _ in self.acknowledged), 0)
         for attempt, _ in self.acknowledged:
             epoch, offset = attempt.entry.epoch, attempt.entry.offset

@@ -1,8 +1,8 @@
-"""What state machines are given, and what they make of it. Invariants of quorum-log.md:
+"""The inputs of state machines, and their results. Invariants of quorum-log.md:
 
-I9 snapshots lie in no doomed range · I10 everybody applies the committed log, doomed transactions left out · I11 nobody
-applies beyond what it knows to be committed and holds durably. And of wrong state machines (decision 0108; Q-12, Q-13):
-a right one is never accused, and one that was found wrong stays out, also after a restart.
+I9 snapshots lie in no doomed range · I10 every node applies the committed log, doomed transactions left out · I11 no
+node applies beyond the entries that it knows to be committed and holds durably. And of wrong state machines (decision
+0108; Q-12, Q-13): a right one is never accused, and one that was found wrong stays out, also after a restart.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ __all__ = ["AgreementChecker", "ApplyChecker"]
 
 
 class ApplyChecker:
-    """Compares what is applied with the book."""
+    """Compares the applied entries with the book."""
 
     def __init__(self, book: Book) -> None:
         self.book = book
@@ -56,7 +56,7 @@ class ApplyChecker:
         self.snapshot(host, snapshot)
 
     def snapshot(self, host: Host, snapshot: SnapshotMeta) -> None:
-        """I9, and that what it says about the log is so."""
+        """I9, and that its statements about the log are true."""
         book, head = self.book, snapshot.head
         if head.offset == 0:
             return

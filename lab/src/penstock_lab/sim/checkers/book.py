@@ -1,8 +1,9 @@
-"""The book: every entry ever written anywhere, the one committed log, and what it does to the state machine.
+"""The book: every entry ever written anywhere, the one committed log, and its effect on the state machine.
 
-Invariants of quorum-log.md kept here: I1 (an id has one payload, ever, and one predecessor), I5 and I7 (whatever
-anybody holds committed is one log which only grows), I9 (nobody stops inside a doomed range), I10 and I26 (the fold of
-that log). A log is known by its last id: with I1, two logs with the same id at one offset are equal up to there.
+Invariants of quorum-log.md kept here: I1 (an id has one payload, ever, and one predecessor), I5 and I7 (the committed
+logs of all nodes are prefixes of one log that only grows), I9 (no node stops inside a doomed range), I10 and I26 (the
+fold of that log). A log is known by its last id: with I1, two logs with the same id at one offset are equal up to
+there.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -35,16 +36,16 @@ class Book:
         self.effects: dict[tuple[ClientId, int], int] = {}  # where a pair took effect
         self.retired: dict[tuple[ClientId, int], int] = {}  # where a pair was rolled back before it could
         self.lists: dict[bytes, list[tuple[int, bytes]]] = {}  # the state machine: key -> (offset, value) in order
-        self._landings: list[int] = [0]  # every point somebody called committed, sorted
+        self._landings: list[int] = [0]  # every point that a node called committed, sorted
 
     @property
     def end(self) -> int:
         return len(self.committed)
 
-    # all that is written
+    # all written entries
 
     def write(self, author: Author, offset: int, entry: Entry, epoch_before: int) -> bool:
-        """An entry was handed to a disk, behind one of `epoch_before`. Returns whether it is new in the world."""
+        """Note an entry handed to a disk, after one of `epoch_before`. Returns whether it is new in the world."""
         id_ = (entry.epoch, offset)
         known = self.entries.get(id_)
         if known is not None:
@@ -57,7 +58,7 @@ class Book:
         assert owner == author, f"I2: {owner} and {author} append in epoch {entry.epoch}"
         return True
 
-    # what is committed
+    # committed entries
 
     def epoch_at(self, offset: int) -> int:
         """The epoch of a committed entry; 0 before the first."""
@@ -68,7 +69,7 @@ class Book:
         return 0 < id_.offset <= self.end and self.epoch_at(id_.offset) == id_.epoch
 
     def claim(self, who: str, log: ShadowLog, upto: int) -> bool:
-        """Somebody with this log calls everything up to `upto` committed. Returns whether that is news."""
+        """Note that a node with this log calls everything up to `upto` committed. Returns whether that is news."""
         if upto <= self.end:
             assert upto < log.base.offset or log.epoch_at(upto) == self.epoch_at(upto), (
                 f"I5: {who} calls {log.epoch_at(upto)}/{upto} committed, but that is {self.epoch_at(upto)}/{upto}"
@@ -140,7 +141,7 @@ class Book:
         return any(first <= offset < at for first, at in self.ranges)
 
     def list_at(self, key: bytes, applied: int) -> tuple[bytes, ...]:
-        """What the state machine says of a key when it has applied so much."""
+        """Return the values of a key in the state machine when it has applied this much."""
         values = self.lists.get(key, [])
         return tuple(value for _, value in values[: bisect_right(values, applied, key=_offset_of)])
 
@@ -153,7 +154,7 @@ class Book:
         return any(epoch > id_.epoch and barrier < id_.offset for epoch, barrier in self.epochs)
 
     def verdict(self, id_: EntryId) -> str:
-        """What became of an entry, by the committed log: "committed", "aborted", or "pending" if it is open."""
+        """Return the outcome of an entry, by the committed log: "committed", "aborted", or "pending" if it is open."""
         if id_.offset <= self.end:
             is_in = self.epoch_at(id_.offset) == id_.epoch and not self.is_doomed(Offset(id_.offset))
             return "committed" if is_in else "aborted"

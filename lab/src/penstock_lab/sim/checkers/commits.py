@@ -12,7 +12,7 @@ from penstock_lab.sim.checkers.hosts import Host, Record
 
 __all__ = ["CommitChecker", "Quorum"]
 
-Quorum = tuple[int, Ensemble]  # so many of these
+Quorum = tuple[int, Ensemble]  # this many of these members
 
 
 class CommitChecker:
@@ -21,7 +21,7 @@ class CommitChecker:
     def __init__(self, book: Book, records: dict[Member, Record], quorums: dict[int, list[Quorum]]) -> None:
         self.book = book
         self.records = records
-        self.quorums = quorums  # who may commit in an epoch, as the metadata said so far
+        self.quorums = quorums  # members that may commit in an epoch, by the metadata so far
         self.committed: dict[Epoch, int] = {}  # how far the leader of an epoch has committed
 
     def stepped(self, host: Host) -> bool:
@@ -54,7 +54,7 @@ class CommitChecker:
         return self.book.claim(host.name, host.log, commit)
 
     def _check_quorum(self, host: Host, core: Core, upto: Offset) -> None:
-        """P2, by what has ever been durable on the members' disks."""
+        """P2, by everything that has ever been durable on the members' disks."""
         id_ = EntryId(Epoch(host.log.epoch_at(upto)), upto)
         assert id_.epoch == core.epoch, f"I4: {host.name} commits {id_} in epoch {core.epoch}"
         quorums = self.quorums.get(core.epoch, [])
@@ -82,5 +82,5 @@ class CommitChecker:
                 assert held, f"I17: {host.name} believes {cursor.member} holds {id_}, and it never did"
 
     def before(self, epoch: Epoch) -> int:
-        """How much was committed by leaders of lower epochs: a leader of this one must have that."""
+        """Return how much leaders of lower epochs committed: a leader of this one must have that."""
         return max((upto for each, upto in self.committed.items() if each < epoch), default=0)

@@ -1,8 +1,8 @@
-"""Who leads, and who could be elected right now. Invariants of quorum-log.md:
+"""Leaders, and nodes that could be elected right now. Invariants of quorum-log.md:
 
 I2 and P9: one leader per epoch, fenced into it in this run, with nothing done in it before · I5: every leader's log has
-the whole committed prefix · I22: whoever a fence quorum could make leader at this very moment has it, too. That last
-one looks ahead: it fails at the step which makes a bad election possible, not when one happens.
+the whole committed prefix · I22: every node that a fence quorum could make leader at this very moment has it, too. That
+last one looks ahead: it fails at the step which makes a bad election possible, not when one happens.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class ElectionChecker:
             host.epoch = core.epoch
 
     def _leads(self, host: Host, core: Core) -> None:
-        """A node has become leader, or goes on in a higher epoch by a reconfiguration."""
+        """A node has become leader, or continues in a higher epoch by a reconfiguration."""
         epoch, me = core.epoch, (host.node.name, host.node.run)
         assert self.leaders.setdefault(epoch, me) == me, f"I2: {self.leaders[epoch]} and {me} lead epoch {epoch}"
         if not host.leads:
@@ -53,7 +53,7 @@ class ElectionChecker:
         assert host.followed < epoch, f"P9: {host.name} leads {epoch}, which it has followed"
 
     def _check_complete(self, host: Host, epoch: Epoch) -> None:
-        """Late news may make a node lead an epoch which is over: it has what was committed before that epoch."""
+        """Late news may make a node lead an epoch that is over: it has everything committed before that epoch."""
         end = self.commits.before(epoch)
         has_it = end < host.log.base.offset or host.log.epoch_at(end) == self.book.epoch_at(end)
         assert has_it, f"I5: {host.name} leads {epoch} without {self.book.epoch_at(end)}/{end}, which is committed"

@@ -1,4 +1,4 @@
-"""What clients did and heard: one record per attempt to append, per read and per resolve."""
+"""The requests and answers of clients: one record per attempt to append, per read and per resolve."""
 
 from dataclasses import dataclass, field
 from typing import Any

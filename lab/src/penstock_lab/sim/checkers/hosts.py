@@ -1,4 +1,4 @@
-"""What the checkers know of a node: its process, its disk, its log as its effects tell it, and what it has claimed."""
+"""The checkers' knowledge of a node: its process, its disk, its log by its effects, and its claims."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,7 @@ __all__ = ["Host", "Record"]
 
 @dataclass(slots=True)
 class Record:
-    """What is known of one member for as long as it exists: across restarts, but not beyond the loss of its disk."""
+    """The facts about one member for as long as it exists: across restarts, but not beyond the loss of its disk."""
 
     promised: int = 0  # the highest epoch it has answered a fence of
     exposed: int = 0  # the highest offset a reader has seen there
@@ -55,9 +55,9 @@ class Host:
     log: ShadowLog = field(default_factory=ShadowLog)
     core: Core | None = None  # while the process runs
     # in this run of the process:
-    commit: int = 0  # what it last called committed
+    commit: int = 0  # its last claimed commit
     confirmed: int = 0
-    known: int = 0  # what it has ever had reason to call committed
+    known: int = 0  # the highest offset that it had reason to call committed
     applied: int = 0  # handed to its state machine
     leads: int = 0  # the epoch it leads
     led: int = 0  # the highest it has led

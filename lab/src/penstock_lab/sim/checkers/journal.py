@@ -1,8 +1,8 @@
 """The journal's checkers: I1 to I14 of journals.md, over everything that was ever acknowledged, seen, stored or told.
 
-They look from outside: at pictures of the brokers, at the KeySpace's own head record, at the store and at what clients
-were told. They know nothing of the core's decisions, so a broken rule is seen by what it does. All state is small and
-can be copied: the explorer keeps one of these in every state of its search.
+They look from outside: at pictures of the brokers, at the KeySpace's own head record, at the store and at clients'
+answers. They know nothing of the core's decisions, so a broken rule is seen by its effects. All state is small and can
+be copied: the explorer keeps one of these in every state of its search.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ __all__ = ["JournalChecks", "author_of"]
 
 
 def author_of(registers: Registers) -> int | None:
-    """Which append wrote these registers: every one leaves its number there."""
+    """Return the append that wrote these registers: every one leaves its number there."""
     value = registers.labels.value_of("last")
     return None if value is None else int(value)
 
@@ -37,7 +37,7 @@ class JournalChecks:
         self.proposed: dict[int, int] = {}  # append → how many faults there had been when it was proposed
         self.since: dict[PipelineEpoch, int] = {}  # epoch → how many faults there had been when it was certified
         self.stored: dict[int, int] = {}  # offset → append, in the store
-        self.acked: dict[PipelineEpoch, int] = {}  # epoch → end of what was acknowledged in it (I7)
+        self.acked: dict[PipelineEpoch, int] = {}  # epoch → end of its acknowledged content (I7)
         self.marks: dict[PipelineEpoch, int] = {}  # epoch → the highest mark anybody had in it
         self.seen: dict[tuple[NodeId, int], int] = {}  # broker and run → its mark (I6)
         self.lengths: dict[int, int] = {}  # append → how long it is
@@ -56,7 +56,7 @@ class JournalChecks:
         return other
 
     def key(self) -> tuple[object, ...]:
-        """All of it, as something which can be compared."""
+        """Return all of it, as a value that can be compared."""
         return tuple(
             tuple(sorted(value.items())) if isinstance(value, dict) else value
             for name, value in self.__dict__.items()
@@ -74,7 +74,7 @@ class JournalChecks:
         assert is_once or self.resets, f"J12: append {append} is at {place} and at {offset}"  # a reset forgets records
 
     def shown(self, before: View, view: View, uploads: Sequence[Fragment]) -> None:
-        """A broker's readers may see up to its mark: what it had, has, or has just handed over."""
+        """A broker's readers may see up to its mark: the content that it had, has, or has just handed over."""
         pieces = [(point.begin, point.sum) for one in (before, view) for point in one.fragments()]
         pieces += [(fragment.begin, fragment.sum) for fragment in uploads]
         for begin, sum_ in dict.fromkeys(pieces):
@@ -91,7 +91,7 @@ class JournalChecks:
     # I14
 
     def _uploads(self, before: View, passed: Passed) -> None:
-        """A broker may hand over what is below its epoch's mark, or below where the first later epoch began."""
+        """A broker may hand over content below its epoch's mark, or below the start of the first later epoch."""
         entry = self.table.first_after(before.epoch)
         marks = [shown.mark for shown in passed.marks if shown.epoch == before.epoch]
         allowed = max(before.mark, *marks, entry.start if entry else 0)
@@ -133,7 +133,7 @@ class JournalChecks:
         )
 
     def _is_committed(self, head: HeadRecord, views: Iterable[View]) -> None:
-        """What participants hold below the start of a certified epoch is committed now."""
+        """Note the content of participants below the start of a certified epoch, which is committed now."""
         for view in views:
             if view.epoch == head.epoch:
                 for offset, append in self.contents.held(view):
@@ -155,11 +155,11 @@ class JournalChecks:
             )
 
     def _is_committed_since(self, append: int) -> None:
-        """By a later epoch: its copies are those which are left of its own epoch's."""
+        """Note an append that a later epoch committed: its copies are the remaining ones of its own epoch."""
         span = self.spans.get(append)
         self.due.setdefault(append, self.since.get(span[2], 0) if span is not None else 0)
 
-    # I4, I5, I10, I11, I12: what anybody is told
+    # I4, I5, I10, I11, I12: answers
 
     def acknowledges(self, view: View, epoch: PipelineEpoch) -> None:
         """A broker acknowledges a proposal of this epoch."""
@@ -170,7 +170,7 @@ class JournalChecks:
         self.proposed[append] = self.faults
 
     def answered(self, append: int, response: AppendResponse, asked_at_end: int) -> None:
-        """A client hears what became of its append. `asked_at_end`: how far the journal had come when it asked."""
+        """A client gets the outcome of its append. `asked_at_end`: how far the journal had come when it asked."""
         if response.status is Status.HEAD_LOST:
             assert self.faults >= self.replication, f"I11: the head is lost after {self.faults} faults"
         if response.registers is not None and response.end is not None:
@@ -186,7 +186,7 @@ class JournalChecks:
         is_acked = entry is None or entry.is_reset  # else it may be that later epoch which says so
         self.tell(append, "committed")
         if append not in self.due:
-            # A member may fail between its acknowledgement and when the primary hears it, but not before it.
+            # A member may fail between its acknowledgement and its arrival at the primary, but not before it.
             faults = self.proposed.get(append, self.faults)
             self.due[append] = faults if is_acked else self.since.get(response.epoch, 0)
         begin, end = response.commit.begin, response.commit.end
@@ -232,7 +232,7 @@ class JournalChecks:
     # I2, I3, I6, I9, I13: the whole world between two steps
 
     def stepped(self, before: View, view: View, passed: Passed) -> None:
-        """One broker took a step."""
+        """Check one step of a broker."""
         self._uploads(before, passed)
         run = (view.broker, view.run)
         known = self.seen.get(run, 0)
@@ -270,7 +270,7 @@ class JournalChecks:
                 assert leader.mark <= min(view.end, other.end), f"I6: {leader.broker} has a mark above a member's end"
 
     def failed(self, views: Iterable[View], uploads: Iterable[Fragment]) -> None:
-        """I2, I3: a broker is gone with what it held. Committed content needs another place, or enough faults."""
+        """I2, I3: a broker is gone with its content. Committed content needs another place, or enough faults."""
         held = set(self.stored.items())
         for view in views:
             held.update(self.contents.held(view))

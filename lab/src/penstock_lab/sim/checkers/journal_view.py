@@ -30,7 +30,7 @@ class View(msgspec.Struct, frozen=True):
     promised: PipelineEpoch
     mark: Offset
     points: tuple[Point, ...]
-    leads: PipelineEpoch | None  # the epoch of its pipeline, if it has one which is certified
+    leads: PipelineEpoch | None  # the epoch of its pipeline, if that is certified
 
     @property
     def end(self) -> Offset:
@@ -57,7 +57,7 @@ def passed_in(effects: Iterable[Effect]) -> Passed:
 
 def view_of(replica: Replica, run: int) -> View:
     spool, pipeline = replica.spool, replica.pipeline
-    epoch, points = spool.counted()  # a reset which is not certified is not there
+    epoch, points = spool.counted()  # a reset that is not certified does not count
     leads = pipeline.epoch if pipeline is not None and pipeline.phase.value == "ready" else None
     return View(
         replica.me,

@@ -1,6 +1,6 @@
 """The lake's invariants over a whole run: I1 to I13 of lake.md, with the queue position as witness.
 
-Writes take effect at their record's position; a read must equal what is shown at a position which is not before any
+Writes take effect at their record's position; a read must equal the state shown at a position that is not before any
 answer given before the read arrived. That is exact for this design: no search over histories is needed.
 """
 
@@ -47,7 +47,7 @@ class LakeChecks:
     def __post_init__(self) -> None:
         self.effects = EffectChecks(self.shelf)
         self._viewer = Viewer(self.shelf.tree)
-        self._puts: dict[tuple[Instance, str, str], str] = {}  # whose row it is: instance, path, address
+        self._puts: dict[tuple[Instance, str, str], str] = {}  # the put of each row: instance, path, address
         self._live: dict[str, int] = {}  # request -> the highest attempt announced
         self._acknowledged: list[str] = []
 
@@ -76,7 +76,7 @@ class LakeChecks:
             self.ever_heads.update(dict.fromkeys(branch.head for branch in after.branches.values()))
 
     def _condemned(self, machine: StagingMachine) -> None:
-        """I10: whoever is given up is no head and no tag, now or later."""
+        """I10: a commit that is given up is no head and no tag, now or later."""
         for repository in machine.repositories.values():
             if repository.expired:
                 held = [
@@ -179,7 +179,7 @@ class LakeChecks:
             assert not early, f"I11: {early} are shown, but batch {last} is the last committed one"
 
     def _alive(self, record: r.Changing, result: Result, before: LakeView) -> None:
-        """I13: a plain put on a living branch never fails; a commit loses only to what has really changed."""
+        """I13: a plain put on a living branch never fails; a commit loses only to a real change."""
         if isinstance(record, r.Put) and record.instance in before.branches and record.pinned is None:
             is_plain = all(row.when is None and row.source is None for row in record.rows) and record.source is None
             is_young = record.link_epoch >= before.gce - 1
@@ -200,7 +200,7 @@ class LakeChecks:
         return self.operations[id_]
 
     def told(self, id_: str, result: Result) -> None:
-        """A client was told how its request ended."""
+        """A client got the result of its request."""
         assert not result.status.is_retry, f"L2: {id_} was told {result.status}, which is for members only"
         assert isinstance(result, Result)
         operation = self.operations[id_]

@@ -1,4 +1,4 @@
-"""What each record may change, told from what was shown before and after it: I1, I2, I5, I6, I9 of lake.md.
+"""The changes that each record may make, judged by the states shown before and after it: I1, I2, I5, I6, I9 of lake.md.
 
 Nothing here asks the state machine's rules: it looks at trees, tokens and heads on both sides of one position.
 """
@@ -30,7 +30,7 @@ class EffectChecks:
         assert after == before, f"I1: {type(record).__name__} changed what is there: {_difference(before, after)}"
 
     def announced(self, record: r.Announce, result: Result, before: LakeView, after: LakeView) -> None:
-        """I1, I5: it only opens an area, and covers everything behind it."""
+        """I1, I5: it only opens an area, and covers all areas before it."""
         self._only(record.instance, before, after)
         old, new = before.branches[record.instance], after.branches[record.instance]
         assert new.shown == old.shown, "I1: an ANNOUNCE changed what is shown"
@@ -40,7 +40,7 @@ class EffectChecks:
         assert result.commit == new.head
 
     def made(self, record: r.Changing, result: Result, before: LakeView, after: LakeView) -> None:
-        """A record which took effect: what is shown is what the record says."""
+        """A record took effect: the state shown is the one that the record says."""
         match record:
             case r.Put() | r.Delete() | r.Reset() | r.HardReset() | r.Perform():
                 self._only(record.instance, before, after)
@@ -110,7 +110,7 @@ class EffectChecks:
             assert not all(holds), f"I6: {record.rows} was refused on {shown}"
 
     def areas(self, view: LakeView) -> None:
-        """I5: tokens are unique, and what is sealed under one never changes."""
+        """I5: tokens are unique, and an area sealed under one never changes."""
         for instance, branch in view.branches.items():
             assert len(set(branch.tokens)) == len(branch.tokens), f"I5: {branch.tokens}"
             for token, area in zip(branch.tokens[:-1], branch.areas, strict=False):
@@ -135,7 +135,7 @@ class EffectChecks:
 
 
 def rows_of(record: r.Put | r.Delete) -> dict[str, Entry | None]:
-    """What a record writes."""
+    """Return the rows that a record writes."""
     if isinstance(record, r.Delete):
         return dict.fromkeys(record.paths)
     batch = dict(Run.from_bytes(record.batch).changes()) if record.batch else {}

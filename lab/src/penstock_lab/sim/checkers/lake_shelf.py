@@ -1,7 +1,7 @@
-"""What is in object storage, as plain dicts: data objects, ranges, commits.
+"""The content of object storage, as plain dicts: data objects, ranges, commits.
 
 A commit's tree is cut into ranges by the first letter of the path; a range is written once and then referred to. The
-garbage collector deletes objects; whoever then reads a tree which is not there any more has found a broken I10.
+garbage collector deletes objects; a later read of a tree that no longer exists has found a broken I10.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,11 +17,11 @@ Tree = dict[str, Entry]
 
 @dataclass(frozen=True)
 class Stored:
-    """A commit: what it is made of."""
+    """A commit and its parts."""
 
     parents: tuple[CommitId, ...]
     ranges: Mapping[str, str]  # first letter -> where its range is
-    tree: Mapping[str, Entry]  # what it was when it was written, whatever became of its ranges
+    tree: Mapping[str, Entry]  # its content when it was written, whatever became of its ranges
     generation: int
     contents: Mapping[str, str]  # first letter -> the content of its range
 
@@ -74,18 +74,18 @@ class Shelf:
         return address
 
     def tree(self, commit: CommitId) -> Mapping[str, Entry]:
-        """A commit's tree, if all of it is still there."""
+        """Return a commit's tree, if all of it still exists."""
         stored = self.commits[commit]
         for place in stored.ranges.values():
             assert place in self.ranges, f"I10: {commit} refers to range {place}, which was swept"
         return stored.tree
 
     def has(self, *commits: CommitId) -> bool:
-        """Whether the trees of these commits can still be read."""
+        """Return whether the trees of these commits can still be read."""
         return all(place in self.ranges for commit in commits for place in self.commits[commit].ranges.values())
 
     def place(self, epoch: int, attempt: str, content: str) -> str:
-        """Where a range is stored: the content has an id, its place is of the attempt alone (L15)."""
+        """Return where a range is stored: the content has an id, its place is of the attempt alone (L15)."""
         return f"{epoch}/{attempt}/{content}"
 
     def write(

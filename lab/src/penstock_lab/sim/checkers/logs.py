@@ -28,7 +28,9 @@ class LogChecker:
         self._new: list[tuple[int, Txn]] = []
 
     def booted(self, host: Host) -> None:
-        """I25: a restarted node has what its disk has, knows what that confirms, and leads nobody."""
+        """I25: a restarted node has the log of its disk, knows the commits that it confirms, and leads no other
+        node.
+        """
         core, log, record = host.core, host.log, host.record
         assert core is not None
         assert core.role is Role.FENCED, f"I25: {host.name} starts as {core.role}"
@@ -41,7 +43,7 @@ class LogChecker:
         assert core.epoch >= record.promised, f"P9: {host.name} has forgotten epoch {record.promised}"
 
     def cut(self, host: Host, effects: Sequence[Effect]) -> bool:
-        """What a step cuts from the log, or puts in its place. Returns whether it writes anything."""
+        """Note the entries that a step cuts from the log, or replaces. Returns whether it writes anything."""
         is_reset = has_durable = False
         for effect in effects:
             kind = type(effect)
@@ -64,7 +66,7 @@ class LogChecker:
         host.log.trim(first)
 
     def wrote(self, host: Host, effects: Sequence[Effect]) -> None:
-        """What a step appends. It comes last in a step."""
+        """Note the entries that a step appends. It comes last in a step."""
         for effect in effects:
             if type(effect) is Persist:
                 self._persist(host, effect)

@@ -1,6 +1,6 @@
 """All checkers of the quorum log together: they see every boot, step, write, message and answer of a world's nodes.
 
-One family of invariants per file; this one only says who hears of what, and in which order.
+One family of invariants per file; this one only passes events on, in the right order.
 """
 
 from collections.abc import Sequence
@@ -102,7 +102,7 @@ class QuorumChecks:
                 self.answers.appended(host, offset, txn)
 
     def _received(self, host: Host, message: Any) -> None:
-        """What a fence or a leader's request does to a node's right to speak and to lead (P9)."""
+        """Note the effect of a fence or a leader's request on a node's right to speak and to lead (P9)."""
         assert host.core is not None
         if getattr(message, "target", None) != host.member.incarnation or message.epoch < host.epoch:
             return
@@ -168,7 +168,9 @@ class QuorumChecks:
 
 
 def _quorum(metadata: Metadata) -> Quorum:
-    """While a change is prepared the ensemble's majority must be found among those who stay."""
+    """Return the quorum: while a change is prepared, the ensemble's majority must be found among the members
+    that stay.
+    """
     ensemble, change = metadata.ensemble, metadata.reconfiguration
     if metadata.status is Status.RECONFIGURATION and change is not None and change.phase is Phase.PREPARE:
         return majority(len(ensemble)), tuple(each for each in ensemble if each != change.change.old)

@@ -2,7 +2,7 @@
 and that a read after an entry sees that entry.
 
 The check of I24 is exact. Each key is a list to which every transaction adds one value of its own, and a read returns
-the whole list. So the order of the writes of a key is known (it is the list at the end), a read stands between the n-th
+the whole list. So the order of the writes of a key is known (it is the list at the end), a read lies between the n-th
 and the next write if it has seen n values, and a history is linearizable if and only if points can be chosen in that
 order, each between the call and the answer of its operation. Choosing the earliest possible point for each, in order,
 finds such points whenever there are any. Linearizability is local, so one key at a time is enough.
@@ -71,7 +71,7 @@ def _by_pair(attempts: Iterable[Attempt]) -> dict[tuple[str, int], list[Attempt]
 
 
 def _interval(attempts: list[Attempt]) -> Interval:
-    """From the first arrival to the first OK, or for ever."""
+    """Return the interval from the first arrival to the first OK, or for ever."""
     start = min((attempt.arrived_at for attempt in attempts if attempt.run), default=0)
     told = [each.told_at for each in attempts if each.fate in OKS]
     return start, min(told, default=FOREVER)

@@ -1,4 +1,4 @@
-"""What a node has handed to its disk, told from its effects alone; and what is really on a disk.
+"""The log that a node has handed to its disk, by its effects alone; and the real content of a disk.
 
 A shadow log is built from `Persist`, `TruncateLog`, `TrimLog` and the snapshots in `SaveState`: no node is asked.
 """
@@ -46,7 +46,7 @@ class ShadowLog:
         return EntryId(Epoch(self.epoch_at(self.end)), Offset(self.end))
 
     def epoch_at(self, offset: int) -> int:
-        """0 where nothing stands, or nothing is known any more."""
+        """Return the epoch at an offset; 0 where there is no entry, or it is no longer known."""
         index = offset - self.base.offset - 1
         if 0 <= index < len(self.entries):
             return self.entries[index].epoch
@@ -88,7 +88,7 @@ def is_replaced(disk: Disk) -> bool:
 
 
 def durable_epoch_at(disk: Disk, offset: int) -> int:
-    """The epoch of what would be found at `offset` after a crash now; 0 for nothing or what is before the log."""
+    """Return the epoch of the entry found at `offset` after a crash now; 0 for none, or before the log."""
     head = disk.state.snapshot.head
     if disk.first <= offset <= disk.last and not is_replaced(disk):
         epoch: int = disk.records[offset - disk.first].epoch

@@ -1,8 +1,8 @@
 """What leaves a node or an operator: the wire cannot be argued with. Invariants of quorum-log.md:
 
 I18 nothing tagged below an epoch a node was fenced into, restarts included · P9 the head in a fence answer is durable
-and final, BecomeLeader goes to one node, by the operator which wrote the epoch in this run · P13 an acknowledgement
-names what is durable · P14 every answer carries its sender's incarnation.
+and final, BecomeLeader goes to one node, by the operator that wrote the epoch in this run · P13 an acknowledgement
+names only durable entries · P14 every answer carries its sender's incarnation.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ __all__ = ["WireChecker"]
 
 
 class WireChecker:
-    """Hears every message when it is sent."""
+    """Sees every message when it is sent."""
 
     def __init__(self, writers: dict[Epoch, Author]) -> None:
         self.writers = writers  # which operator wrote an epoch into the metadata, in which run
@@ -58,7 +58,7 @@ class WireChecker:
         disk = host.node.disk
         assert disk.state.epoch >= message.epoch, f"P9: {host.name} answers Fence({message.epoch}) before it is durable"
         found = durable_head(disk)
-        if disk.pending:  # a truncation may be: by the leader of this very epoch, so nobody is elected by this answer
+        if disk.pending:  # a truncation may be: by the leader of this very epoch, so this answer elects no node
             is_shrinking = all(isinstance(operation, TruncateLog) for operation in disk.pending)
             assert is_shrinking, f"P9: {host.name} answers Fence({message.epoch}) while writes are under way"
             assert durable_epoch_at(disk, message.head.offset) == message.head.epoch, f"P9: {message} of {found}"

@@ -19,7 +19,7 @@ WORKLOADS: dict[str, str] = {
 
 
 def workload_class(name: str) -> Any:
-    """The class behind a name: its `about`, `mutants` and `probes` can be asked without a run."""
+    """Return the class of a name: its `about`, `mutants` and `probes` can be asked without a run."""
     if name not in WORKLOADS:
         raise NotFound(
             f"there is no workload {name!r}; there are: {', '.join(WORKLOADS)}", next_step="penstock sim list"
@@ -29,7 +29,7 @@ def workload_class(name: str) -> Any:
 
 
 def find(name: str, *, mutant: str | None = None) -> Callable[[], Workload]:
-    """What makes the workload anew for each run, with one rule broken if a mutant is named."""
+    """Return a factory of the workload, one for each run, with one rule broken if a mutant is named."""
     workload = workload_class(name)
     if mutant is not None and mutant not in workload.mutants:
         known = ", ".join(workload.mutants) or "none"

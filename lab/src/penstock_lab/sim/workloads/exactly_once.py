@@ -1,4 +1,5 @@
-"""Exactly once, through a chain of consumers: A reads two journals, B0 and B1 read what A split, C what they merged.
+"""Exactly once, through a chain of consumers: A reads two journals and splits messages, B0 and B1 merge them, C reads
+the result.
 
     in-0 ─┐        ┌─▶ mid-0 ─▶ B0 ─┐
           ├─▶ A ───┤                ├─▶ out ─▶ C
@@ -181,7 +182,7 @@ class ExactlyOnceWorkload:
         self.journals.doubles = 0.0
 
     def _tend(self) -> None:
-        """Who assigns shards: moves one now and then, and boots what is assigned and down."""
+        """Act as the allocator of shards: move one now and then, and boot assigned processes that are down."""
         rng = self.world.rng
         if not self.is_calm and self.moves and rng.random() < 0.3:
             self._reassign(rng.choice(list(SOURCES)))
@@ -192,7 +193,7 @@ class ExactlyOnceWorkload:
         self.world.after(5 * MILLISECOND + int(rng.random() * 20 * MILLISECOND), self._tend)
 
     def _ask(self, journal: str) -> None:
-        """Whoever wrote the inputs wants to read what came of them."""
+        """Ask for the effect of the inputs, as their writer would."""
         size = Offset(self.journals.size(journal))
         request = RequestId(len(self.asked) + 1)
         self.asked[request] = [
@@ -201,7 +202,7 @@ class ExactlyOnceWorkload:
         self.world.nodes[self.assigned["A"]].deliver(Requested(request, Stat({journal: size})))
 
     def _reassign(self, shard: str) -> None:
-        """To the other process, anew; the one before goes on until it notices, or is told."""
+        """Assign a shard to the other process; the one before continues until it notices, or is informed."""
         reached("exactly_once.reassigned")
         before = self.world.nodes[self.assigned[shard]]
         place = "y" if before.name.endswith("x") else "x"
@@ -317,7 +318,7 @@ class ExactlyOnceWorkload:
         """`Truth` checks at every commit that nothing is applied twice; the rest is looked at in the end."""
 
     def is_settled(self) -> bool:
-        """The inputs have ended, and every shard has read all there is and is done with it."""
+        """Return whether the inputs have ended, and every shard has read everything and is done with it."""
         if not self.inputs.is_over:
             return False
         for shard, name in self.assigned.items():
@@ -367,14 +368,14 @@ class ExactlyOnceWorkload:
         assert found == Counter(value["id"] for value in expected), f"{journal} reads otherwise"
 
     def _check_wholeness(self) -> None:
-        """All messages of one input transaction in one journal were applied in one commit of A."""
+        """Check that all messages of one input transaction in one journal were applied in one commit of A."""
         applied = self.truths["A"].applied
         for ids in self.inputs.transactions:
             assert len({applied[id_] for id_ in ids}) == 1, f"{ids} were torn apart"
 
 
 def derived(shard: str, value: Any) -> list[tuple[str, Any]]:
-    """What a shard publishes for a message."""
+    """Return the messages that a shard publishes for a message."""
     match shard:
         case "A":
             halves = (value["amount"] // 2, value["amount"] - value["amount"] // 2)

@@ -1,4 +1,6 @@
-"""Who writes the inputs of the exactly-once workload: producers which interleave, roll back, and repeat themselves."""
+"""The writers of the inputs of the exactly-once workload: producers that interleave, roll back, and repeat
+themselves.
+"""
 
 from typing import Any
 
@@ -13,7 +15,7 @@ __all__ = ["Inputs"]
 
 
 class Inputs:
-    """Three producers over two journals. What they have committed is known here."""
+    """Three producers over two journals. Their commits are known here."""
 
     def __init__(self, world: World, journals: Journals, framing: Framing, wall: int, *, until_ns: int) -> None:
         self.world = world
@@ -28,7 +30,7 @@ class Inputs:
         self._publishers = [Publisher(producer_id(rng.getrandbits(48)), wall + rng.randrange(10**10)) for _ in range(3)]
         self._open: list[tuple[str, list[Any]] | None] = [None] * 3
         self._acks: list[dict[str, bytes]] = [{} for _ in range(3)]  # the last one into each journal
-        self._last: list[tuple[str, bytes]] = [("in-0", b"")] * 3  # what was appended last
+        self._last: list[tuple[str, bytes]] = [("in-0", b"")] * 3  # their last append
         self._ids = 0
 
     @property
@@ -99,7 +101,7 @@ class Inputs:
         self.marks.append((journal, self.journals.size(journal), [value["id"] for value in values]))
 
     def _roll_back(self, who: int) -> None:
-        """As a process does which restores: the ACK before, again. Without one, it goes on."""
+        """Roll back as a restoring process does: append the ACK before, again. Without one, it continues."""
         span = self._open[who]
         assert span is not None
         journal, _ = span
@@ -110,6 +112,6 @@ class Inputs:
         self._append(who, journal, ack)
 
     def _repeat(self, who: int) -> None:
-        """What was appended last is appended once more: its answer was lost."""
+        """Append the last frames a second time, as if their answer was lost."""
         journal, frames = self._last[who]
         self.journals.append(journal, frames)

@@ -1,7 +1,7 @@
 """Journals of the exactly-once workload: appends which are late, doubled, or applied and never answered.
 
 An `Appender` is one process's way to the journals. It keeps the promise of `consumers/core/effects.py`: appends to one
-journal in order, each repeated until it is acknowledged. A process which dies leaves what it had sent on its way.
+journal in order, each repeated until it is acknowledged. A process that dies leaves its messages on their way.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ Answer = Callable[[Offset], None]
 
 
 class Journals:
-    """All journals of a world. What was appended stays; who waits for more is told."""
+    """All journals of a world. Appended bytes stay; waiting readers are woken."""
 
     def __init__(self, world: World, *, doubles: float, slow_ns: int) -> None:
         self.world = world
@@ -34,7 +34,7 @@ class Journals:
         return len(self._data.get(journal, b""))
 
     def append(self, journal: str, data: bytes) -> Offset:
-        """Where the journal ends with it."""
+        """Append, and return the new end of the journal."""
         self._data.setdefault(journal, bytearray()).extend(data)
         end = Offset(self.size(journal))
         for waiter in self._waiters.pop(journal, []):

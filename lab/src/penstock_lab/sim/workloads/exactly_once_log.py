@@ -2,8 +2,8 @@
 
 The real Recorder, Playback and pruning, over a log with a register. A process which restores plays the log back from
 the hints, takes it over by its handoff, and must find exactly what is committed. A commit is one append of recorded
-operations, which checks the register `author`; a handoff checks that the register is what it was seen to be. Both may
-come twice, a handoff also much later.
+operations, which checks the register `author`; a handoff checks that the register still has the value that it read.
+Both may come twice, a handoff also much later.
 """
 
 from collections.abc import Callable, Sequence
@@ -65,7 +65,7 @@ class RecoveryLog:
         return Offset(len(self._data))
 
     def read(self, offset: int, size: int) -> tuple[Offset, bytes]:
-        """Bytes from an offset on, or from behind the hole in which it lies, up to the next one."""
+        """Return bytes from an offset on, or from the end of the hole in which it lies, up to the next one."""
         for hole in sorted(self._holes):
             if hole.begin <= offset < hole.end:
                 offset = hole.end
@@ -157,7 +157,7 @@ class LogSession:
         self._run(self._playback.step(LogChunk(at, data) if data else AtHead(at), NOW), then)
 
     def _begin_handoff(self, author: int, frame: bytes) -> None:
-        """See whose log it is: the handoff takes it over from that one, and from nobody else. It may come twice."""
+        """Read the log's author: the handoff takes the log over from that author only. It may come twice."""
         if not self._is_alive() or self._recorder is not None:
             return
         seen, world = self._log.author, self._world

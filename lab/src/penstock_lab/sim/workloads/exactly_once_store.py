@@ -1,6 +1,6 @@
 """Stores of the exactly-once workload: one per shard, shared by all processes which ever run it.
 
-`Truth` is what has been committed: how often each message was applied, sums, and the checkpoint. It is the judge's, and
+`Truth` is the committed state: how often each message was applied, sums, and the checkpoint. It is the judge's, and
 takes every commit in the moment at which it is decided. A `Session` is one process's way to the store: `TableSession`
 is a database with a fence row; in `exactly_once_log.py` is an embedded store with a recovery log.
 """
@@ -28,7 +28,7 @@ class Staged(msgspec.Struct):
 
 
 class Truth:
-    """What is committed."""
+    """The committed state."""
 
     def __init__(self) -> None:
         self.checkpoint = Checkpoint().encode()
@@ -58,7 +58,7 @@ class Session(Protocol):
     def seal(self, checkpoint: Checkpoint) -> None: ...
 
     def commit(self, then: Callable[[bool], None]) -> None:
-        """Commit what was sealed; False if somebody else has taken the store over."""
+        """Commit the sealed transaction; False if another process has taken the store over."""
         ...
 
 
@@ -71,7 +71,7 @@ class Table:
 
 
 class TableSession:
-    """A connection to a database. What it has sent arrives, also if its process dies meanwhile."""
+    """A connection to a database. Requests that it has sent arrive, also if its process dies meanwhile."""
 
     def __init__(self, world: World, table: Table, delay: Callable[[], int], *, is_fenced: bool) -> None:
         self.open = Staged()

@@ -266,7 +266,7 @@ class JournalWorkload:
         return [program.view for name, program in self.programs.items() if self.world.nodes[name].is_up]
 
     def _crashed(self, name: NodeId) -> None:
-        """A process ended. Unless Spools are kept, what it held is gone, and others must have it."""
+        """A process ended. Unless Spools are kept, its content is gone, and others must have it."""
         self.checks.faults += 1
         self.streams.break_all(name)
         if self.settings.is_kept:
@@ -354,7 +354,7 @@ class JournalWorkload:
     # the end
 
     def _calm(self) -> None:
-        """The faults are over; clients go on for a while, for what comes back must work."""
+        """The faults are over; clients continue for a while, since recovered processes must work."""
         self._is_calm = True
         self.keyspace.calm()
         self.allocator.restless = 0.0

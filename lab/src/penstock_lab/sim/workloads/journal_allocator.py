@@ -64,7 +64,7 @@ class Allocator:
         self, keyspace: SimulatedKeySpace, root: str, journal: str, leases: Callable[[], dict[NodeId, LeaseId]]
     ) -> None:
         self.keyspace, self.root, self.journal = keyspace, root, journal
-        self.leases = leases  # who is alive, and under which lease
+        self.leases = leases  # the living brokers, and their leases
         self.every_ns = 3 * MILLISECOND
         self.restless = 0.0  # the chance to move the journal for no reason, each time it looks
         self._is_busy = False
@@ -79,7 +79,7 @@ class Allocator:
         raise AssertionError(effect)
 
     def topology(self) -> Topology:
-        """As the KeySpace has it now; read only if something was changed."""
+        """Return the topology in the KeySpace; read only if something was changed."""
         if self._topology is None or self._topology.revision != self.keyspace.store.revision:
             self._topology = _read_topology(self.keyspace, self.root, self.journal)
         return self._topology

@@ -59,7 +59,7 @@ class UploadsAll(Spool):
 
 
 class SettlesByLast(Spool):
-    """J11: the last entry of the table decides about a tail, not the first behind it."""
+    """J11: the last entry of the table decides about a tail, not the first after it."""
 
     def settle(self, table: HeadTable) -> Offset:
         return super().settle(HeadTable(table.entries[-1:]))
@@ -154,14 +154,14 @@ class OwnRegisters(Lead):
 
 
 class NoHeadRecord(Lead):
-    """J2, J5: whoever is there may decide, as if the journal were virgin."""
+    """J2, J5: the present members may decide, as if the journal were virgin."""
 
     def decide(self, pipeline: Pipeline) -> Decision | None:
         return decide(None, self.replica.topology.create_revision, pipeline.promises, self.replica.codec)
 
 
 class ResetsAtIndexEnd(Lead):
-    """Return a kernel's findings as columns: begins, ends, producers, clocks, flags."""
+    """J13: reset-head continues where the index ends."""
 
     def decide_reset(self, head: HeadRecord) -> Decision:
         end = Offset(max(self.replica.index_end or 0, head.start))
@@ -183,7 +183,7 @@ class QuotesUnmarked(Lead):
 
 
 class ReportsErrors(Replica):
-    """J12: a pipeline which broke behind a proposal is reported as a definite error."""
+    """J12: a pipeline that broke after a proposal is reported as a definite error."""
 
     def drop_pipeline(self, by: Append | None) -> None:
         super().drop_pipeline(by)

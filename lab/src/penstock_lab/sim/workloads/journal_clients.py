@@ -78,7 +78,7 @@ class Clients:
         self.world.after(self._some(self.crowd.think_ns), self._next)
 
     def has_waiters(self) -> bool:
-        """Whoever asked a process which has ended since hears nothing."""
+        """Return whether a client waits for a process that still runs; one that has ended never answers."""
         nodes = self.world.nodes
         return any(
             not asked.is_over and nodes[asked.broker].is_up and nodes[asked.broker].run == asked.run

@@ -1,7 +1,7 @@
 """A broker as a simulated process: a replica with its Spool's file, its mirror, its lease and its uploads.
 
 It is to the simulator what the broker's shell is to the runtime. A lease is renewed; when it is lost the broker is a
-zombie until it hears of it, and then gets another one, or ends. Uploads take their time, and may be tried again.
+zombie until it learns of it, and then gets another one, or ends. Uploads take their time, and may be tried again.
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ class StreamSend(Effect, frozen=True):
 
 
 class Neighbours(Protocol):
-    """Who hears what a broker does."""
+    """The recipients of a broker's effects."""
 
     def stepped(self, name: NodeId, before: View, view: View, passed: Passed) -> None: ...
 

@@ -1,7 +1,7 @@
 """Replicate streams between simulated brokers: in order, slow, and broken as connections break.
 
-A stream has two directions. What was sent arrives later and in order; when a link is cut, or a process ends, everything
-on the way may be lost, and each side which still lives hears that the stream has ended, sooner or later.
+A stream has two directions. Messages arrive later and in order; when a link is cut, or a process ends, everything on
+the way may be lost, and each side that still lives learns that the stream has ended, sooner or later.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class Streams:
         self.world.at(self._arrival((source, to, epoch)), lambda: self._arrive(source, to, epoch, message, run))
 
     def close(self, source: NodeId, to: NodeId, epoch: PipelineEpoch) -> None:
-        """Behind what was sent; the other side hears it in order."""
+        """Close a stream after the messages already sent; the other side learns of it in order."""
         self.send(source, to, epoch, None)
 
     def _arrive(self, source: NodeId, to: NodeId, epoch: PipelineEpoch, message: Any, run: int) -> None:
@@ -55,7 +55,7 @@ class Streams:
             self._deliver(to, source, epoch, message)
 
     def break_pair(self, pair: tuple[NodeId, NodeId, PipelineEpoch]) -> None:
-        """Both ends will hear of it, each in its own time."""
+        """Both ends will learn of it, each in its own time."""
         if pair in self._broken:
             return
         reached("journal.stream_broken")

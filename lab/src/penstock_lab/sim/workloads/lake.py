@@ -108,7 +108,7 @@ class LakeWorkload:
         self._requests = 0
         self._checkpoints: dict[NodeId, Callable[[], bytes]] = {}
         self._steps = 0
-        self._checked: dict[NodeId, tuple[int, int]] = {}  # which life, and what it had applied when it was checked
+        self._checked: dict[NodeId, tuple[int, int]] = {}  # the life, and the position applied, at the last check
 
     # setup
 
@@ -126,7 +126,7 @@ class LakeWorkload:
         )
         kind = rng.random()
         self.check_every = 1 if kind < 0.05 else 64
-        self.is_wide = kind > 0.97  # some puts are of so many rows that runs and indexes are columns
+        self.is_wide = kind > 0.97  # some puts have enough rows that runs and indexes are columns
         self.queue = Queue(world, _draw_faults(rng), self._deliver)
         self.queue.append(Envelope(None, FIRST_RECORD))
         names = [NodeId(f"m{number}") for number in range(1, rng.choice((2, 3)) + 1)]

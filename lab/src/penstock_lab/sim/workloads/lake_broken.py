@@ -28,7 +28,7 @@ from penstock.lake.core.staging.tables import Plan
 
 
 class PutsByToken(StagingMachine):
-    """A PUT goes into the area its token names, wherever that stands."""
+    """A PUT goes into the area that its token names, whatever its place."""
 
     def _put(self, put: Put) -> Result | Plan:
         branch = self.branches.get(put.instance)
@@ -196,7 +196,7 @@ class _NoFloorTable(RequestTable):
 
 
 class NoFloor(StagingMachine):
-    """What is evicted from the table is simply forgotten."""
+    """An entry evicted from the table is simply forgotten."""
 
     request_table = _NoFloorTable
 
@@ -260,7 +260,7 @@ class CopyUnchecked(StagingMachine):
 
 
 class TouchedIgnored(StagingMachine):
-    """What came to be referred to since the fence may be condemned."""
+    """Objects referred to since the fence may be condemned."""
 
     def held(self, repository: Repository) -> set[CommitId]:
         heads = {branch.head for branch in repository.branches.values()}
@@ -268,7 +268,7 @@ class TouchedIgnored(StagingMachine):
 
 
 class ExpiredIgnored(StagingMachine):
-    """What is condemned may be referred to again."""
+    """Condemned commits may be referred to again."""
 
     def may_reference(self, repository: Repository, commit: CommitId) -> bool:
         return True

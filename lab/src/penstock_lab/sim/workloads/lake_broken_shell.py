@@ -110,7 +110,7 @@ class ThreeWay(Builder):
 
 
 class OnlyIfDisjoint(Builder):
-    """Merged if nobody else changed what we changed, built anew otherwise."""
+    """Merged if no other writer changed the same paths, built again otherwise."""
 
     def rebuild(self, effect: Rebuild) -> Built:
         parent = self.shelf.tree(effect.parent)
@@ -158,7 +158,7 @@ def without_requests(machine: StagingMachine, cursor: int) -> Callable[[], bytes
 
 
 def by_cursor(machine: StagingMachine, cursor: int) -> Callable[[], bytes]:
-    """The checkpoint says where the consumer is, not what is applied."""
+    """The checkpoint holds the consumer's position, not the applied one."""
     return _changed(machine, applied=cursor)
 
 

@@ -39,7 +39,7 @@ class Builder:
         self.shelf = shelf
 
     def run(self, effect: Build | Rebuild | BuildMove) -> Built | None:
-        """Build what is wanted; None if it cannot be built."""
+        """Build the commit; None if it cannot be built."""
         match effect:
             case Build() if self.shelf.has(effect.parent):
                 return self.build(effect)
@@ -48,7 +48,7 @@ class Builder:
             case BuildMove() if self.shelf.has(effect.parent):
                 return self.move(effect)
             case _:
-                return None  # the head has moved on meanwhile, and what it was is swept
+                return None  # the head has moved on meanwhile, and the old one is swept
 
     def build(self, effect: Build) -> Built:
         parent = self.shelf.tree(effect.parent)

@@ -1,7 +1,7 @@
 """Clients of the simulated lake: each runs scripts, one step after the other, and asks again when no answer comes.
 
-A client which hears nothing asks another member, with the same request id, or gives up. What it is told is checked at
-once, also when it has long gone on.
+A client that gets no answer asks another member, with the same request id, or gives up. Its answer is checked at once,
+also when it has long continued.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class Script:
-    """A kind of client: what it does again and again."""
+    """A kind of client: its repeated actions."""
 
     name: str
     clients: Callable[[Random], int]  # how many there are in a seed
@@ -56,7 +56,7 @@ class Client:
         self._running: Iterator[Any] | None = None
         self._body: Body | None = None
         self._asked: dict[RequestId, Body] = {}
-        self._reads_at: dict[RequestId, int] = {}  # what had been answered when a read was asked
+        self._reads_at: dict[RequestId, int] = {}  # the answers given when a read was asked
         self._number = 0
         self._step = 0
 
@@ -71,7 +71,7 @@ class Client:
     # what scripts use
 
     def peek(self) -> StagingMachine | None:
-        """What some member believes: it may be old."""
+        """Return the state of some member, which may be old."""
         node = self.workload.some_member()
         return None if node is None else self.workload.machine(node)
 

@@ -24,7 +24,7 @@ REPOSITORY = Instance("r1")
 
 
 def collect(client: Client) -> Generator[Any, Any, None]:
-    """One run."""
+    """Run the collector once."""
     habits = client.workload.parts.habits
     machine = client.peek()
     if machine is None or REPOSITORY not in machine.repositories:
@@ -69,7 +69,7 @@ def choose(client: Client, refs: Refs) -> list[CommitId]:
 
 
 def condemnable(earlier: "Iterable[tuple[int, list[CommitId]]]", gce: int) -> "dict[CommitId, None]":
-    """Of commits which earlier runs found without a branch: those which can never be performed any more."""
+    """Return commits that earlier runs found without a branch and that can never be performed any more."""
     return {commit: None for seen, orphans in earlier if seen <= gce - 2 for commit in orphans}
 
 
@@ -80,7 +80,7 @@ def retained(client: Client, refs: Refs, expired: "Iterable[CommitId]") -> list[
 
 
 def mark(shelf: Shelf, refs: Refs, kept: "Iterable[CommitId]") -> set[str]:
-    """All objects which something refers to: areas, heads, tags, retained commits."""
+    """Return all referenced objects: of areas, heads, tags, retained commits."""
     marked: set[str] = set()
     for snapshot in refs.branches.values():
         for batch in snapshot.staged():
@@ -94,7 +94,7 @@ def mark(shelf: Shelf, refs: Refs, kept: "Iterable[CommitId]") -> set[str]:
 
 
 def sweep(client: Client, marked: set[str], before: int) -> None:
-    """Delete what is not marked and old enough; then everything referred to must still be there."""
+    """Delete objects that are unmarked and old enough; then everything referred to must still exist."""
     shelf = client.workload.shelf
     for objects in (shelf.data, shelf.ranges):
         doomed = [name for name, epoch in objects.items() if epoch < before and name not in marked]

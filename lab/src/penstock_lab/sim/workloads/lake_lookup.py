@@ -12,7 +12,7 @@ __all__ = ["copied", "look_up", "with_basis"]
 
 
 def look_up(shelf: Shelf, machine: StagingMachine, record: Changing, result: Result) -> Changing | None:
-    """The same request with what is there now, or None."""
+    """Return the same request with the present values, or None."""
     assert isinstance(record, Put)
     if result.status is Status.STALE_BASIS:
         return with_basis(shelf, machine, record)
@@ -21,7 +21,9 @@ def look_up(shelf: Shelf, machine: StagingMachine, record: Changing, result: Res
 
 
 def with_basis(shelf: Shelf, machine: StagingMachine, put: Put) -> Put:
-    """With what is committed under the paths that have preconditions, in the head this member knows."""
+    """Return the put with the committed entries under the paths that have preconditions, in the head that this member
+    knows.
+    """
     branch = machine.branches.get(put.instance)
     if branch is None or not shelf.has(branch.head):
         return put
@@ -34,7 +36,7 @@ def with_basis(shelf: Shelf, machine: StagingMachine, put: Put) -> Put:
 
 
 def copied(shelf: Shelf, machine: StagingMachine, source: FromStaged, to: str) -> Row | None:
-    """A row which copies what is shown under a path of a branch."""
+    """Return a row that copies the entry shown under a path of a branch."""
     branch = machine.branches.get(source.instance)
     if branch is None:
         return None

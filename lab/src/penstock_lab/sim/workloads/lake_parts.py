@@ -18,7 +18,7 @@ class Habits:
 
     keeps_request_ids: bool = True  # a retry has the id of the first try
     marks_after_fence: bool = True
-    sweeps_by_epoch: bool = True  # sweep only what is older than the run before
+    sweeps_by_epoch: bool = True  # sweep only objects older than the run before
     fences: bool = True
     condemns: bool = True
     condemns_young: bool = False  # also commits which may still be on their way to be performed

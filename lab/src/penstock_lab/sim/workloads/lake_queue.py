@@ -1,7 +1,7 @@
 """The queue of the simulated lake: one order for all members, at least one delivery, and little else.
 
-What is enqueued may be lost, doubled, late; a copy of something old may be appended much later. Members are given
-records in order, each in its own time, and now and then some of them again.
+Records may be lost, doubled, late; a copy of something old may be appended much later. Members are given records in
+order, each in its own time, and now and then some of them again.
 """
 
 from collections.abc import Callable
@@ -71,7 +71,7 @@ class Queue:
         self._pump(node, node.run)
 
     def cursor(self, node: Node) -> int:
-        """The last position given to a member: it may be behind what it has applied."""
+        """The last position given to a member: it may be lower than the applied one."""
         return self._cursors[node.name][1] - 1
 
     def has_all(self, node: Node) -> bool:

@@ -72,14 +72,14 @@ class AddEntries(msgspec.Struct, frozen=True):
 
 
 class Ack(msgspec.Struct, frozen=True):
-    """The sender holds the log durably up to `durable`; `rejects` says that what came did not fit behind it."""
+    """The sender holds the log durably up to `durable`; `rejects` says that the entries did not fit after it."""
 
     durable: Offset
     rejects: bool = False
 
 
 class Follower:
-    """Appends what fits, acknowledges what is durable."""
+    """Appends entries that fit, acknowledges durable ones."""
 
     def __init__(self, me: Member, leader: NodeId, length: int) -> None:
         self.me, self.leader = me, leader
@@ -116,7 +116,7 @@ class Follower:
 
 
 class Leader:
-    """Owns the queue and the cursors, and does what they say."""
+    """Owns the queue and the cursors, and carries out their decisions."""
 
     def __init__(self, me: Member, ensemble: Ensemble, limits: LimboLimits, log: list[Txn | Rollback]) -> None:
         self.queue = LimboQueue(limits)
@@ -190,7 +190,7 @@ class Leader:
         self.cursors.durable = upto
 
     def _progress(self) -> list[Effect]:
-        """Commit what a majority holds, answer, let in what waits, push what is new."""
+        """Commit entries that a majority holds, answer, admit waiting ones, push new ones."""
         if not self.is_active:
             return []
         landing = self.landing(self.cursors.quorum_offset())
@@ -252,7 +252,9 @@ class Leader:
         return effects + self._progress() + self._push()
 
     def _time_out(self, entry: LimboEntry, now: Instant) -> Sequence[Effect]:
-        """The first time-out of a sync transaction may doom it and all behind it; the second tells what is known."""
+        """The first time-out of a sync transaction may doom it and all later ones; the second returns the known
+        part.
+        """
         may_roll_back = entry.rolls_back and entry.is_sync and entry.state is LimboState.SUBMITTED
         if not may_roll_back or any(first <= entry.offset < at for first, at in self._rollbacks):
             return self.queue.time_out(entry)

@@ -1,6 +1,6 @@
 """Mutants of the limbo's queue: each breaks one rule in a few lines, and the simulator must catch it.
 
-Most are bugs which real systems had: an acknowledgement counted twice, an aborted waiter whose successors went on, a
+Most are bugs that real systems had: an acknowledgement counted twice, an aborted waiter whose successors continued, a
 length that drifts.
 """
 
@@ -58,7 +58,7 @@ class NewestFirst(LimboQueue):
 
 
 class NoCascade(LimboQueue):
-    """Aborts a waiter and lets the younger ones go on."""
+    """Aborts a waiter and lets the younger ones continue."""
 
     def _abort_volatile(self, oldest: LimboEntry | None, cause: Cause) -> list[Answers]:
         if oldest is None:

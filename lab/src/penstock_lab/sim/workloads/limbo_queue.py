@@ -1,8 +1,8 @@
 """The limbo's queue under faults: one leader of one epoch, its followers, and clients which wait for every kind of
 answer.
 
-No election happens here; what is tested is the real `LimboQueue` and the real `FollowCursors` between a lossy network
-and slow, failing disks. Invariants of quorum-log.md: I15 (order and number of answers), I17 (cursors and quorum), I20
+No election happens here; the test is of the real `LimboQueue` and the real `FollowCursors` between a lossy network and
+slow, failing disks. Invariants of quorum-log.md: I15 (order and number of answers), I17 (cursors and quorum), I20
 (VOLATILE is FIFO and cascades), I21 (length and bytes), and that an OK means durable on a majority.
 """
 
@@ -198,7 +198,7 @@ class LimboQueueWorkload:
         )
 
     def check(self, node: Node) -> None:
-        """I20: what waited is appended in its order, or aborted together with all that waited behind it."""
+        """I20: a waiting entry is appended in its order, or aborted together with all that waited after it."""
         leader = node.machine
         if not isinstance(leader, Leader):
             return

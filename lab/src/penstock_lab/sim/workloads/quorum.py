@@ -40,7 +40,7 @@ PROBES = (
     "node.superseded",
     "operator.lost_race",
     "operator.take_over",
-    # what clients are told
+    # answers to clients
     "quorum.told_committed",
     "quorum.told_acknowledged",
     "quorum.told_below_level",
@@ -151,7 +151,7 @@ class QuorumWorkload:
         self.checks.sent(source, self.world.nodes[source].run, to, message)
 
     def _calm(self) -> None:
-        """The faults are over. Clients go on for a while: what comes back must work, not only stand."""
+        """The faults are over. Clients continue for a while: recovered nodes must work, not only run."""
         self._is_calm = True
         self.clients.lose = 0.0
         self.admin.end()

@@ -1,8 +1,8 @@
 """The people of the quorum workload, and bad luck aimed at it: hand-overs, swaps, expansions, contractions; operators
 which die with a write of the metadata, nodes which die with a step, members cut off for a while, disks lost.
 
-Faults stay inside what the protocol promises to survive: disks are lost only while every ensemble that may come out of
-what is under way keeps a majority, and a lost member comes back by a swap (id, old) → (id, new) (quorum-log.md P14).
+Faults stay inside the protocol's promises: disks are lost only while every possible next ensemble keeps a majority, and
+a lost member comes back by a swap (id, old) → (id, new) (quorum-log.md P14).
 """
 
 from collections.abc import Callable
@@ -49,8 +49,8 @@ class Admin:
         self.settings = settings
         self.operators: list[NodeId] = []
         self.nodes: list[NodeId] = []
-        self.is_over = False  # the faults are; repairs go on
-        self._asked: dict[RequestId, tuple[NodeId, int, Any]] = {}  # who was asked, in which run, what
+        self.is_over = False  # the faults are; repairs continue
+        self._asked: dict[RequestId, tuple[NodeId, int, Any]] = {}  # the process asked, its run, and the request
         self._requests = 0
         self._wipes_left = settings.wipes
 
@@ -232,7 +232,7 @@ class Admin:
             program.damage()
 
     def _may_lose(self, member: Member) -> bool:
-        """Whatever comes out of what is under way, a majority keeps its disks."""
+        """Return whether a majority keeps its disks in every possible next ensemble."""
         metadata = self.cell.metadata
         if self._has_open_changes():
             return False

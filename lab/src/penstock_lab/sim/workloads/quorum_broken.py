@@ -118,14 +118,14 @@ class VotesEarly(Leader):
 
 
 class AppliesBeforeDurable(Leader):
-    """A leader which applies what is committed, durable here or not."""
+    """A leader that applies committed entries, durable here or not."""
 
     def apply_limit(self) -> Offset:
         return self.log.landing(self.replica.commit)
 
 
 class NoConfirmForBarrier(Leader):
-    """Confirms transactions only: after an idle election nobody hears that the barrier committed."""
+    """Confirms transactions only: after an idle election no follower learns that the barrier committed."""
 
     def owes_confirm(self) -> bool:
         first, last = Offset(self.confirmed_upto + 1), self.replica.commit
@@ -150,7 +150,7 @@ class AppliesByHead(Node):
 
 
 class AcksEarly(Follower):
-    """Acknowledges what it has, durable or not."""
+    """Acknowledges its entries, durable or not."""
 
     def answer(self) -> None:
         log = self.replica.log
@@ -175,7 +175,7 @@ class ConfirmsEarly(Log):
 
 
 class ForgetsConfirmed(Replica):
-    """Truncates a CONFIRM without writing down what it said."""
+    """Truncates a CONFIRM without writing down its statement."""
 
     def truncate(self, to: Offset) -> None:
         saved, self.saved = self.saved, msgspec.structs.replace(self.saved, confirmed=self.log.confirmed)
@@ -250,7 +250,7 @@ class ReadsWithoutRound(Leader):
 
 
 class AcksWhenFenced(Node):
-    """A fenced node which still acknowledges what was on its way to the disk, to its old leader."""
+    """A fenced node that still acknowledges entries on their way to the disk, to its old leader."""
 
     def _on_fence(self, sender: NodeId, request: FenceRequest) -> None:
         follower = self.follower
@@ -284,14 +284,14 @@ class VotesWithoutData(Node):
 
 
 class ResolvesUncommitted(Node):
-    """Says COMMITTED of what it merely has."""
+    """Says COMMITTED of entries that it merely has."""
 
     def known_committed(self) -> Offset:
         return self.log.end
 
 
 class ReadsAfterRestart(Node):
-    """Serves local reads before it has applied what it may have shown in an earlier run."""
+    """Serves local reads before it has applied everything that it may have shown in an earlier run."""
 
     def _check_serves_reads(self) -> None:
         self.serves_reads = True
@@ -359,7 +359,7 @@ class FencesOldEnsemble(Election):
 
 
 class ResumesEpoch(Operator):
-    """Goes on in the epoch another operator, or an earlier run, has written."""
+    """Continues in the epoch that another operator, or an earlier run, has written."""
 
     def take_over(self, now: Instant) -> None:
         if self.metadata is not None and self.metadata.epoch and self.metadata.reconfiguration is None:

@@ -60,13 +60,13 @@ class Client:
     highest_sent: int = 0
     at: NodeId = NOBODY  # where its stream goes
     arrives_at: int = 0  # the last message on it
-    home: NodeId | None = None  # who served it last: the leader, as far as it knows
+    home: NodeId | None = None  # the node that served it last: the leader, as far as it knows
     tokens: list[EntryId] = field(default_factory=list)  # of its acknowledged async transactions
     tries: dict[int, int] = field(default_factory=dict)  # by seq
 
 
 class Clients:
-    """All clients of a world, and what they have done."""
+    """All clients of a world, and their requests."""
 
     def __init__(
         self, world: World, checks: QuorumChecks, cell: MetadataCell, settings: Settings, kind: type[Sending]
@@ -109,7 +109,7 @@ class Clients:
         return self._ask_for(client, client.seq, is_sync=is_sync, level=level)
 
     def _node(self, client: Client) -> NodeId:
-        """Who served it last, or the leader as the metadata says, or anybody."""
+        """Return the node that served it last, or the leader in the metadata, or any node."""
         leader, rng = self.cell.metadata.leader, self.world.rng
         if client.home is not None and rng.random() < 0.8:
             return client.home
@@ -281,7 +281,7 @@ class Clients:
             self._send_read(b"s0", name, NO_ENTRY, is_linearizable=False)
 
     def _read_own(self, client: Client) -> None:
-        """Wait, on any node, for what was just acknowledged."""
+        """Wait, on any node, for the last acknowledged transaction."""
         if self.world.rng.random() < 0.3:
             node = self.world.rng.choice(list(self.checks.hosts))
             self._send_read(b"a0", node, client.tokens[-1], is_linearizable=False)

@@ -1,7 +1,7 @@
 """A node of the quorum log as a simulated process: the core on its disk, with its state machine and its snapshots.
 
 It is to the simulator what the node's shell is to the runtime: it runs the effects the world does not know. The state
-machine and the files work one job at a time, each taking its time; a crash forgets what was not finished.
+machine and the files work one job at a time, each taking its time; a crash forgets unfinished jobs.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ JOB_NS = 50_000  # a job of the state machine or of a file, at most
 
 
 class Customers(Protocol):
-    """Who waits for a node's answers."""
+    """The clients that wait for a node's answers."""
 
     def booted(self, name: NodeId) -> None: ...
 
@@ -82,7 +82,7 @@ class Watched:
 
 
 class HostProgram:
-    """One node's process and what it keeps in its data folder beside log and registers."""
+    """One node's process and the files of its data folder besides log and registers."""
 
     def __init__(
         self,
@@ -240,5 +240,5 @@ class HostProgram:
         stored = self._parts[head] = before[:position] + effect.data
         if effect.is_last:
             self._keep(node, effect.snapshot, stored)
-            del self._parts[head]  # what was a part is the snapshot now: nothing can be written behind it
+            del self._parts[head]  # the parts are the snapshot now: nothing can be written after it
         return SnapshotWritten(effect.snapshot, position + len(effect.data), effect.is_last)

@@ -176,7 +176,7 @@ class Settings:
     lose_metadata: float
     wipes: int
     damage_ns: int
-    calm_ns: int  # how long clients go on when the faults are over
+    calm_ns: int  # how long clients continue when the faults are over
     has_idle_election: bool
     check_every: int
     safety_ns: int

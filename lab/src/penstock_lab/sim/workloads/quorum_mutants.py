@@ -27,7 +27,7 @@ class Parts:
     operator: type[Operator] = Operator
     applier: type[Applier] = Applier
     sending: type[Sending] = Sending
-    keeps_incarnation: bool = False  # a node which lost its disk calls itself what it was before
+    keeps_incarnation: bool = False  # a node that lost its disk keeps its former name
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ MUTANTS: dict[str, Mutant] = {
         "P10: a resolution rests on committed entries only", _node(broken.ResolvesUncommitted)
     ),
     "commits-unprepared": Mutant("P11: COMMIT only after Prepared", _operator(broken.CommitsUnprepared)),
-    # bugs of real systems, and rules beside those
+    # bugs of real systems, and rules besides those
     "applies-before-durable": Mutant(
         "P2: a leader applies to min(commit, durable)", _with(leader_class=broken.AppliesBeforeDurable)
     ),

@@ -23,7 +23,7 @@ __all__ = ["MetadataCell", "OperatorProgram"]
 
 
 class Petitioner(Protocol):
-    """Who asked an operator for something."""
+    """The source of a request to an operator."""
 
     def granted(self, reply: Reply) -> None: ...
 
@@ -45,7 +45,7 @@ class MetadataCell:
         return 1 + int(self._rng.random() * self.delay_ns)
 
     def read(self, node: Node) -> None:
-        """Some time later it is read, and some time later that is told."""
+        """Read it some time later, and answer some time after that."""
 
         def look() -> None:
             answer = MetadataRead(self.metadata, self.revision)

@@ -40,7 +40,7 @@ class Recorder:
 
     def link(self, path: str, new_path: str) -> bytes:
         if new_path in self._fsm.paths:
-            raise InvalidArgument(f"{new_path} is there already")
+            raise InvalidArgument(f"{new_path} exists already")
         return self._record(Link(self._fnode(path), new_path))
 
     def unlink(self, path: str) -> bytes:

@@ -231,7 +231,7 @@ class ReplicateLinks:
         try:
             channel = self._channel_of(link.peer)
             if channel is None:
-                raise Unavailable(f"nobody knows where {link.peer} is")
+                raise Unavailable(f"the address of {link.peer} is unknown")
             link.stream = await channel.open(REPLICATE, hello, receiver=link)
         except PenstockError as error:
             self.on_closed(link, error)

@@ -244,7 +244,7 @@ class SpoolFile:
             while len(data) < size:
                 more = self._disk.pread(self._fd, size - len(data), at + len(data))
                 if not more:
-                    raise StorageError(f"{self.path} is cut short: {at + len(data)} of {at + size} bytes are there")
+                    raise StorageError(f"{self.path} is cut short: {at + len(data)} of {at + size} bytes are left")
                 data += more
         except OSError as error:
             raise storage_error(error, f"reading {self.path}") from error

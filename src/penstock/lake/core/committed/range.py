@@ -119,9 +119,7 @@ def read_range(data: Data, expected: RangeId) -> pa.Table:
 
 def other_content(problem: str) -> ObjectStoreFailed:
     """The error for a file which is not what its name says."""
-    step = (
-        "restore the file; if nothing has damaged it, the lake is older than today's ids (see CHANGELOG): make it anew"
-    )
+    step = "restore the file; if it is undamaged, the lake is older than today's ids (see CHANGELOG): create it again"
     return ObjectStoreFailed(problem, retryable=False, next_step=step)
 
 

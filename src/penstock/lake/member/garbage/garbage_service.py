@@ -89,7 +89,7 @@ class GarbageCollector:
             result = await self.engine.write(Condemn(self.engine.request(), instance, gce, part))
             if result.status is Status.REFUSED:
                 raise Overloaded(
-                    "another collector is at work, or what was to be given up is referred to again; nothing was swept",
+                    "another collector is at work, or a commit to give up is referred to again; nothing was swept",
                     next_step="run it again",
                 )
             self.engine.judge(result, "condemn")

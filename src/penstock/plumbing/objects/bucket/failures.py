@@ -43,7 +43,7 @@ class Failure(Enum):
     PRECONDITION = "the condition does not hold"
     CONFLICT = "another conditional request was under way; this one changed nothing"
     DENIED = "the credentials do not allow this"
-    RANGE = "the range begins behind the object's end"
+    RANGE = "the range begins beyond the object's end"
     REFUSED = "the store will not do this"
     NOT_SENT = "no connection; the request was never sent"
     TRANSIENT = "the store or the way to it failed; the request may have taken effect"

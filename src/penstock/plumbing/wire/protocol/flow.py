@@ -96,7 +96,7 @@ class Flow:
     def receive(self, cost: int, *, both_wait: bool = False) -> None:
         """Account for a message from the peer. `both_wait`: it had to wait for credit, and our reader for messages."""
         if not self.may_receive:
-            raise ProtocolViolation("a message behind the end of its stream")
+            raise ProtocolViolation("a message after the end of its stream")
         if cost > self.granted:
             raise ProtocolViolation("a message beyond the stream's credit", granted=self.granted, cost=cost)
         self._is_too_small |= both_wait

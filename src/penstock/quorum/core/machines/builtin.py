@@ -1,6 +1,6 @@
 """State machines a node can run by name.
 
-    log    keeps nothing but how much went through it: for those who only want the order, and subscribe to it
+    log    keeps counts only: for clients that need just the order, and subscribe to it
     map    keys and values: put, delete, compare-and-set, append; read by key or prefix
 
 A machine is deterministic, total (a bad transaction is a result, never an exception) and bounded by its snapshot.
@@ -132,7 +132,7 @@ class MapMachine:
         before = self._values.pop(key, None) if value is None else self._values.get(key)
         if value is not None:
             self._values[key] = value
-        # A sum over what is there: the same for the same map, however it came about.
+        # A sum over the present values: the same for the same map, whatever its history.
         self._checksum ^= _mix(key, before) ^ _mix(key, value)
         return before
 

@@ -1,7 +1,7 @@
 """The state machine port: what a shard's committed transactions are applied to. Design: quorum-log.md P2, P4, P10.
 
-A `StateMachine` is deterministic: its state is a function of the transactions it was given, in order. The `Applier`
-stands between the log and the machine. It runs the `Apply` effects of a node and makes the machine exactly-once:
+A `StateMachine` is deterministic: its state is a function of the transactions it was given, in order. The `Applier` is
+the layer between the log and the machine. It runs the `Apply` effects of a node and makes the machine exactly-once:
 
 - Each (client, seq) takes effect at most once (I26). The log may hold several copies of a pair: the first one decides,
   and each later copy gets the result of the pair. The Applier is the authority for that.
@@ -34,7 +34,7 @@ class StateMachine(Protocol):
     """What a user of the log implements. No clock, no randomness, no I/O that matters: replicas must agree."""
 
     def apply(self, entry: EntryId, ops: bytes) -> Any:
-        """Change the state; return what the client is told, something msgpack can hold. A refusal is a result, too."""
+        """Change the state; return the client's result, a value that msgpack can hold. A refusal is a result, too."""
         ...
 
     def checksum(self) -> int:
@@ -80,15 +80,15 @@ _decode_snapshot = msgspec.msgpack.Decoder(_Snapshot).decode
 
 
 class Applier:
-    """A state machine behind the log's committed prefix."""
+    """A state machine that applies the log's committed prefix."""
 
     def __init__(
         self, machine: StateMachine, *, limits: PairLimits | None = None, checksum_window: int = 16_384
     ) -> None:
         self.machine = machine
         self.applied = Offset(0)
-        # The last TXN or BARRIER applied. Followers get that far, idle or not; a CONFIRM behind it only the leader
-        # applies at once (P3, P4), so whoever is to wait for "all there is" elsewhere is told this offset.
+        # The last TXN or BARRIER applied. Followers get that far, idle or not; a later CONFIRM is applied at once only
+        # by the leader (P3, P4), so a client that waits for everything elsewhere gets this offset.
         self.fact = Offset(0)
         self.checksum = 0
         self.pairs = Pairs(limits or PairLimits())
@@ -96,7 +96,7 @@ class Applier:
         self._sums: deque[int] = deque(maxlen=checksum_window)  # the checksum at each of the last offsets
 
     def apply(self, effect: Apply) -> Applied:
-        """Run the effect; what it returns goes back to the node."""
+        """Run the effect; the result goes back to the node."""
         assert effect.first == self.applied + 1, (effect.first, self.applied)
         doomed = frozenset(effect.doomed)
         results: list[Any] = []
@@ -136,7 +136,7 @@ class Applier:
         return Expired() if self.pairs.is_expired(txn.client, txn.seq) else None
 
     def _retire(self, txn: Txn) -> Duplicate | Retired | Expired:
-        """A rolled-back pair never takes effect; one which already did keeps its result."""
+        """Retire a rolled-back pair, which never takes effect; a pair that already did keeps its result."""
         ruling = self._ruling(txn)
         if ruling is None:
             self.pairs.keep(Seen(txn.client, txn.seq, None, None))
@@ -166,7 +166,7 @@ class Applier:
     # snapshots
 
     def snapshot(self) -> bytes:
-        """Everything needed to go on from here on another node."""
+        """Return everything that another node needs to continue from here."""
         seen, floors = self.pairs.dump()
         return _encode(
             _Snapshot(self.applied, self.fact, self.checksum, seen, self.machine.snapshot(), floors, self._copies)

@@ -167,7 +167,7 @@ class PipelineRun:
         shown = f"\nrows of that batch: {sample}" if sample else ""
         return Refused(
             f"pipeline {flow.pipeline}, flow {flow.name}, batch {batch} failed: {_plain(failure)}{shown}",
-            next_step=f"mend the flow and run it again: it goes on with batch {batch}",
+            next_step=f"correct the flow and run it again: it continues with batch {batch}",
             batch=batch,
         )
 

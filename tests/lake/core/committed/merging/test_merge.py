@@ -18,7 +18,7 @@ def content(each: Entry | None) -> object:
 
 
 def decide(base: Entry | None, dest: Entry | None, source: Entry | None) -> Entry | str | None:
-    """What becomes of one path, or "conflict"."""
+    """Return the merged entry of one path, or "conflict"."""
     if source == base:
         return dest
     if dest == base:

@@ -42,7 +42,9 @@ class Race:
         self.head = self._moved_head(cases, rng)
 
     def _moved_head(self, cases: int, rng: Rng) -> pl.DataFrame:
-        """Those who dropped the areas committed them, or did and undid it, or somebody merged more since."""
+        """Return a head of one of three kinds: the areas were committed, or committed and undone, or more was merged
+        since.
+        """
         committed = overlay(self.parent, lay_over(self.gone))
         merged = overlay(committed, random_changes(cases, rng))
         fate = CASE % 3
@@ -146,7 +148,7 @@ def test_after_commit_and_revert_the_reverted_areas_stay_reverted() -> None:
     shelf = Shelf()
     parent = shelf.tree({"x": entry(1)})
     area = changes_of({"x": entry(2)})
-    finished, head = shelf.build(parent, area), parent  # somebody committed the area, and reverted that
+    finished, head = shelf.build(parent, area), parent  # the area was committed and reverted
 
     paths = paths_to_patch(shelf.diff(parent, head), area["path"], empty_changes()["path"])
     built = shelf.build(finished, patch_changes(paths, shelf.lookup(head, paths)))
