@@ -22,6 +22,7 @@
     │   ├── Fenced
     │   ├── Forbidden
     │   ├── Gone
+    │   ├── StagedFileMissing
     │   ├── MergeConflict
     │   ├── NoChanges
     │   └── Unimplemented
@@ -94,6 +95,7 @@ __all__ = [
     "Refused",
     "RemoteError",
     "ShuttingDown",
+    "StagedFileMissing",
     "StorageError",
     "Unauthenticated",
     "Unavailable",
@@ -356,6 +358,12 @@ class Gone(Refused):
     """The object existed, and the garbage collector has taken it."""
 
     code = "gone"
+
+
+class StagedFileMissing(Refused):
+    """A file of a batch is not in the lake's store, or not whole."""
+
+    code = "staged-file-missing"
 
 
 class MergeConflict(Refused):

@@ -129,6 +129,10 @@ _GUIDE: Final = {
         "The garbage collector has given up this commit or object: nothing referred to it when it was collected.",
         "Use a newer commit; keep what you need longer by a tag or a branch.",
     ),
+    "staged-file-missing": Guide(
+        "A worker of Spark wrote a file of a batch where the lake cannot see it, or the file was cut short since.",
+        "Share the lake's folder with the workers under its own path, or keep the lake in a bucket.",
+    ),
     "merge-conflict": Guide(
         "Since their merge base, both sides changed the same paths, each in its own way.",
         "See the paths (penstock lake diff), then merge with --strategy source-wins or dest-wins; or change one side.",

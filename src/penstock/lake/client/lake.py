@@ -139,6 +139,11 @@ class LakeClient:
         answer = self._ask("POST", f"{url.branch_api}/objects", chunks, headers, {"path": url.path})
         return msgspec.json.decode(answer.read())
 
+    def put(self, api: str, data: bytes | memoryview) -> Any:
+        """Send bytes; return the server's answer."""
+        content = self._ask("PUT", api, data, {"content-type": "application/octet-stream"}, {}).read()
+        return msgspec.json.decode(content) if content else None
+
     def _ask(
         self, method: str, api: str, body: Any, headers: dict[str, str], query: dict[str, Any]
     ) -> http.client.HTTPResponse:

@@ -365,6 +365,14 @@ class Lake(Protocol):
         """Commit a batch of a sink once; `PreconditionFailed` if it is neither the next nor the last."""
         ...
 
+    async def stage_file(self, repository: str, branch: str, address: str, content: AsyncIterable[bytes]) -> int:
+        """Write a file of a batch for a task that cannot see the store; return its size."""
+        ...
+
+    async def stage_list(self, repository: str, branch: str, id_: str, data: bytes) -> None:
+        """Write the list of a batch for a driver that cannot see the store."""
+        ...
+
     async def commit_tree(self, repository: str, branch: str, body: TreeBody) -> BatchOutcome:
         """Commit a tree which was built elsewhere in place of whatever the branch has below a prefix; once."""
         ...

@@ -15,6 +15,7 @@ from penstock.kernel.codec import Codec
 from penstock.kernel.errors import InvalidArgument, ObjectStoreFailed
 
 __all__ = [
+    "STORE_MARK",
     "BatchBody",
     "BatchFile",
     "BatchOutcome",
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 TABLES_MAX: Final = 1000
+STORE_MARK: Final = "scratch/store"  # a key of the store itself
 _ID: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -42,6 +44,7 @@ class BatchFile(msgspec.Struct, frozen=True, array_like=True):
     size: Size
     etag: Name
     rows: Numbered = 0
+    host: Name = ""  # of the task that wrote it
 
 
 class BatchTable(msgspec.Struct, frozen=True, array_like=True):
@@ -90,6 +93,7 @@ class SinkPlace(msgspec.Struct, frozen=True):
     store: Address  # its URL
     folder: Name  # of the repository in it; ends in "/"
     data: Name  # below that folder: where new files may go; ends in "/"
+    mark: Name = ""  # content of the object `STORE_MARK` in a store that is a folder; a task compares it
 
     @property
     def link_epoch(self) -> int:

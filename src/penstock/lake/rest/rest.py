@@ -7,7 +7,14 @@ Reference: docs/reference/lake-rest.md. Handlers translate and nothing else: a p
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from penstock.kernel.errors import AlreadyExists, DirtyBranch, MergeConflict, NoChanges, PenstockError
+from penstock.kernel.errors import (
+    AlreadyExists,
+    DirtyBranch,
+    MergeConflict,
+    NoChanges,
+    PenstockError,
+    StagedFileMissing,
+)
 from penstock.lake.records.service import Lake
 from penstock.lake.rest.credentials import Credentials
 from penstock.lake.rest.rest_commits import CommitHandlers
@@ -28,6 +35,7 @@ _STATUSES: Final[dict[type[PenstockError], int]] = {
     NoChanges: 400,
     DirtyBranch: 400,
     MergeConflict: 409,
+    StagedFileMissing: 409,
     AlreadyExists: 409,
 }
 Handler = Callable[[Request], Awaitable[Response]]

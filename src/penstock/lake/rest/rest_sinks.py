@@ -30,6 +30,8 @@ class SinkHandlers:
         add("DELETE", BRANCH + "/sinks", self.forget)
         add("GET", BRANCH + "/sinks/place", self.place)
         add("POST", BRANCH + "/sinks/batches", self.commit, LONG_MS)
+        add("PUT", BRANCH + "/sinks/staged/{address...}", self.stage, LONG_MS)
+        add("PUT", BRANCH + "/sinks/lists/{list}", self.stage_list, LONG_MS)
         add("POST", BRANCH + "/sinks/trees", self.commit_tree, LONG_MS)
         add("GET", REPOSITORY + "/gc/roots", self.roots, LONG_MS)
         add("GET", REPOSITORY + "/refs/{ref}/tree", self.tree)
@@ -56,6 +58,16 @@ class SinkHandlers:
     async def commit(self, request: Request) -> Response:
         done = await self._lake.commit_batch(*_branch(request), await request.json(BatchBody))
         return json_response(msgspec.to_builtins(done), 201 if done.outcome == "applied" else 200)
+
+    async def stage(self, request: Request) -> Response:
+        address = request.parameters["address"]
+        size = await self._lake.stage_file(*_branch(request), address, request.body())
+        return json_response({"size": size}, 201)
+
+    async def stage_list(self, request: Request) -> Response:
+        data = await request.read()
+        await self._lake.stage_list(*_branch(request), request.parameters["list"], data)
+        return Response(204)
 
     async def commit_tree(self, request: Request) -> Response:
         done = await self._lake.commit_tree(*_branch(request), await request.json(TreeBody))

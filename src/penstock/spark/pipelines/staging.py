@@ -13,7 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.kernel.errors import InvalidArgument
-from penstock.lake.records.sink_batch import BatchFile, SinkPlace
+from penstock.lake.records.sink_batch import BatchFile
 from penstock.spark.journals.java_source import has_jvm
 from penstock.spark.journals.journal_sink import RUN, Attempt, Written
 from penstock.spark.journals.ranges import shared_access
@@ -22,6 +22,7 @@ from penstock.spark.pipelines.tagged import parts_of
 from penstock.spark.shared.checkpoint import Plan, state_of
 from penstock.spark.tables.lake_sink import BATCH_PROPERTY, QUERY_PROPERTY
 from penstock.spark.tables.lake_staging import StagedFiles
+from penstock.spark.tables.staging_place import StagingPlace
 
 __all__ = ["JobBatch", "StagedParts", "TableStage", "batch_of", "stage_journals", "stage_tables"]
 
@@ -63,7 +64,7 @@ class _Answer(msgspec.Struct, frozen=True):
         return self.query, self.batch
 
 
-def stage_tables(frame: DataFrame, place: SinkPlace, tables: Sequence[TableStage]) -> StagedParts:
+def stage_tables(frame: DataFrame, place: StagingPlace, tables: Sequence[TableStage]) -> StagedParts:
     """Write tagged rows as files of tables, a table for each sink; return the files."""
     stages = tuple(tables)
 

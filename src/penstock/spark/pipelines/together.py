@@ -24,8 +24,9 @@ from penstock.spark.pipelines.staging import JobBatch, TableStage, batch_of, sta
 from penstock.spark.pipelines.tagged import tagged
 from penstock.spark.shared.checkpoint import plan_of
 from penstock.spark.tables.lake_access import access_from, table_url
-from penstock.spark.tables.lake_commit import Batch, commit_batch, place_of
+from penstock.spark.tables.lake_commit import Batch, commit_batch
 from penstock.spark.tables.lake_format import check_types
+from penstock.spark.tables.staging_place import place_of
 
 __all__ = ["TableWrite", "TogetherOutcome", "commit_tagged", "commit_together"]
 

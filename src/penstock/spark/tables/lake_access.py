@@ -7,7 +7,7 @@ is idempotent, so one whose answer is lost is made again.
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -43,12 +43,19 @@ class LakeAccess(msgspec.Struct, frozen=True):
         return {"lake": self.url, "access_key_id": self.key, "secret_access_key": self.secret}
 
     def ask(self, method: str, api: str, body: Any = None, *, patience_s: float = PATIENCE_S, **query: Any) -> Any:
-        """Make one call, and repeat it while the lake is away."""
+        """Send one request, and repeat it while the lake is away."""
+        return self._asked(lambda lake: lake.call(method, api, body, **query), patience_s)
+
+    def send(self, api: str, data: bytes | memoryview) -> Any:
+        """Put bytes, again while the lake is away."""
+        return self._asked(lambda lake: lake.put(api, data), PATIENCE_S)
+
+    def _asked(self, call: Callable[[LakeClient], Any], patience_s: float) -> Any:
         end, wait_s = time.monotonic() + patience_s, FIRST_WAIT_S
         while True:
             try:
                 with LakeClient(self.url, self.key, self.secret) as lake:
-                    return lake.call(method, api, body, **query)
+                    return call(lake)
             except (Unavailable, Indeterminate):
                 if time.monotonic() + wait_s > end:
                     raise

@@ -15,15 +15,13 @@ from penstock.lake.records.sink_batch import (
     BatchFile,
     BatchOutcome,
     BatchTable,
-    SinkPlace,
     encode_list,
-    list_key,
 )
 from penstock.spark.shared.checkpoint import Plan
 from penstock.spark.tables.lake_access import LakeAccess, told
-from penstock.spark.tables.lake_staging import put_object
+from penstock.spark.tables.staging_place import StagingPlace
 
-__all__ = ["Batch", "commit_batch", "place_of", "tables_of"]
+__all__ = ["Batch", "commit_batch", "tables_of"]
 
 METADATA: Final = "penstock."
 
@@ -40,18 +38,13 @@ class Batch(msgspec.Struct, frozen=True):
     metadata: Mapping[str, str] = {}
 
 
-def place_of(access: LakeAccess, target: LakeUrl) -> SinkPlace:
-    """Return where files for a branch belong just now."""
-    return msgspec.convert(access.ask("GET", f"{target.branch_api}/sinks/place"), SinkPlace)
-
-
 def commit_batch(
-    access: LakeAccess, target: LakeUrl, place: SinkPlace, batch: Batch, tables: Iterable[BatchTable]
+    access: LakeAccess, target: LakeUrl, place: StagingPlace, batch: Batch, tables: Iterable[BatchTable]
 ) -> BatchOutcome:
     """Commit the files of all tasks, once."""
     listed = tuple(tables)
     id_, data = encode_list(listed)
-    put_object(place.store, list_key(id_), data)
+    place.put_list(id_, data)
     rows = sum(each.rows for table in listed for each in table.files)
     body = BatchBody(
         id_,

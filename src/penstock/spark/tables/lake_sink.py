@@ -20,8 +20,9 @@ from penstock.lake.client.lake import LakeUrl
 from penstock.lake.records.sink_batch import BatchFile
 from penstock.spark.shared.checkpoint import plan_of
 from penstock.spark.tables.lake_access import LakeAccess
-from penstock.spark.tables.lake_commit import Batch, commit_batch, place_of, tables_of
+from penstock.spark.tables.lake_commit import Batch, commit_batch, tables_of
 from penstock.spark.tables.lake_staging import stage
+from penstock.spark.tables.staging_place import place_of
 
 __all__ = ["BatchSink", "SinkSettings", "StreamSink", "Wrote"]
 

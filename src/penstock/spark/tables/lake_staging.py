@@ -4,9 +4,9 @@ Every attempt of a task writes to addresses of its own, named by a random id: wh
 leaves there is never linked, and removed by age. Files and row groups are cut by bytes, so a task's memory is bounded.
 """
 
-import asyncio
 import hashlib
 import secrets
+import socket
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import quote
@@ -15,29 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock.lake.records.sink_batch import BatchFile, SinkPlace, staged_address
-from penstock.plumbing.objects import open_store
+from penstock.lake.records.sink_batch import BatchFile, staged_address
+from penstock.spark.tables.staging_place import StagingPlace
 
-__all__ = ["StagedFiles", "partition_folder", "put_object", "stage"]
+__all__ = ["StagedFiles", "partition_folder", "stage"]
 
 ROW_GROUP_BYTES: Final = 64 << 20  # of Arrow data
 FILE_BYTES: Final = 128 << 20  # of Parquet
 HELD_BYTES_MAX: Final = 256 << 20  # in one task, over all partitions
+HOST: Final = socket.gethostname()[:200]
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
-def put_object(store_url: str, key: str, data: Any) -> None:
-    """Store one object, durably."""
-
-    async def put() -> None:
-        async with open_store(store_url) as store:
-            await store.put(key, data)
-
-    asyncio.run(put())
-
-
 def stage(
-    batches: Iterable[pa.RecordBatch], place: SinkPlace, prefix: str, name: str, partition_by: Sequence[str] = ()
+    batches: Iterable[pa.RecordBatch], place: StagingPlace, prefix: str, name: str, partition_by: Sequence[str] = ()
 ) -> list[BatchFile]:
     """Write batches below a table's prefix; the files they became."""
     files = StagedFiles(place, prefix, name, partition_by)
@@ -49,7 +40,7 @@ def stage(
 class StagedFiles:
     """The files of one attempt of one task."""
 
-    def __init__(self, place: SinkPlace, prefix: str, name: str, partition_by: Sequence[str] = ()) -> None:
+    def __init__(self, place: StagingPlace, prefix: str, name: str, partition_by: Sequence[str] = ()) -> None:
         self._place = place
         self._prefix = prefix
         self._name = name
@@ -76,11 +67,11 @@ class StagedFiles:
         file = self._open.pop(folder)
         data = file.finish()
         number = len(self._files)
-        address = staged_address(self._place.data, self._attempt, number)
-        put_object(self._place.store, self._place.folder + address, data)
+        address = staged_address(self._place.place.data, self._attempt, number)
+        self._place.put_file(address, data)
         path = f"{self._prefix}{folder}{self._name}-{self._attempt}-{number:05d}.parquet"
         etag = hashlib.md5(data, usedforsecurity=False).hexdigest()
-        self._files.append(BatchFile(path, address, len(data), etag, file.rows))
+        self._files.append(BatchFile(path, address, len(data), etag, file.rows, HOST))
 
 
 class _File:

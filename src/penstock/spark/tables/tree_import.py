@@ -46,7 +46,7 @@ from penstock.lake.member.shelves import namespace_prefix
 from penstock.lake.records.sink_batch import BatchOutcome, SinkPlace, TreeBody
 from penstock.plumbing.objects import open_store
 from penstock.spark.tables.lake_access import LakeAccess, access_from
-from penstock.spark.tables.lake_commit import place_of
+from penstock.spark.tables.staging_place import place_of
 
 __all__ = ["Imported", "import_entries"]
 
@@ -85,7 +85,7 @@ def import_entries(
     """Put listed objects in place of whatever a branch has below the URL's path. No object is copied or read."""
     access, target = access_from(options or {}), parse_lake_url(url)
     prefix = target.path if not target.path or target.path.endswith("/") else target.path + "/"
-    place = place_of(access, target)
+    place = place_of(access, target).place
     location = location_of(place.link_epoch, f"spark-{secrets.token_hex(8)}")
     columns = [*LISTING_COLUMNS, *(name for name in _OPTIONAL if name in listing.columns)]
     wanted = listing.select(*columns)

@@ -1,13 +1,14 @@
 """Sinks: batches are committed once, by the right query, in order; on a real quorum node and a real folder."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tests.lake.member.lakes import member_of, running_lake
 from tests.quorum.node.cluster import running_cluster
 
-from penstock.kernel.errors import Gone, InvalidArgument, PreconditionFailed
+from penstock.kernel.errors import Gone, InvalidArgument, PreconditionFailed, StagedFileMissing
 from penstock.lake.core.staging.records import GcFence
 from penstock.lake.member.services.lake_service import LakeService
 from penstock.lake.member.services.sinks_service import checked_tables
@@ -159,3 +160,48 @@ def test_tables_of_one_commit_do_not_overlap() -> None:
         checked_tables((BatchTable("t/", (BatchFile("u/a", "data/00000001/a", 1, ""),)),))
     with pytest.raises(InvalidArgument, match="no address"):
         checked_tables((BatchTable("t/", (BatchFile("t/a", "../../etc/passwd", 1, ""),)),))
+
+
+async def test_a_batch_whose_files_are_elsewhere_is_refused_and_named(tmp_path: Path) -> None:
+    async with running_lake(tmp_path) as lake:
+        await lake.create_repository("shop")
+        place = await lake.sink_place("shop", "main")
+        files = [
+            BatchFile(f"t/{n}.parquet", staged_address(place.data, f"a{n}", 0), 3, "", 1, "worker-7") for n in range(3)
+        ]
+        for each in files[:2]:
+            await lake.store.put(place.folder + each.address, b"abc")
+        id_, data = encode_list((BatchTable("t/", tuple(files)),))
+        await lake.stage_list("shop", "main", id_, data)
+        for body in (BatchBody(id_, "q", "s", 0), BatchBody(id_, "job")):
+            with pytest.raises(StagedFileMissing, match=r"t/2.parquet, written by a task on worker-7 .* is not in"):
+                await lake.commit_batch("shop", "main", body)
+        assert await shown(lake) == []
+        assert await lake.sinks("shop", "main") == []
+        await lake.store.put(place.folder + files[2].address, b"ab")
+        with pytest.raises(StagedFileMissing, match="has 2 B in the lake's store, and the task wrote 3 B"):
+            await lake.commit_batch("shop", "main", BatchBody(id_, "q", "s", 0))
+        await lake.store.put(place.folder + files[2].address, b"abc")
+        assert (await lake.commit_batch("shop", "main", BatchBody(id_, "q", "s", 0))).outcome == "applied"
+        # A replay names other files, which need not be anywhere.
+        other, data = encode_list((BatchTable("t/", (BatchFile("t/x", staged_address(place.data, "x", 0), 1, ""),)),))
+        await lake.stage_list("shop", "main", other, data)
+        assert (await lake.commit_batch("shop", "main", BatchBody(other, "q", "s", 0))).outcome == "replayed"
+
+
+async def test_files_are_staged_through_the_lake(tmp_path: Path) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b"ab"
+        yield b"c"
+
+    async with running_lake(tmp_path) as lake:
+        await lake.create_repository("shop")
+        place = await lake.sink_place("shop", "main")
+        assert place.mark == (await lake.sink_place("shop", "main")).mark != ""
+        address = staged_address(place.data, "a", 0)
+        assert await lake.stage_file("shop", "main", address, chunks()) == 3
+        assert await lake.stage_file("shop", "main", address, chunks()) == 3  # asked again
+        assert bytes((await lake.store.get(place.folder + address)).data) == b"abc"
+        for wrong in ("data/00000009/a-00000.parquet", "_penstock/00000000/x", "data/../x"):
+            with pytest.raises(InvalidArgument):
+                await lake.stage_file("shop", "main", wrong, chunks())

@@ -1,3 +1,5 @@
+import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,3 +57,26 @@ def test_closing_removes_what_was_staged(staging: Staging, tmp_path: Path) -> No
     staged.close()
     staging.new().close()
     assert len(list((tmp_path / "staging").iterdir())) == 2
+
+
+def test_a_lock_file_that_another_process_removed_is_gone(
+    staging: Staging, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other store closed between our listing and our look at its lock."""
+    monkeypatch.setattr(os, "listdir", lambda path: ["0123.alive"])
+    staging.new().close()
+    monkeypatch.undo()
+    assert len(list((tmp_path / "staging").iterdir())) == 2
+
+
+def test_closing_waits_for_a_sweep(staging: Staging, tmp_path: Path) -> None:
+    staging.new().close()
+    (alive,) = (tmp_path / "staging").glob("*.alive")
+    locks = FolderLocks(str(tmp_path), 1_000, Syscalls().fsync_folder)
+    closer = threading.Thread(target=staging.close)
+    with locks.changing(str(tmp_path / "staging")):
+        closer.start()
+        closer.join(0.2)
+        assert alive.exists()
+    closer.join()
+    assert not alive.exists()

@@ -5,13 +5,14 @@ together. `sink_rule` decides whether a batch is next, a replay or stale; the re
 between.
 """
 
+from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 import polars as pl
 
-from penstock.kernel.errors import InvalidArgument, LimitExceeded, PreconditionFailed
+from penstock.kernel.errors import InvalidArgument, LimitExceeded, NotFound, PreconditionFailed
 from penstock.lake.core.committed.changes import puts
 from penstock.lake.core.committed.entry import ENTRY_SCHEMA, check_entries
 from penstock.lake.core.committed.importing import import_changes
@@ -33,7 +34,8 @@ from penstock.lake.core.staging.results import Status
 from penstock.lake.member.engine import AGAIN_MAX
 from penstock.lake.member.names import check_path
 from penstock.lake.member.services.commits_service import Commits
-from penstock.lake.member.services.uploads import link_epoch_of
+from penstock.lake.member.services.staged_files import check_staged, store_mark
+from penstock.lake.member.services.uploads import link_epoch_of, upload
 from penstock.lake.member.wishes import Draft, Made
 from penstock.lake.records.sink_batch import (
     BatchBody,
@@ -98,7 +100,29 @@ class Sinks(Commits):
     async def sink_place(self, repository: str, branch: str) -> SinkPlace:
         found, _ = await self.engine.branch(repository, branch)
         folder = self.engine.shelves.of(found).folder
-        return SinkPlace(self.store_url, folder, f"data/{found.gce:08d}/")
+        mark = await store_mark(self.engine.shelves.store) if self.store_url.startswith("file:") else ""
+        return SinkPlace(self.store_url, folder, f"data/{found.gce:08d}/", mark)
+
+    async def stage_file(self, repository: str, branch: str, address: str, content: AsyncIterable[bytes]) -> int:
+        """Write a file of a batch for a task that cannot see the store; return its size.
+
+        An address is written once. A task that lost the answer asks again and gets the size.
+        """
+        found, _ = await self.engine.branch(repository, branch)
+        if link_epoch_of(address) > found.gce:
+            raise InvalidArgument(f"{address[:200]!r} is of an epoch that has not begun", next_step="ask for a place")
+        shelf = self.engine.shelves.of(found)
+        try:
+            return (await shelf.store.head(shelf.folder + address)).size
+        except NotFound:
+            size, _ = await upload(shelf, address, content)
+            return size
+
+    async def stage_list(self, repository: str, branch: str, id_: str, data: bytes) -> None:
+        """Write the list of a batch for a driver that cannot see the store."""
+        await self.engine.branch(repository, branch)
+        decode_list(id_, data)
+        await self.engine.shelves.store.put(list_key(id_), data)
 
     async def tree_place(self, repository: str, ref: str) -> TreePlace:
         """Return where the tree of a ref lies in the store; of a branch, the committed tree."""
@@ -138,6 +162,7 @@ class Sinks(Commits):
         if not body.sink:
             return await self._commit_alone(repository, branch, body, tables)
         batch = BatchOffer(body.query, body.batch, body.guard, body.begins, body.ends)
+        is_checked = False
         for _ in range(AGAIN_MAX):
             found, known = await self.engine.branch(repository, branch)
             self._check_room(known, body.sink)
@@ -148,6 +173,9 @@ class Sinks(Commits):
                 return BatchOutcome("replayed", state.commit)
             if what is not Verdict.COMMIT:
                 raise _refusal(what, body, last)
+            if not is_checked:
+                await check_staged(self.engine.shelves.of(found), self.store_url, tables)
+                is_checked = True
             draft = self._draft(self.engine.shelves.of(found), body.message or f"Batch {body.batch}", "", body.metadata)
             move = port.Move(
                 self.engine.request(),
@@ -172,6 +200,8 @@ class Sinks(Commits):
         draft = self._draft(self.engine.shelves.of(found), body.message or "Write", "", body.metadata)
         request = Request(f"txn/{body.query}", self.engine.machine.now)
         was_known = self.engine.machine.requests.get(request.id) is not None
+        if not was_known:
+            await check_staged(self.engine.shelves.of(found), self.store_url, tables)
         wish = SinkWish(draft, tables)
         result = await self.engine.host.request(
             port.Move(request, known.instance, wish, link_epoch=_oldest_epoch(tables))

@@ -84,7 +84,9 @@ class Staging:
     def close(self) -> None:
         with self._guard:
             if self._own is not None:
-                _remove(self._own)
+                # Under the folder's lock: the sweep of another process lists the folder before it opens the files.
+                with suppress(FileNotFoundError), self._locks.changing(self._path):
+                    _remove(self._own)
                 os.close(self._alive)
                 self._own = None
 
@@ -106,7 +108,10 @@ class Staging:
 
 
 def _is_dead(alive: str) -> bool:
-    file = os.open(alive, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        file = os.open(alive, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False  # its process has closed it since it was listed
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -118,4 +123,5 @@ def _is_dead(alive: str) -> bool:
 
 def _remove(own: str) -> None:
     shutil.rmtree(own, ignore_errors=True)
-    os.unlink(f"{own}.alive")
+    with suppress(FileNotFoundError):
+        os.unlink(f"{own}.alive")
