@@ -15,6 +15,7 @@
     │   ├── NotFound
     │   ├── PreconditionFailed
     │   ├── LimitExceeded
+    │   ├── WriterExpired
     │   ├── Compacted
     │   ├── LeaseExpired
     │   ├── AlreadyExists
@@ -103,6 +104,7 @@ __all__ = [
     "VersionMismatch",
     "WalCorrupt",
     "WalPoisoned",
+    "WriterExpired",
     "Written",
     "error_from_record",
 ]
@@ -313,6 +315,12 @@ class LimitExceeded(Refused):
     """The request is above a configured limit."""
 
     code = "limit-exceeded"
+
+
+class WriterExpired(Refused):
+    """The journal no longer knows the writer. This request wrote nothing; an earlier copy may have."""
+
+    code = "writer-expired"
 
 
 class Compacted(Refused):

@@ -100,6 +100,10 @@ _GUIDE: Final = {
         "The request is above a configured limit.",
         "Ask for less at once, or raise the limit the message names: penstock config keys",
     ),
+    "writer-expired": Guide(
+        "A journal has forgotten this writer of transactions: it was idle for a day, or hundreds have written since.",
+        "Read the journal. If it has no such append, append it with a number above the one that the error names",
+    ),
     "compacted": Guide(
         "A reader asked for a part of the KeySpace's history which is already dropped: it was behind for too long.",
         "Read the present state and watch on from there; Penstock's own mirrors do so by themselves.",

@@ -67,16 +67,3 @@ async def test_a_journal_which_is_not_there_fails_its_appends_and_no_others(tmp_
         assert isinstance(ends.errors[1], NotFound)
         assert ends.ends == {2: 1}
         await ends.lanes.close()
-
-
-async def test_registers_of_former_lives_are_taken_away(tmp_path: Path) -> None:
-    async with running_cluster(tmp_path, 1) as cluster, cluster.client() as journals:
-        await cluster.create(JournalSpec(name=ORDERS, replication=1))
-        for life in range(5):
-            ends = Ends(journals, life)
-            for number in range(3):
-                ends.lanes.put(number, ORDERS, b"x")
-                await ends.wait_for(number + 1)
-            await ends.lanes.close()
-        done = await journals.append(ORDERS, b"end")
-        assert [label.name for label in done.registers.labels.labels] == [f"txn.{writer_of('count', ProducerId(4))}"]

@@ -52,10 +52,10 @@ class Taker:
         self.taken += length
 
 
-def content_of(number: int, members: list[Place], *, has_txn: bool = False) -> Content:
+def content_of(number: int, members: list[Place], *, register: str = "") -> Content:
     nobody: Any = None
     session: Any = Taker()
-    return Content(nobody, RequestId(1), session, number, members, has_txn=has_txn)
+    return Content(nobody, RequestId(1), session, number, members, register=register)
 
 
 def response_of(begin: int, end: int, sum_: bytes) -> AppendResponse:
@@ -100,7 +100,7 @@ def test_each_append_of_a_group_is_told_its_own_sum(begin: int, contents: list[b
 
 
 def test_a_transaction_which_was_done_before_is_told_where_it_is_not_what_came_now() -> None:
-    content = content_of(7, [], has_txn=True)
+    content = content_of(7, [], register="txn.loader")
     content.add(memoryview(b"again"))
     content.take()
     done = response_of(3, 9, sum_of(b"before"))

@@ -174,3 +174,16 @@ def test_if_the_quarantine_cannot_take_them_the_bytes_stay(tmp_path: Path) -> No
     with pytest.raises(PenstockError, match="cannot be moved"):
         SpoolFiles.open(system_ports(), root, JOURNAL, Keeps.ALWAYS)
     assert path.read_bytes() == b"content"
+
+
+async def test_finished_fragments_are_read_while_no_store_takes_them(tmp_path: Path) -> None:
+    """The head is lost with the open file. The Fragments that were finished before are decided."""
+    async with running_cluster(tmp_path, 1) as cluster:
+        await fill(cluster)
+        await cluster.stop("b1")
+        flip(open_file(tmp_path), 2)
+        await cluster.start("b1")
+        async with cluster.client() as journals:
+            whole = b"".join(map(content_of, range(FINISHED)))
+            read = journals.read(JOURNAL, 0, end=len(whole))
+            assert b"".join([bytes(each.content) async for each in read]) == whole

@@ -75,5 +75,5 @@ def test_another_life_begins_above_all_the_old_one_ever_wrote() -> None:
 
 
 def test_a_reset_begins_at_the_limit_with_registers_nobody_knows() -> None:
-    decision = decide_reset(head(limit=500))
+    decision = decide_reset(Offset(500))
     assert decision == Decision(Point(Offset(500), Offset(500), registers=LOST_REGISTERS), is_reset=True)

@@ -418,16 +418,30 @@ async def prune(
     )
 
 
-@app.command(name="reset-head", help_epilogue=examples("penstock journals reset-head shop/orders"))
+@app.command(
+    name="reset-head",
+    help_epilogue=examples(
+        "penstock journals reset-head shop/orders", "penstock journals reset-head shop/orders --offset 1099511627776"
+    ),
+)
 async def reset_head(
-    name: Name, /, *, broker: AtBrokers = (), cluster: AtFolder = CLUSTER_FOLDER, session: InSession
+    name: Name,
+    /,
+    *,
+    offset: Annotated[
+        int | None, Parameter(help="Continue here, above all that may have been written.", metavar="OFFSET")
+    ] = None,
+    broker: AtBrokers = (),
+    cluster: AtFolder = CLUSTER_FOLDER,
+    session: InSession,
 ) -> None:
     """Reopen a journal after all replicas lost its last bytes, above every earlier offset.
 
-    Refused while a running broker still has the bytes. Registers are lost: the next append must write them unchecked.
+    Refused while a running broker still has the bytes. Registers are lost: appends that check one are refused until an
+    append sets registers without a check. Publishers continue without that.
     """
     async with journals_of(session, broker, cluster) as journals:
-        end = await journals.reset_head(name)
+        end = await journals.reset_head(name, offset=offset)
     session.emit({"journal": name, "end": end}, f"{name} continues at {end}; below is a gap")
 
 

@@ -2,7 +2,7 @@
 
 One append of a lane is in flight; frames that arrive meanwhile go with the next. Every append is a transaction of the
 journal, numbered by a writer of this life of the shard alone. So one whose answer was lost cannot come up later, behind
-newer ones: an ACK which did would roll those back. The registers of the shard's former lives are taken away again.
+newer ones: an ACK which did would roll those back.
 """
 
 import asyncio
@@ -12,9 +12,8 @@ from hashlib import blake2b
 from typing import Final
 
 from penstock.journals.client.journal import Journals
-from penstock.journals.records.labels import Label
-from penstock.journals.records.registers import TXN_PREFIX, Registers, Txn
-from penstock.kernel.errors import Indeterminate, PenstockError, Unavailable
+from penstock.journals.records.registers import Txn
+from penstock.kernel.errors import Indeterminate, PenstockError, Unavailable, WriterExpired, Written
 from penstock.kernel.ids import Offset
 from penstock.messages.uuid import ProducerId, producer_text
 from penstock.plumbing.process.logs import get_logger
@@ -74,7 +73,6 @@ class _Lane:
         self._journal = journal
         self._waiting: deque[tuple[int, bytes]] = deque()
         self._seq = 0
-        self._stale: list[Label] = []  # registers of former lives
 
     def put(self, number: int, data: bytes) -> None:
         self._waiting.append((number, data))
@@ -106,24 +104,22 @@ class _Lane:
 
     async def _append(self, data: bytes) -> Offset:
         """Append until it has taken effect; return where it begins."""
-        self._seq += 1
+        now_us = self._lanes.journals.ports.clock.time_ns() // 1_000
+        self._seq = max(self._seq + 1, now_us)  # above the numbers of writers that are forgotten
         txn = Txn(self._lanes.writer, self._seq)
-        stale, self._stale = self._stale, []
-        attempt = 0
+        attempt, is_doubtful = 0, False
         while True:
             try:
-                done = await self._lanes.journals.append(
-                    self._journal, data, subtract=stale, txn=txn, timeout=ATTEMPT_S
-                )
+                done = await self._lanes.journals.append(self._journal, data, txn=txn, timeout=ATTEMPT_S)
+            except WriterExpired as error:
+                if is_doubtful or error.written is not Written.NO:
+                    raise
+                self._seq = int(error.details["floor"]) + 1  # no copy was written: take an unused number
+                txn = Txn(self._lanes.writer, self._seq)
             except (Unavailable, Indeterminate) as error:
+                is_doubtful = is_doubtful or isinstance(error, Indeterminate)
                 attempt += 1
                 log.info("append again", journal=self._journal, attempt=attempt, reason=str(error))
                 await asyncio.sleep(min(RETRY_S[1], RETRY_S[0] * (1 << min(attempt, 8))))
             else:
-                self._note_stale(done.registers)
                 return done.begin
-
-    def _note_stale(self, registers: Registers) -> None:
-        mine = TXN_PREFIX + self._lanes.writer
-        ours = mine.rpartition(".")[0] + "."
-        self._stale = [label for label in registers.labels.labels if label.name.startswith(ours) and label.name != mine]

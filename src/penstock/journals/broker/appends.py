@@ -41,12 +41,13 @@ class Content:
         "_hash",
         "_sums",
         "_taken",
+        "asks_registers",
         "chunks",
         "feed",
-        "has_txn",
         "is_ended",
         "members",
         "number",
+        "register",
         "request",
         "session",
         "waiting_bytes",
@@ -60,14 +61,15 @@ class Content:
         number: int,
         members: Sequence[Place] = (),
         *,
-        has_txn: bool = False,
+        register: str = "",
     ) -> None:
         self.feed = feed
         self.request = request
         self.session: AppendSession | None = session  # None: its client has gone
         self.number = number  # the client's own
         self.members = members  # if it is a group: then all of it is one chunk
-        self.has_txn = has_txn
+        self.register = register  # of its transaction; empty: it has none
+        self.asks_registers = False  # it checks or changes them
         self.chunks: deque[Any] = deque()  # bytes, or views of bytes
         self.waiting_bytes = 0
         self.is_ended = False  # the client said commit
@@ -120,7 +122,7 @@ class Content:
         bytes.
         """
         commit = response.commit
-        if commit is None or self.has_txn:
+        if commit is None or self.register:
             return [(number, response) for number in self.numbers]
         if not self.members:
             own = Fragment(commit.journal, commit.begin, commit.end, self.sum)

@@ -115,7 +115,7 @@ class BrokerService:
 
     async def _reset_head(self, call: Call) -> bytes:
         query = await self._query(call)
-        return _encode(await self._server.served(query.journal).reset_head(query.timeout_ms))
+        return _encode(await self._server.served(query.journal).reset_head(query.timeout_ms, query.offset))
 
     async def _explain(self, call: Call) -> bytes:
         query = await self._query(call)

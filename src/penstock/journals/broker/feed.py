@@ -86,7 +86,9 @@ class Feed:
 
         Content that came with the wish is ready when the core asks for it, so a whole append is done in one step.
         """
-        append = Content(self, self._host.next_request(), session, number, members, has_txn=wish.txn is not None)
+        register = wish.txn.register if wish.txn is not None else ""
+        append = Content(self, self._host.next_request(), session, number, members, register=register)
+        append.asks_registers = not (wish.check.is_empty and wish.change.is_empty)
         append.add(content)
         append.is_ended = is_end
         timeout_ms = min(max(1, wish.timeout_ms), TIMEOUT_MS_MAX)
@@ -154,7 +156,7 @@ class Feed:
             self._police.took(length)
             return ContentReceived(append.request, content)
         self._reading = None
-        own_sum = append.sum if append.has_txn else EMPTY_SUM  # else the answer gets it
+        own_sum = append.sum if append.register else EMPTY_SUM  # else the answer gets it
         return ContentEnded(append.request, self.sum_with(content), own_sum, content)
 
     def sum_with(self, content: Any) -> Sum:

@@ -104,6 +104,13 @@ class JournalFragments:
     async def refreshed(self) -> None:
         await self._refreshed.wait()
 
+    async def listed_within(self, seconds: float) -> bool:
+        """Wait for the first listing of the stores, but not for ever; return whether it came."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._refreshed.wait()
+        return self.is_refreshed
+
     @property
     def write_head(self) -> Offset:
         return max(self._owner.mark, self._index.end)
@@ -137,7 +144,7 @@ class JournalFragments:
             return Found(offset, Fragment(self.journal, file.begin, end), end)
         return find(
             offset,
-            mark,
+            max(mark, self._index.local_end),  # a Fragment that is final is decided, whatever became of the mark
             self._index.cover,
             self._owner.table,
             is_refreshed=self.is_refreshed,

@@ -24,6 +24,7 @@ from penstock.plumbing.wire.server_stream import ServerStream
 
 __all__ = ["serve_read"]
 
+LISTING_S: Final = 5.0  # what a store has is read, whatever became of the head
 PIECE_BYTES: Final = 512 << 10
 _QUERY = Codec[ReadQuery](ReadQuery)
 _encode = msgspec.msgpack.Encoder().encode
@@ -78,7 +79,8 @@ class _Read:
         """Wait for more at the end of the journal. Return False where the read ends."""
         query, fragments = self._query, self._host.fragments
         if not self._host.replica.knows_head:
-            await self._host.come_to_head()
+            if fragments.is_refreshed or not await fragments.listed_within(LISTING_S):
+                await self._host.come_to_head()
         elif (not query.blocks or self._offset == HEAD) and self._is_behind():
             await self._host.come_to(query.min_head)
         elif fragments.is_refreshed and not query.blocks:

@@ -206,10 +206,10 @@ class ReplicaHost:
         resolution: Resolution = await self._ask(query)
         return resolution
 
-    async def reset_head(self, timeout_ms: int) -> AppendResponse:
-        response: AppendResponse = await self._ask(
-            ResetHead(deadline=Instant(self._machine.now + timeout_ms * MILLISECOND))
-        )
+    async def reset_head(self, timeout_ms: int, offset: Offset | None) -> AppendResponse:
+        deadline = Instant(self._machine.now + timeout_ms * MILLISECOND)
+        ask = ResetHead(deadline=deadline, offset=offset, unix_ms=self._broker.ports.clock.time_ns() // 1_000_000)
+        response: AppendResponse = await self._ask(ask)
         return response
 
     async def _ask(self, body: Any) -> Any:

@@ -11,6 +11,8 @@ from collections import deque
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from penstock.journals.broker.appends import Content, Place
 from penstock.journals.records.api import AppendResponse, Status
 from penstock.journals.records.protocol import (
@@ -20,6 +22,7 @@ from penstock.journals.records.protocol import (
     AppendPart,
     PartKind,
 )
+from penstock.journals.records.registers import NO_REGISTERS, floor_of, registers_bytes, with_floor, without_others
 from penstock.kernel.errors import MalformedFrame, Overloaded, PenstockError, Unavailable
 from penstock.kernel.ids import Revision
 from penstock.keyspace.core.records import NO_REVISION
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["AppendSession"]
 
 ANSWER_BYTES_MAX: Final = 16 << 20
+MESSAGE_BYTES: Final = 1 << 20  # of answers: more than that are several messages
+QUOTED_BYTES: Final = 4 << 10  # above this an answer has registers only if its append names some
 HOLD_BYTES: Final = 1 << 20  # content which waits for its turn: above it, the client gets no more credit
 # Under their own names, because to find one in its Enum costs as much as a call.
 COMMIT, ABORT = PartKind.COMMIT, PartKind.ABORT
@@ -194,6 +199,7 @@ class AppendSession:
 
     def answer(self, append: Content, response: AppendResponse) -> None:
         """The answer to an append, or to all of a group: it leaves with `send_answers`."""
+        response = _quoted(append, response)
         is_elsewhere = response.status is NOT_PRIMARY
         address = self._server.primary_address(self.journal) if is_elsewhere else ""
         for number, part in append.answers(response):
@@ -207,6 +213,11 @@ class AppendSession:
         if stream is None or not answers:
             return  # the client has gone; its appends have ended without it
         data = APPEND_ANSWERS.encode(answers)
+        if len(data) > MESSAGE_BYTES and len(answers) > 1:
+            for half in (answers[: len(answers) // 2], answers[len(answers) // 2 :]):
+                self._answers = half
+                self.send_answers()
+            return
         # A client which waits for nothing else is answered now: nothing else will follow soon.
         if not self._waiting and not self._open and stream.send_at_once(data):
             if self._is_ended:
@@ -253,6 +264,20 @@ class AppendSession:
         """The replica is gone: its client must go elsewhere."""
         if self._stream is not None:
             self._stream.fail(error)
+
+
+def _quoted(append: Content, response: AppendResponse) -> AppendResponse:
+    """Leave out registers that do not concern the client: there may be hundreds of other writers."""
+    registers = response.registers
+    if registers is None or not registers.labels.labels:
+        return response
+    if response.status is Status.WRITER_EXPIRED:
+        return msgspec.structs.replace(response, registers=with_floor(NO_REGISTERS, floor_of(registers)))
+    quoted = without_others(registers, append.register)
+    is_plain = not append.asks_registers and response.commit is not None and response.commit.length > 0
+    if is_plain and registers_bytes(quoted) > QUOTED_BYTES:
+        quoted = NO_REGISTERS
+    return response if quoted is registers else msgspec.structs.replace(response, registers=quoted)
 
 
 def _is_plain(part: AppendPart) -> bool:

@@ -24,7 +24,15 @@ from penstock.journals.client.journal_content import Buffer
 from penstock.journals.client.journal_outcomes import Appended
 from penstock.journals.records.names import check_journal_name
 from penstock.journals.records.registers import Txn
-from penstock.kernel.errors import AlreadyClosed, Indeterminate, InvalidArgument, PenstockError, Unavailable
+from penstock.kernel.errors import (
+    AlreadyClosed,
+    Indeterminate,
+    InvalidArgument,
+    PenstockError,
+    Unavailable,
+    WriterExpired,
+    Written,
+)
 from penstock.kernel.ids import Offset
 from penstock.plumbing.wal.disk import read_fully, write_fully
 
@@ -103,7 +111,7 @@ class _Lane:
         service = self._service
         self.seq = max(self.seq + 1, service.ports.clock.time_ns() // 1_000)  # above every number of an earlier run
         batch.txn = Txn(service.writer, self.seq)
-        attempt = 0
+        attempt, is_doubtful = 0, False
         while True:
             try:
                 content = service.content(batch)
@@ -111,7 +119,14 @@ class _Lane:
                     await service.journals.append(self.journal, content, txn=batch.txn, timeout=service.attempt_s)
                 )
                 return
-            except (Unavailable, Indeterminate):
+            except WriterExpired as error:
+                if is_doubtful or error.written is not Written.NO:
+                    batch.fail(error)
+                    return
+                self.seq = int(error.details["floor"]) + 1  # no copy was written: take an unused number
+                batch.txn = Txn(service.writer, self.seq)
+            except (Unavailable, Indeterminate) as error:
+                is_doubtful = is_doubtful or isinstance(error, Indeterminate)
                 attempt += 1
                 await asyncio.sleep(min(RETRY_S[1], RETRY_S[0] * (1 << min(attempt, 8))))
             except PenstockError as error:

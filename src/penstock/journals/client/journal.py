@@ -12,6 +12,7 @@ one with a transaction id, which takes effect once. Every error says whether any
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
+from hashlib import sha1
 from types import TracebackType
 from typing import Final
 
@@ -22,7 +23,7 @@ from penstock.journals.client.journal_content import Source, send_unless_answere
 from penstock.journals.client.journal_outcomes import RETRYABLE, Appended, error_of, lost_error
 from penstock.journals.client.journal_reads import Chunk, JournalReads, checked_query
 from penstock.journals.records.api import AppendResponse, Fate, Resolution, Status
-from penstock.journals.records.epoch import PipelineEpoch
+from penstock.journals.records.epoch import NO_EPOCH, PipelineEpoch
 from penstock.journals.records.fragment import OFFSET_MAX
 from penstock.journals.records.labels import Label, LabelSelector, LabelSet
 from penstock.journals.records.names import check_journal_name
@@ -56,7 +57,10 @@ from penstock.kernel.errors import (
     InvalidArgument,
     NotFound,
     PenstockError,
+    PreconditionFailed,
     Unavailable,
+    WriterExpired,
+    Written,
 )
 from penstock.kernel.ids import Offset, Revision
 from penstock.keyspace.core.records import NO_REVISION
@@ -171,20 +175,21 @@ class Journals:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         is_repeatable = isinstance(content, bytes | bytearray | memoryview)
-        attempt = 0
+        attempt, is_doubtful = 0, False
         while True:
             left_s = deadline - loop.time()
             error = await self._try(journal, content, wish, max(0.001, left_s))
             if isinstance(error, Appended):
                 self._reads.has_appended(journal, error.end)
                 return error
+            is_doubtful = is_doubtful or isinstance(error, Indeterminate)
             if isinstance(error, NotFound):
                 self._reads.forget(journal)
             attempt += 1
             pause_s = self._pause_s(attempt)
             may_retry = error.retryable and (txn is not None or not isinstance(error, Indeterminate))
             if not (may_retry and is_repeatable) or loop.time() + pause_s >= deadline:
-                raise error
+                raise _with_doubt(error) if is_doubtful else error
             await asyncio.sleep(pause_s)
             wish = msgspec.structs.replace(wish, timeout_ms=max(1, int((deadline - loop.time()) * 1_000)))
 
@@ -216,7 +221,7 @@ class Journals:
         stream.forget(number)
         response = answered.response
         if response.fate is COMMITTED:
-            return Appended.of(journal, response)
+            return Appended.of(journal, response) if _is_same(content, response) else _another(journal, wish.txn)
         if response.status is Status.NOT_JOURNAL_PRIMARY_BROKER or response.status in RETRYABLE:
             self._leave(journal, stream, answered.primary)
         return error_of(journal, response, wish.txn)
@@ -411,10 +416,15 @@ class Journals:
                 return found
             await asyncio.sleep(pause_s)
 
-    async def reset_head(self, journal: str, *, timeout: float = 30.0) -> Offset:
-        """Reopen a journal whose last bytes are lost for good, above every earlier offset."""
+    async def reset_head(self, journal: str, *, offset: int | None = None, timeout: float = 30.0) -> Offset:
+        """Reopen a journal whose last bytes are lost for good, above every earlier offset.
+
+        `offset` says where, above everything that may have been written.
+        """
+        if offset is not None and not 0 <= offset <= OFFSET_MAX:
+            raise InvalidArgument(f"offset {offset}: expected 0 to {OFFSET_MAX}")
         address = await self._primary(journal, timeout)
-        body = self._query(journal, timeout)
+        body = self._query(journal, timeout, offset)
         response = _RESPONSE.decode(await self._call(RESET_HEAD, body, timeout + 1.0, address))
         if response.fate is not Fate.COMMITTED or response.end is None:
             raise error_of(journal, response, None)
@@ -437,8 +447,9 @@ class Journals:
 
     # plumbing
 
-    def _query(self, journal: str, timeout: float) -> bytes:
-        return _encode(JournalQuery(journal, int(timeout * 1_000), self._revision))
+    def _query(self, journal: str, timeout: float, offset: int | None = None) -> bytes:
+        at = None if offset is None else Offset(offset)
+        return _encode(JournalQuery(journal, int(timeout * 1_000), self._revision, offset=at))
 
     def _channel(self, address: str) -> Channel:
         if address not in self._channels:
@@ -472,3 +483,30 @@ class Journals:
                     raise
                 last = error
         raise last
+
+
+def _is_same(content: Source, response: AppendResponse) -> bool:
+    """Return whether what the journal has under this transaction is this content.
+
+    An answer without an epoch is one to a repeat: the journal had the transaction before.
+    """
+    commit = response.commit
+    is_known = isinstance(content, bytes | bytearray | memoryview) and len(content) > 0
+    if response.epoch != NO_EPOCH or commit is None or not is_known:
+        return True  # an append without content asks what the journal has
+    return commit.sum == sha1(content, usedforsecurity=False).digest()  # type: ignore[arg-type]
+
+
+def _with_doubt(error: PenstockError) -> PenstockError:
+    """Return the error of an append that was sent before, without an answer."""
+    if isinstance(error, WriterExpired):
+        error.written = Written.UNKNOWN
+    return error
+
+
+def _another(journal: str, txn: Txn | None) -> PenstockError:
+    named = f"{txn.writer}/{txn.seq}" if txn is not None else "it"
+    return PreconditionFailed(
+        f"{journal} has other content under the transaction {named}; nothing was written",
+        next_step="give each append its own number",
+    )

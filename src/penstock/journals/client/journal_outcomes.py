@@ -11,17 +11,20 @@ from penstock.journals.client.journal_appends import Lost
 from penstock.journals.records.api import AppendResponse, Fate, Status
 from penstock.journals.records.epoch import PipelineEpoch
 from penstock.journals.records.fragment import Sum
-from penstock.journals.records.registers import NO_REGISTERS, Registers, Txn
+from penstock.journals.records.registers import NO_REGISTERS, REGISTERS_BYTES_MAX, Registers, Txn, floor_of
 from penstock.kernel.errors import (
     DiskFull,
     Forbidden,
     Indeterminate,
+    LimitExceeded,
     NotFound,
     Overloaded,
     PenstockError,
     PreconditionFailed,
     Refused,
     Unavailable,
+    WriterExpired,
+    Written,
 )
 from penstock.kernel.ids import Offset
 
@@ -45,7 +48,6 @@ _FAILED_CONDITIONS: Final = {
     Status.WRONG_APPEND_OFFSET: "the journal ends at another offset",
     Status.REGISTER_MISMATCH: "the registers do not match",
     Status.REGISTERS_LOST: "a reset-head lost the registers: write them without a check first",
-    Status.TXN_SUPERSEDED: "the writer has committed a later transaction",
 }
 
 
@@ -56,7 +58,7 @@ class Appended(msgspec.Struct, frozen=True):
     begin: Offset
     end: Offset
     sum: Sum  # SHA-1 of this append's bytes
-    registers: Registers  # after it
+    registers: Registers  # after it, without those of writers; none if they are many and the append named none
     epoch: PipelineEpoch
 
     @classmethod
@@ -75,6 +77,8 @@ def error_of(journal: str, response: AppendResponse, txn: Txn | None) -> Penstoc
     match response.status:
         case Status.JOURNAL_NOT_FOUND:
             return NotFound(f"there is no journal {journal!r}", next_step="penstock journals list")
+        case Status.WRITER_EXPIRED | Status.TXN_SUPERSEDED | Status.REGISTERS_FULL:
+            return _of_registers(journal, response, txn)
         case status if status in _FAILED_CONDITIONS:
             return PreconditionFailed(
                 f"{journal}: {_FAILED_CONDITIONS[status]}; nothing was written",
@@ -107,6 +111,29 @@ def error_of(journal: str, response: AppendResponse, txn: Txn | None) -> Penstoc
             )
         case status:
             return Refused(f"{journal}: {status.value}{reason}; nothing was written", status=status.value)
+
+
+def _of_registers(journal: str, response: AppendResponse, txn: Txn | None) -> PenstockError:
+    """The error of an append that the registers do not allow."""
+    if response.status is Status.WRITER_EXPIRED and txn is not None:
+        floor = floor_of(response.registers or NO_REGISTERS).above(txn.seq)
+        return WriterExpired(
+            f"{journal} no longer knows writer {txn.writer}: it cannot tell whether {txn.seq} is a repeat",
+            next_step=f"read the journal; if it has no such append, append with a number above {floor}",
+            floor=floor,
+        )
+    if response.status is Status.TXN_SUPERSEDED:
+        return PreconditionFailed(
+            f"{journal}: the writer has committed a later transaction; this one may be in the journal",
+            next_step="read the journal to see whether it has this one",
+            written=Written.UNKNOWN,
+            status=response.status.value,
+            end=response.end,
+        )
+    return LimitExceeded(
+        f"{journal}: registers together may have {REGISTERS_BYTES_MAX} bytes; nothing was written",
+        next_step="subtract registers that are not needed",
+    )
 
 
 def _unknown(journal: str, response: AppendResponse, txn: Txn | None) -> PenstockError:

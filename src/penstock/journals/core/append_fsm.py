@@ -20,7 +20,7 @@ from penstock.journals.records.api import AppendRequest, AppendResponse, Fate, S
 from penstock.journals.records.fragment import Fragment
 from penstock.journals.records.messages import Refusal
 from penstock.journals.records.point import Point
-from penstock.journals.records.registers import LOST
+from penstock.journals.records.registers import LOST, Registers, floor_of, has_room, may_be_repeat
 from penstock.journals.records.route import Topology
 from penstock.kernel.effects import Reply
 from penstock.kernel.ids import NodeId, Offset, RequestId, Revision
@@ -271,15 +271,21 @@ class Append:
         pipeline.phase = Phase.CERTIFYING
         return UPDATE_ASSIGNMENTS
 
-    def _decide(self, pipeline: Pipeline) -> AppendState:
+    def _decide(self, pipeline: Pipeline) -> AppendState | None:
         replica = self.replica
         decision = replica.lead.decide(pipeline)
         if self.kind is RESET:
+            if replica.index_end is None and self.body.offset is None:
+                return self._wait("the first listing of the fragment stores")
             is_ahead = decision is not None and (replica.index_end or 0) > decision.point.end
             if pipeline.head is None or (decision is not None and not is_ahead):
                 replica.drop_pipeline(self)
                 return self.fail(Status.NOT_ALLOWED, "the journal's head is not lost: there is nothing to reset")
-            decision = replica.lead.decide_reset(pipeline.head)
+            least = max(pipeline.head.limit, replica.index_end or 0)
+            if self.body.offset is not None and self.body.offset < least:
+                replica.drop_pipeline(self)
+                return self.fail(Status.NOT_ALLOWED, f"offsets up to {least} may have been written: give one above")
+            decision = replica.lead.decide_reset(pipeline.head, self.body)
         if decision is None:
             replica.drop_pipeline(self)
             replica.lead.lost_head()
@@ -335,7 +341,7 @@ class Append:
         index_end, end = replica.index_end, replica.spool.points[-1].end
         if index_end is None:
             return self._wait("the first listing of the fragment stores")
-        if len(replica.pipeline.in_flight) >= replica.config.in_flight_max:
+        if replica.lead.is_pipeline_full():
             return self._wait("room in the pipeline")
         if index_end > end and replica.may_write:
             reason = f"the stores hold fragments up to {index_end}, the journal ends at {end}"
@@ -351,7 +357,7 @@ class Append:
         head = spool.points[-1]
         registers, end = head.registers, head.end
         status: Status | None = None
-        if registers.origin is LOST and (body.txn is not None or not body.check.is_empty):
+        if registers.origin is LOST and not body.check.is_empty:
             status = Status.REGISTERS_LOST
         elif body.txn is not None and (record := registers.txn_record(body.txn)) is not None:
             if record.seq == body.txn.seq:
@@ -359,8 +365,13 @@ class Append:
                 return AppendResponse(fate=COMMITTED, status=OK, commit=commit, registers=registers, end=end)
             if record.seq > body.txn.seq:
                 status = Status.TXN_SUPERSEDED
+        elif body.txn is not None and may_be_repeat(registers, body.txn):
+            is_known = floor_of(registers).covers(body.txn.seq)
+            status = Status.WRITER_EXPIRED if is_known else Status.REGISTERS_LOST
         if status is None and not registers.matches(body.check):
             status = Status.REGISTER_MISMATCH
+        if status is None and not body.change.is_empty and not has_room(registers, body.change):
+            status = Status.REGISTERS_FULL
         if status is None and body.offset is not None and body.offset != end:
             status = Status.WRONG_APPEND_OFFSET
         if status is None:
@@ -381,7 +392,7 @@ class Append:
         if self.is_reading:
             return self._wait("the client's content")
         spool = replica.spool
-        if len(pipeline.in_flight) >= replica.config.in_flight_max:
+        if replica.lead.is_pipeline_full():
             return self._wait("room in the pipeline")
         rolled = maybe_roll(replica, self.body.unix_ms)
         if rolled is not None:
@@ -456,13 +467,11 @@ class Append:
 
     def _commit(self, event: ContentEnded) -> None:
         """Propose all that was streamed, and hand the send side over."""
-        replica, spool, body = self.replica, self.replica.spool, self.body
+        replica, spool = self.replica, self.replica.spool
         pipeline, head = replica.pipeline, spool.points[-1]
         assert pipeline is not None
         end = Offset(head.end + spool.pending)
-        registers = head.registers.changed(body.change)
-        if body.txn is not None:
-            registers = registers.with_txn(body.txn, self.begin, end, event.append_sum)
+        registers = self._registers(head.registers, end, event)
         self.answer = AppendResponse(
             fate=COMMITTED,
             status=OK,
@@ -474,6 +483,15 @@ class Append:
         self.has_proposed = True
         self.move_to(READ_ACKNOWLEDGEMENTS)
         replica.lead.propose(head.extended(end, event.sum, registers), self, event.content)
+
+    def _registers(self, before: Registers, end: Offset, event: ContentEnded) -> Registers:
+        """Return the registers that this append leaves."""
+        body = self.body
+        registers, own, is_new = before.changed(body.change), "", False
+        if body.txn is not None:
+            own, is_new = body.txn.register, before.txn_record(body.txn) is None
+            registers = registers.with_txn(body.txn, self.begin, end, event.append_sum)
+        return self.replica.writers.kept(registers, own, self.replica.now, has_grown=is_new or not body.change.is_empty)
 
     def on_abort(self, status: Status, reason: str, shortage: Shortage | None = None) -> None:
         """Roll back and answer, since nothing was proposed."""

@@ -5,7 +5,7 @@ done when every member has adopted its proposal, this broker's own durable adopt
 `replicate.py`, what waits for its turn in `append_fsm.py`.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.journals.core.append_fsm import READY, RESOLVE, Append, Kind
 from penstock.journals.core.effects import Transacted, TransactionEnd
@@ -14,11 +14,12 @@ from penstock.journals.core.pipeline import InFlight, Pipeline
 from penstock.journals.core.pulse import TIMER
 from penstock.journals.core.saves import Own
 from penstock.journals.core.sync import Decision, decide, decide_reset
-from penstock.journals.records.api import Shortage
+from penstock.journals.records.api import AppendRequest, Shortage
 from penstock.journals.records.epoch import NO_EPOCH, PipelineEpoch
 from penstock.journals.records.head import HeadRecord
 from penstock.journals.records.messages import AdoptResponse, PromiseResponse, RefuseResponse
 from penstock.journals.records.point import Point
+from penstock.journals.records.registers import whole_bytes
 from penstock.kernel.effects import SetTimer
 from penstock.kernel.ids import Instant, NodeId, Offset, Revision
 from penstock.kernel.probes import reached
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
     from penstock.journals.core.replica import Replica
 
 __all__ = ["Lead"]
+
+
+IN_FLIGHT_LEAST: Final = 4
+FEW_LABELS: Final = 8
+POINTS_BYTES: Final = 2 << 20  # of the registers of all proposals in flight, if they are large
 
 
 class Lead:
@@ -79,8 +85,9 @@ class Lead:
         replica = self.replica
         return decide(pipeline.head, replica.topology.create_revision, pipeline.promises, replica.codec)
 
-    def decide_reset(self, head: HeadRecord) -> Decision:
-        return decide_reset(head, self.replica.codec)
+    def decide_reset(self, head: HeadRecord, wish: AppendRequest) -> Decision:
+        start = max(head.limit, self.replica.index_end or Offset(0), wish.offset or Offset(0))
+        return decide_reset(start, wish.unix_ms, self.replica.codec)
 
     def adopt_own(self) -> None:
         """The primary's own part of step two."""
@@ -167,6 +174,19 @@ class Lead:
         spool.adopt(point)
         if not replica.saves.add_own(("acked", pipeline.epoch, seq)):
             self.on_acked(replica.me, pipeline.epoch, seq)
+
+    def is_pipeline_full(self) -> bool:
+        """Return whether as many proposals are in flight as may be.
+
+        Each of them is a point of the Spools, with its registers. A sync sends all points at once.
+        """
+        pipeline, replica = self.replica.pipeline, self.replica
+        if pipeline is None or not pipeline.in_flight:
+            return False
+        registers, most = replica.spool.registers, replica.config.in_flight_max
+        if len(registers.labels) > FEW_LABELS and len(pipeline.in_flight) >= IN_FLIGHT_LEAST:
+            most = min(most, POINTS_BYTES // whole_bytes(registers))
+        return len(pipeline.in_flight) >= most
 
     def roll(self, point: Point) -> None:
         """J11: a Fragment is rolled only when all of it is below the mark."""

@@ -55,6 +55,7 @@ from penstock.journals.records.messages import (
     ProposeResponse,
     RefuseResponse,
 )
+from penstock.journals.records.registers import Writers
 from penstock.journals.records.route import Topology
 from penstock.kernel.deadlines import Deadlines
 from penstock.kernel.effects import Effect, Event, Received, Reply, Requested, SetTimer, StateSaved, TimerFired
@@ -110,6 +111,7 @@ class Replica:
         self.resolving: dict[Append, None] = {}  # wait for the KeySpace
         self.undecided: dict[Append, None] = {}  # their pipeline broke behind their proposal
         self.appends: dict[RequestId, Append] = {}
+        self.writers = Writers()
         self.pulse = Pulse(self)
         self._rerun: list[Append] = []  # barriers whose pipeline broke
         self._deadlines = Deadlines()
@@ -230,8 +232,14 @@ class Replica:
             self._start(APPEND, request, body)
             return
         match body:
-            case ResetHead(deadline=deadline, min_revision=min_revision):
-                ask = AppendRequest(deadline=deadline, min_revision=min_revision, may_proxy=False)
+            case ResetHead():
+                ask = AppendRequest(
+                    deadline=body.deadline,
+                    offset=body.offset,
+                    min_revision=body.min_revision,
+                    may_proxy=False,
+                    unix_ms=body.unix_ms,
+                )
                 self._start(Kind.RESET, request, ask)
             case Resolve(epoch, _, end):
                 self.out.append(Reply(request, self.resolve(epoch, end)))

@@ -7,6 +7,7 @@ as many copies as there are participants. Everything above was never acknowledge
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -14,10 +15,12 @@ from penstock.journals.records.fragment import EMPTY_SUM, CompressionCodec
 from penstock.journals.records.head import HeadRecord
 from penstock.journals.records.messages import PromiseResponse
 from penstock.journals.records.point import Point
-from penstock.journals.records.registers import LOST_REGISTERS, NO_REGISTERS
+from penstock.journals.records.registers import LOST_REGISTERS, NO_REGISTERS, Floor, trimmed, with_floor
 from penstock.kernel.ids import NodeId, Offset, Revision
 
 __all__ = ["Decision", "decide", "decide_reset"]
+
+CLOCKS_DIFFER_US: Final = 3_600 * 1_000_000  # writers take their numbers from their own clocks
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -42,15 +45,22 @@ def decide(
     least = min(participants, key=lambda promise: promise.points[-1].end)
     at_least = least.points[-1]
     points = [_point_at(promise, at_least.end) for promise in promises.values()]
-    if all(point == at_least for point in points):
+    registers = trimmed(at_least.registers)
+    if registers is at_least.registers and all(point == at_least for point in points):
         return Decision(at_least)
-    return Decision(at_least.rolled(codec=codec))
+    return Decision(msgspec.structs.replace(at_least.rolled(codec=codec), registers=registers))
 
 
-def decide_reset(head: HeadRecord, codec: CompressionCodec = CompressionCodec.NONE) -> Decision:
-    """reset-head: above every offset that was ever proposed, whichever broker still has it (J13)."""
-    point = Point(head.limit, head.limit, EMPTY_SUM, LOST_REGISTERS, codec)
-    return Decision(point, is_reset=True)
+def decide_reset(start: Offset, unix_ms: int = 0, codec: CompressionCodec = CompressionCodec.NONE) -> Decision:
+    """Decide a reset-head. `start` is above every offset that was ever proposed (J13).
+
+    The registers of writers are unknown. So each number that is a time up to now counts as used: appends that were on
+    their way do not take effect a second time, and writers continue with later numbers.
+    """
+    registers = LOST_REGISTERS
+    if unix_ms:
+        registers = with_floor(registers, Floor(time=unix_ms * 1_000 + CLOCKS_DIFFER_US))
+    return Decision(Point(start, start, EMPTY_SUM, registers, codec), is_reset=True)
 
 
 def participants_of(head: HeadRecord | None, promises: Mapping[NodeId, PromiseResponse]) -> list[PromiseResponse]:

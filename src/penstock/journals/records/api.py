@@ -39,6 +39,8 @@ class Status(Enum):
     REGISTER_MISMATCH = "register-mismatch"
     REGISTERS_LOST = "registers-lost"  # after a reset-head they are unknown: write them without a check first
     HEAD_LOST = "head-lost"  # no member has the last bytes: see reset-head
+    REGISTERS_FULL = "registers-full"  # with this change they would be larger than a journal's may be
+    WRITER_EXPIRED = "writer-expired"  # the journal has forgotten writers with numbers as high as this one
     TXN_SUPERSEDED = "txn-superseded"  # the writer has committed a later transaction
     LIMIT_REACHED = "limit-reached"  # the head record could not be raised in time
     CLIENT_ABORT = "client-abort"
@@ -91,7 +93,9 @@ class ResetHead(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     deadline: Instant
+    offset: Offset | None = None  # where to continue; None: above all offsets that are known
     min_revision: Revision = Revision(0)
+    unix_ms: int = 0  # when it came, by the broker's calendar
 
 
 class Resolve(msgspec.Struct, frozen=True):

@@ -103,6 +103,11 @@ class FragmentIndex:
         return sorted(self._stored.values(), key=_order)
 
     @property
+    def local_end(self) -> Offset:
+        """Return the end of the final Fragments that no store has yet."""
+        return max((fragment.end for fragment in self._local.values()), default=Offset(0))
+
+    @property
     def end(self) -> Offset:
         """The end of the last Fragment."""
         return self.cover[-1].end if self.cover else Offset(0)

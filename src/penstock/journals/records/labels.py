@@ -90,7 +90,11 @@ class LabelSet(msgspec.Struct, frozen=True, array_like=True):
 
     def with_value(self, name: str, value: str) -> "LabelSet":
         """This set, where the label has that value only."""
-        return self.union(LabelSet((Label(name, value),)))
+        labels = self.labels
+        first = end = bisect_left(labels, Label(name))
+        while end < len(labels) and labels[end].name == name:
+            end += 1
+        return LabelSet((*labels[:first], Label(name, value), *labels[end:]))
 
     def union(self, other: "LabelSet") -> "LabelSet":
         """This set with the other's labels; for a name both have, the other's values replace ours."""

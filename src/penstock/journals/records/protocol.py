@@ -11,12 +11,14 @@ own.
 """
 
 from enum import IntEnum
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from penstock.journals.records.api import AppendResponse, Resolution
 from penstock.journals.records.epoch import PipelineEpoch
-from penstock.journals.records.fragment import Fragment
+from penstock.journals.records.fragment import OFFSET_MAX, Fragment
 from penstock.journals.records.fragment_index import Gap
 from penstock.journals.records.labels import LabelSelector
 from penstock.journals.records.registers import RegisterChange, Txn
@@ -219,6 +221,7 @@ class JournalQuery(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout_ms: int = 10_000
     min_revision: Revision = Revision(0)
     min_head: Offset = Offset(0)  # the client knows that the journal has come so far: do not answer before
+    offset: Annotated[Offset, Meta(ge=0, le=OFFSET_MAX)] | None = None  # of a reset-head: continue here
 
 
 class Fragments(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from penstock.journals.core.replicate import Replicate, report_of
 from penstock.journals.core.resolve import resolve
 from penstock.journals.core.spool import Spool, SpoolState
 from penstock.journals.core.sync import Decision, decide, participants_of
-from penstock.journals.records.api import Fate, Resolution
+from penstock.journals.records.api import AppendRequest, Fate, Resolution
 from penstock.journals.records.epoch import PipelineEpoch
 from penstock.journals.records.fragment import EMPTY_SUM
 from penstock.journals.records.head import HeadRecord, HeadTable
@@ -163,7 +163,7 @@ class NoHeadRecord(Lead):
 class ResetsAtIndexEnd(Lead):
     """J13: reset-head continues where the index ends."""
 
-    def decide_reset(self, head: HeadRecord) -> Decision:
+    def decide_reset(self, head: HeadRecord, wish: AppendRequest) -> Decision:
         end = Offset(max(self.replica.index_end or 0, head.start))
         return Decision(Point(end, end, EMPTY_SUM, LOST_REGISTERS), is_reset=True)
 

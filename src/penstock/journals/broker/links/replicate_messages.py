@@ -47,6 +47,7 @@ Any_ = (
     | Watched
 )
 BATCH_BYTES: Final = 1 << 20  # content of one wire message, unless a single chunk is larger
+BATCH_LABELS: Final = 4_096  # registers of the records of one: each may have a hundred bytes
 ALONE_BYTES: Final = 128 << 10  # from here on a copy costs more than a message of its own
 _WITH_CONTENT: Final = (ContentRequest, ProposeRequest)
 _CODEC = Codec[list[Any_]](list[Any_])
@@ -62,7 +63,7 @@ def encode_messages(messages: list[Any]) -> list[tuple[bytes, Any]]:
     encoded: list[tuple[bytes, Any]] = []
     records: list[Any] = []
     contents: list[Any] = []
-    size = 0
+    size = labels = 0
 
     def close() -> None:
         bulk = contents[0] if len(contents) == 1 else b"".join(contents)
@@ -72,12 +73,18 @@ def encode_messages(messages: list[Any]) -> list[tuple[bytes, Any]]:
         if type(message) in _WITH_CONTENT and (length := length_of(message.content)):
             if contents and (size + length > BATCH_BYTES or max(size, length) >= ALONE_BYTES):
                 close()
-                records, contents, size = [], [], 0
+                records, contents, size, labels = [], [], 0, 0
             contents.append(message.content)
             size += length
             message = _with_content(message, length)
+        if type(message) is ProposeRequest:
+            labels += len(message.point.registers.labels.labels)
         records.append(message)
-    close()
+        if labels > BATCH_LABELS:  # a message that no window holds would never leave
+            close()
+            records, contents, size, labels = [], [], 0, 0
+    if records:
+        close()
     return encoded
 
 
