@@ -1,18 +1,24 @@
 """Readers: bad frames, gaps, replays; what is committed is in test_sequencer.py."""
 
+import itertools
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.messages.histories import EVERY_HORIZON, WILD, Line, orderly, tame
 
 from penstock.kernel.errors import FrameTooLarge, InvalidArgument, MalformedFrame
-from penstock.kernel.ids import Offset
+from penstock.kernel.ids import Clock, Offset
+from penstock.messages.clock import TICK
 from penstock.messages.framing.json_lines import JsonLines
 from penstock.messages.message import Message, Replay
 from penstock.messages.outcome import Outcome
 from penstock.messages.publisher import Publisher
+from penstock.messages.read_state import Horizon
 from penstock.messages.reader import Anomalous, Committed, CommittedReader, OnBad, Skipped, UncommittedReader
 from penstock.messages.sequencing.ring import Ring
-from penstock.messages.uuid import producer_id
+from penstock.messages.uuid import ProducerId, Uuid, producer_id
 
 NOON = 1_700_000_000_000_000_000
 LINES = JsonLines()
@@ -157,3 +163,49 @@ def test_what_a_producer_must_not_do_is_reported() -> None:
     assert isinstance(found, Anomalous)
     assert found.outcome is Outcome.ACK_DEEP_ROLLBACK
     assert found.message.begin == len(old + new)
+
+
+class OneByOne(JsonLines):
+    """JSON lines of which each is looked at by itself."""
+
+    def uuids(self, frames: list[bytes]) -> None:
+        return None
+
+
+def json_journal(history: list[Line], tail: bytes) -> bytes:
+    lines = []
+    for number, each in enumerate(history):
+        uuid = Uuid(ProducerId(each.producer + 1), Clock(each.clock * TICK), each.flags) if each.clock else None
+        lines.append(LINES.encode({"n": number, "pad": "." * each.size}, uuid))
+    return b"".join(lines) + tail
+
+
+def read_all(lines: JsonLines, journal: bytes, cuts: list[int], horizon: Horizon, limit: int) -> list[Any]:
+    """Return what a reader finds, messages one by one, and its state after each chunk."""
+    reader = CommittedReader(
+        "j", lines, ring=Ring(6, 600), horizon=Horizon(horizon.clock * TICK, horizon.bytes), on_bad=OnBad.SKIP
+    )
+    found: list[Any] = []
+    for begin, end in itertools.pairwise([0, *sorted(cuts), len(journal)]):
+        reader.feed(Offset(begin), journal[begin:end])
+        while (one := reader.next(limit)) is not None:
+            if isinstance(one, Replay):
+                reader.replay(one.begin, journal[one.begin : one.end])
+            elif isinstance(one, Committed):
+                assert len(one.messages) < limit + len(journal)
+                found += one.messages
+            else:
+                found.append(one)
+        reader.sequencer.check()
+        found.append(reader.state())
+    return found
+
+
+@pytest.mark.hypothesis
+@given(st.one_of(WILD, tame(), orderly()), EVERY_HORIZON, st.integers(1, 5), st.data())
+def test_runs_give_what_messages_one_by_one_give(
+    history: list[Line], horizon: Horizon, limit: int, data: st.DataObject
+) -> None:
+    journal = json_journal(history, data.draw(st.sampled_from([b"", b"rubbish\n", b'{"n":-1}\n'])))
+    cuts = data.draw(st.lists(st.integers(0, len(journal)), max_size=3))
+    assert read_all(LINES, journal, cuts, horizon, limit) == read_all(OneByOne(), journal, cuts, horizon, limit)

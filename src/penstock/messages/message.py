@@ -8,7 +8,7 @@ import msgspec
 from penstock.kernel.ids import Clock, Offset
 from penstock.messages.uuid import ACK_TXN, ProducerId, Uuid, producer_text
 
-__all__ = ["NO_PRODUCER", "Message", "Replay"]
+__all__ = ["NO_PRODUCER", "Message", "Replay", "Run"]
 
 NO_PRODUCER = ProducerId(0)
 
@@ -34,6 +34,12 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     def __str__(self) -> str:
         return f"{producer_text(self.producer)}@{self.clock:#x} [{self.begin}, {self.end})"
+
+
+class Run(msgspec.Struct, frozen=True):
+    """Messages of one producer that follow each other, with the same flags and rising clocks."""
+
+    messages: list[Message]
 
 
 class Replay(msgspec.Struct, frozen=True):

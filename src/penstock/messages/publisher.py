@@ -12,13 +12,13 @@ ACK intents are made before the transaction commits, stored with it, and appende
 them again is harmless. Appending those of the transaction before rolls back all pending messages.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.kernel.ids import Clock
-from penstock.messages.clock import ticked, updated
+from penstock.messages.clock import TICK, ticked, updated
 from penstock.messages.framing.framing import Framing
-from penstock.messages.uuid import ACK_TXN, CONTINUE_TXN, OUTSIDE_TXN, ProducerId, Uuid
+from penstock.messages.uuid import ACK_TXN, CONTINUE_TXN, OUTSIDE_TXN, ProducerId, Uuid, UuidRun
 
 __all__ = ["AckIntents", "Publisher"]
 
@@ -37,14 +37,22 @@ class Publisher:
         """The world's time: UUIDs from now on carry it. Once per transaction is often enough."""
         self.clock = updated(self.clock, unix_ns)
 
-    def committed(self, journal: str, framing: Framing, values: Iterable[Any]) -> bytes:
+    def committed(self, journal: str, framing: Framing, values: Sequence[Any]) -> bytes:
         """Frames of messages which are committed once they are appended."""
-        assert journal not in self._pending, f"{journal} has messages pending: these would discard them"
-        return self._frames(framing, values, OUTSIDE_TXN)
+        return self.committed_prepared(journal, framing, framing.prepare_all(values))
 
-    def uncommitted(self, journal: str, framing: Framing, values: Iterable[Any]) -> bytes:
+    def committed_prepared(self, journal: str, framing: Framing, prepared: Sequence[Any]) -> bytes:
+        """Do as `committed` does, with values that the framing has prepared."""
+        assert journal not in self._pending, f"{journal} has messages pending: these would discard them"
+        return self._frames(framing, prepared, OUTSIDE_TXN)
+
+    def uncommitted(self, journal: str, framing: Framing, values: Sequence[Any]) -> bytes:
         """Frames of messages which are pending until they are acknowledged."""
-        frames = self._frames(framing, values, CONTINUE_TXN)
+        return self.uncommitted_prepared(journal, framing, framing.prepare_all(values))
+
+    def uncommitted_prepared(self, journal: str, framing: Framing, prepared: Sequence[Any]) -> bytes:
+        """Do as `uncommitted` does, with values that the framing has prepared."""
+        frames = self._frames(framing, prepared, CONTINUE_TXN)
         if frames:
             self._pending.setdefault(journal, framing)
         return frames
@@ -59,8 +67,11 @@ class Publisher:
         pending, self._pending = self._pending, {}
         return {journal: pending[journal].acknowledgement(self._next(ACK_TXN)) for journal in sorted(pending)}
 
-    def _frames(self, framing: Framing, values: Iterable[Any], flags: int) -> bytes:
-        return b"".join([framing.encode(value, self._next(flags)) for value in values])
+    def _frames(self, framing: Framing, prepared: Sequence[Any], flags: int) -> bytes:
+        uuids = UuidRun(self.producer, ticked(self.clock), len(prepared), flags)
+        frames = framing.frames(prepared, uuids)
+        self.clock = Clock(self.clock + len(prepared) * TICK)
+        return frames
 
     def _next(self, flags: int) -> Uuid:
         self.clock = ticked(self.clock)

@@ -14,21 +14,26 @@ nothing is passed over unnoticed. With `OnBad.SKIP` it continues after the frame
 
 from collections import deque
 from enum import Enum
-from typing import Any
+from itertools import islice, repeat
+from operator import lt
+from typing import Any, Final
 
 import msgspec
 
 from penstock.kernel.errors import FrameTooLarge, InvalidArgument, MalformedFrame
 from penstock.kernel.ids import Offset
 from penstock.messages.clock import NO_CLOCK
-from penstock.messages.framing.framing import FRAME_BYTES_MAX, Framing
-from penstock.messages.message import NO_PRODUCER, Message, Replay
+from penstock.messages.framing.framing import FRAME_BYTES_MAX, Framing, Split
+from penstock.messages.message import NO_PRODUCER, Message, Replay, Run
 from penstock.messages.outcome import Outcome
 from penstock.messages.read_state import Horizon, ReadState
 from penstock.messages.sequencing.ring import Ring
 from penstock.messages.sequencing.sequencer import Sequencer
+from penstock.messages.uuid import UuidsInARow
 
 __all__ = ["Anomalous", "Committed", "CommittedReader", "OnBad", "Skipped", "UncommittedReader"]
+
+RUN_MAX: Final = 1024  # messages
 
 
 class OnBad(Enum):
@@ -79,7 +84,7 @@ class UncommittedReader:
         self._frame_bytes_max = frame_bytes_max
         self._rest = b""  # from the end of the last complete frame on
         self._rest_at = offset
-        self.found: deque[Message | Skipped] = deque()  # not yet given out
+        self.found: deque[Message | Run | Skipped] = deque()  # not yet given out
 
     @property
     def done_upto(self) -> Offset:
@@ -105,11 +110,16 @@ class UncommittedReader:
         """The next message, or None: feed a chunk."""
         if not self.found:
             return None
-        found = self.found[0]
-        if isinstance(found, Skipped) and self._on_bad is OnBad.FAIL:
+        found = self.found.popleft()
+        if isinstance(found, Run):
+            self.found.extendleft(reversed(found.messages))
+            found = self.found.popleft()
+            assert not isinstance(found, Run), "a run holds messages"
+        elif isinstance(found, Skipped) and self._on_bad is OnBad.FAIL:
+            self.found.appendleft(found)
             raise self.error(found)
         self.offset = found.end
-        return self.found.popleft()
+        return found
 
     def error(self, bad: Skipped) -> MalformedFrame:
         return MalformedFrame(
@@ -122,6 +132,46 @@ class UncommittedReader:
 
     def _cut(self, data: bytes) -> None:
         split = self.framing.split(data)
+        rows = None if split.bad else self.framing.uuids(split.frames)
+        if rows is None:
+            self._take_each(split)
+        else:
+            self._take_rows(split, rows)
+        self._rest, self._rest_at = data[split.consumed :], Offset(self._rest_at + split.consumed)
+        if len(self._rest) > self._frame_bytes_max:
+            raise FrameTooLarge(
+                f"{self.journal} at {self._rest_at}: a message of more than {self._frame_bytes_max} bytes",
+                journal=self.journal,
+                begin=self._rest_at,
+            )
+
+    def _take_rows(self, split: Split, rows: list[UuidsInARow]) -> None:
+        """Take messages by runs, where their clocks rise."""
+        base = self._rest_at
+        ends = [base + end for end in split.ends]
+        begins = [base, *ends[:-1]]
+        at = 0
+        for row in rows:
+            upto = at + len(row.clocks)
+            messages = list(
+                map(
+                    Message,
+                    begins[at:upto],
+                    ends[at:upto],
+                    repeat(row.producer),
+                    row.clocks,
+                    repeat(row.flags),
+                    split.frames[at:upto],
+                )
+            )
+            at = upto
+            if len(messages) > 1 and all(map(lt, row.clocks, islice(row.clocks, 1, None))):
+                self.found += [Run(messages[first : first + RUN_MAX]) for first in range(0, len(messages), RUN_MAX)]
+            else:
+                self.found += messages
+
+    def _take_each(self, split: Split) -> None:
+        """Take messages and bad ranges one by one."""
         base = self._rest_at
         bads = iter(split.bad)
         bad = next(bads, None)
@@ -135,13 +185,6 @@ class UncommittedReader:
         while bad is not None:
             self.found.append(Skipped(Offset(base + bad.begin), Offset(base + bad.end), bad.why))
             bad = next(bads, None)
-        self._rest, self._rest_at = data[split.consumed :], Offset(base + split.consumed)
-        if len(self._rest) > self._frame_bytes_max:
-            raise FrameTooLarge(
-                f"{self.journal} at {self._rest_at}: a message of more than {self._frame_bytes_max} bytes",
-                journal=self.journal,
-                begin=self._rest_at,
-            )
 
     def _message(self, frame: bytes, begin: Offset, end: Offset) -> Message | Skipped:
         try:
@@ -218,6 +261,9 @@ class CommittedReader:
         messages += sequencer.take()  # what a replay left in the ring
         while found and len(messages) < limit:
             message = found[0]
+            if isinstance(message, Run):
+                self._sequence_run(message, messages, limit)
+                continue
             if isinstance(message, Skipped):
                 if self._on_bad is OnBad.FAIL and messages:
                     return None  # the error waits until the committed messages before it were given out
@@ -233,6 +279,20 @@ class CommittedReader:
             if outcome.is_anomaly:
                 return Anomalous(message, outcome)
         return None
+
+    def _sequence_run(self, run: Run, messages: list[Message], limit: int) -> None:
+        """Push the first messages of a run together, or leave them to be pushed one by one."""
+        found = self._reader.found
+        found.popleft()
+        room = limit - len(messages)
+        now, later = run.messages[:room], run.messages[room:]
+        if later:
+            found.appendleft(Run(later))
+        committed = self.sequencer.push_run(now)
+        if committed is None:
+            found.extendleft(reversed(now))
+        else:
+            messages += committed
 
     def _deliver_again(self, wanted: Replay, limit: int) -> Committed | Skipped | Anomalous | Replay | None:
         """Committed messages of the replay, or what of it is still to be read."""

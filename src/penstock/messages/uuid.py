@@ -7,13 +7,17 @@
 The 60 bits of time and the 4 of sequence are the message's clock, the node is its producer.
 """
 
+from array import array
+from collections.abc import Iterator
 from enum import IntEnum
+from sys import byteorder
 from typing import Any, NewType
 
 import msgspec
 
 from penstock.kernel.errors import InvalidArgument
 from penstock.kernel.ids import Clock
+from penstock.messages.clock import TICK
 
 __all__ = [
     "ACK_TXN",
@@ -24,6 +28,8 @@ __all__ = [
     "Flag",
     "ProducerId",
     "Uuid",
+    "UuidRun",
+    "UuidsInARow",
     "producer_id",
     "producer_text",
 ]
@@ -103,6 +109,50 @@ class Uuid(msgspec.Struct, frozen=True, gc=False):
             return _parse_anew(plain)
 
 
+class UuidRun(msgspec.Struct, frozen=True):
+    """The UUIDs of messages that are published together: one producer and its flags, clocks a tick apart.
+
+    >>> [uuid.clock for uuid in UuidRun(ProducerId(1), Clock(1000), 3, Flag.OUTSIDE_TXN)]
+    [1000, 1160, 1320]
+    """
+
+    producer: ProducerId
+    first: Clock
+    count: int
+    flags: int
+
+    def __iter__(self) -> Iterator[Uuid]:
+        for clock in self._clocks():
+            yield Uuid(self.producer, Clock(clock), self.flags)
+
+    def texts(self) -> tuple[list[bytes], bytes] | None:
+        """The first eight digits of each UUID, and the digits that all of them share.
+
+        None if they share none: the low 32 bits of the time have passed their end between them, as every 7 minutes.
+        """
+        low = self.first >> 4 & _LOW_MAX
+        last = low + (self.count - 1) * (TICK >> 4)
+        if last > _LOW_MAX or not self.count:
+            return None
+        lows = array("I", range(low, last + 1, TICK >> 4))
+        if byteorder == "little":
+            lows.byteswap()
+        digits = lows.tobytes().hex("|", 4).encode()
+        return digits.split(b"|"), Uuid(self.producer, self.first, self.flags).text[8:].encode()
+
+    def _clocks(self) -> range:
+        return range(self.first, self.first + self.count * TICK, TICK)
+
+
+class UuidsInARow(msgspec.Struct, frozen=True):
+    """The UUIDs of frames that follow each other: one producer and its flags, any clocks."""
+
+    producer: ProducerId
+    flags: int
+    clocks: list[Clock]
+
+
+_LOW_MAX = 0xFFFFFFFF
 _CACHE_MAX = 4096
 _heads: dict[bytes, int] = {}  # "-833b-11ee": the high bits of the clock
 _tails: dict[bytes, tuple[ProducerId, int, int]] = {}  # "-8001-010000000001": producer, sequence, flags

@@ -74,7 +74,7 @@ class Stage:
         return [type(effect).__name__ for effect in self.effects]
 
     def publish(self, journal: str, *numbers: int) -> tuple[Publication, ...]:
-        return (Publication(journal, LINES, tuple({"n": number} for number in numbers)),)
+        return (Publication(journal, LINES, tuple(LINES.prepare_all([{"n": number} for number in numbers]))),)
 
     def run_to_commit(self, number: int, *publications: Publication) -> int:
         """A transaction of one message which published this, sealed and committing; its number."""

@@ -9,13 +9,17 @@ from penstock.consumers.library import Application, CommittedMessage, Publish, S
 from penstock.journals.client.journal import Journals
 from penstock.journals.client.messages import JSON
 from penstock.kernel.errors import ConfigError, InvalidArgument
+from penstock.kernel.ids import Clock
 from penstock.messages.framing.csv_rows import CsvRows
 from penstock.messages.mapping import modulo
+from penstock.messages.uuid import ProducerId, UuidRun
+
+RUN = UuidRun(ProducerId(1), Clock(1 << 60), 1, 0)
 
 
 def values(publish: Publish) -> dict[str, list[Any]]:
     return {
-        each.journal: [each.framing.decode(each.framing.encode(value, None)) for value in each.values]
+        each.journal: [each.framing.decode(each.framing.frames([value], RUN)) for value in each.prepared]
         for each in publish.take()
     }
 

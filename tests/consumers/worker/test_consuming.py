@@ -5,7 +5,6 @@ import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
-import msgspec
 import pytest
 
 from penstock.consumers.core.checkpoint import Checkpoint
@@ -48,7 +47,7 @@ def messages(*numbers: int) -> tuple[Message, ...]:
 
 
 def published(*values: Any, to: str = "shop/out") -> tuple[Publication, ...]:
-    return (Publication(to, JSON, tuple(msgspec.Raw(msgspec.json.encode(value)) for value in values)),)
+    return (Publication(to, JSON, tuple(JSON.prepare_all(values))),)
 
 
 class Traced(Application[list[Any]]):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.journals.broker.cluster import running_cluster
 
-from penstock.journals.client import named_journal
+from penstock.journals.client import publishers
 from penstock.journals.client.journal_blocking import BlockingJournals
 from penstock.journals.client.named_journal import AsyncJournal, Journal
 from penstock.kernel.errors import AlreadyClosed, InvalidArgument, NotFound, PreconditionFailed
@@ -50,7 +50,7 @@ def in_threads(addresses: list[str]) -> list[int]:
         orders = Journal(journals, "shop/orders").create()
         order = {"n": 0}
         with orders.publisher() as publish:
-            for number in range(5 * named_journal.HANDED_MAX // 2):
+            for number in range(5 * publishers.HANDED_MAX // 2):
                 order["n"] = number
                 publish(order)
             publish.flush()
@@ -64,7 +64,7 @@ def in_threads(addresses: list[str]) -> list[int]:
 
 
 async def test_without_await_it_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(named_journal, "HANDED_MAX", 1_000)
+    monkeypatch.setattr(publishers, "HANDED_MAX", 1_000)
     async with running_cluster(tmp_path, 1) as cluster:
         assert await asyncio.to_thread(in_threads, cluster.addresses) == [*range(2_500), -1]
 

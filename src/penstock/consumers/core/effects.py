@@ -46,7 +46,7 @@ class Publication(msgspec.Struct, frozen=True):
 
     journal: str
     framing: Framing
-    values: tuple[Any, ...]
+    prepared: tuple[Any, ...]  # values, as `Framing.prepare` returns them
 
 
 # Effects

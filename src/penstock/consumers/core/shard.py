@@ -195,9 +195,10 @@ class Shard:
         self._publisher.update(self._unix_ns_at_zero + now)
         effects: list[Effect] = []
         for publication in publications:
-            frames = self._publisher.uncommitted(publication.journal, publication.framing, publication.values)
+            journal = publication.journal
+            frames = self._publisher.uncommitted_prepared(journal, publication.framing, publication.prepared)
             if frames:
-                effects += self._append(txn, publication.journal, frames)
+                effects += self._append(txn, journal, frames)
         return effects
 
     def _append(self, txn: Txn, journal: str, frames: bytes) -> list[Effect]:

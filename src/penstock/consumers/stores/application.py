@@ -28,7 +28,7 @@ import msgspec
 from penstock.consumers.core.effects import Publication
 from penstock.consumers.core.store import Store
 from penstock.journals.client.journal import Journals
-from penstock.journals.client.messages import JSON, CommittedMessage, as_it_is_now
+from penstock.journals.client.messages import JSON, CommittedMessage
 from penstock.journals.records.names import check_journal_name
 from penstock.kernel.errors import ConfigError, InvalidArgument
 from penstock.keyspace.shell.port import KeySpace
@@ -71,7 +71,7 @@ class Publish:
             self._values[journal] = []
         elif known is not framing:
             raise InvalidArgument(f"{journal}: a journal has one framing, not both {known} and {framing}")
-        self._values[journal].append(as_it_is_now(framing, value))
+        self._values[journal].append(framing.prepare(value))
 
     def take(self) -> tuple[Publication, ...]:
         """Return the messages published since the last call."""

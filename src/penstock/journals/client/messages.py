@@ -10,8 +10,10 @@ messages still see it once.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
+from itertools import repeat
 from types import TracebackType
 from typing import Any, Final
 
@@ -29,24 +31,21 @@ from penstock.messages.message import Message, Replay
 from penstock.messages.publisher import Publisher
 from penstock.messages.read_state import ReadState
 from penstock.messages.reader import Committed, CommittedReader, OnBad
-from penstock.messages.uuid import Uuid, producer_id
+from penstock.messages.uuid import ACK_TXN, Uuid, producer_id
 from penstock.plumbing.process.logs import get_logger
 
-__all__ = ["JSON", "CommittedMessage", "MessagePublisher", "as_it_is_now", "read_committed"]
+__all__ = ["JSON", "CommittedMessage", "MessagePublisher", "committed_batches", "read_committed"]
 
 JSON: Final = JsonLines()
 log = get_logger()
 
 
-class CommittedMessage:
-    """A committed message of a source journal."""
+class CommittedMessage(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """A committed message of a source journal. Its value and its UUID are decoded when they are looked at."""
 
-    __slots__ = ("_framing", "_message", "journal")
-
-    def __init__(self, journal: str, message: Message, framing: Framing) -> None:
-        self.journal = journal
-        self._message = message
-        self._framing = framing
+    journal: str
+    _message: Message
+    _framing: Framing
 
     def __repr__(self) -> str:
         return f"CommittedMessage({self.journal} [{self.begin}, {self.end}))"
@@ -108,22 +107,22 @@ class MessagePublisher:
 
     async def put(self, journal: str, values: Sequence[Any]) -> "asyncio.Future[Appended]":
         """Publish, and tell later. Waits for room."""
+        await self.wait_for_room()
+        return self.put_now(journal, self._framing.prepare_all(values))
+
+    async def wait_for_room(self) -> None:
+        """Wait until `put_now` would take something."""
         await self._appends.wait_for_room()
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether too much is on its way for `put_now`."""
+        return self._appends.is_full
+
+    def put_now(self, journal: str, prepared: Sequence[Any]) -> "asyncio.Future[Appended]":
+        """Publish values that the framing has prepared, and tell later. `Unavailable` if too much is on its way."""
         self._publisher.update(self._appends.ports.clock.time_ns())
-        return self._appends.put(journal, self._publisher.committed(journal, self._framing, values))
-
-
-def as_it_is_now(framing: Framing, value: Any) -> Any:
-    """The value as it is now, if the framing can hold it."""
-    if isinstance(framing, JsonLines):
-        try:
-            encoded = msgspec.Raw(msgspec.json.encode(value))
-        except (TypeError, ValueError) as error:
-            raise InvalidArgument(f"this cannot be a JSON message: {error}") from None
-        framing.encode(encoded, None)
-        return encoded
-    framing.encode(value, None)
-    return value
+        return self._appends.put(journal, self._publisher.committed_prepared(journal, self._framing, prepared))
 
 
 async def read_committed(
@@ -136,6 +135,23 @@ async def read_committed(
     on_bad: OnBad = OnBad.FAIL,
 ) -> AsyncIterator[CommittedMessage]:
     """The committed messages of a journal from an offset on, each once, without the ACKs which committed them."""
+    batches = committed_batches(journals, journal, offset, framing=framing, follow=follow, on_bad=on_bad)
+    async with aclosing(batches):
+        async for batch in batches:
+            for message in batch:
+                yield message
+
+
+async def committed_batches(
+    journals: Journals,
+    journal: str,
+    offset: int = 0,
+    *,
+    framing: Framing = JSON,
+    follow: bool = False,
+    on_bad: OnBad = OnBad.FAIL,
+) -> AsyncGenerator[list[CommittedMessage], None]:
+    """Yield the messages of `read_committed` in lists, as chunks of the journal bring them."""
     reader = CommittedReader(journal, framing, ReadState(Offset(offset)), on_bad=on_bad)
     async for chunk in journals.read(journal, offset, follow=follow):
         reader.feed(chunk.offset, bytes(chunk.content))
@@ -143,9 +159,9 @@ async def read_committed(
             if isinstance(found, Replay):
                 await _replay(journals, journal, reader, found)
             elif isinstance(found, Committed):
-                for message in found.messages:
-                    if not message.is_ack:
-                        yield CommittedMessage(journal, message, framing)
+                messages = [message for message in found.messages if message.flags != ACK_TXN or not message.is_ack]
+                if messages:
+                    yield list(map(CommittedMessage, repeat(journal), messages, repeat(framing)))
             else:
                 log.warning("passed over", journal=journal, found=str(found))
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from penstock.kernel.errors import InvalidArgument
 from penstock.messages.framing.framing import Split
-from penstock.messages.uuid import Uuid
+from penstock.messages.uuid import Uuid, UuidRun
 
 __all__ = ["CsvRows"]
 
@@ -50,6 +50,9 @@ class CsvRows:
         text = frame.partition(b",")[0].strip()
         return Uuid.parse(text) if text else None
 
+    def uuids(self, frames: list[bytes]) -> None:
+        """Each frame is looked at by itself."""
+
     def decode(self, frame: bytes) -> list[str]:
         try:
             row = next(csv.reader(io.StringIO(frame.decode(), newline=""), strict=True), [])
@@ -66,6 +69,16 @@ class CsvRows:
         row = [uuid.text if uuid is not None else "", *value] if self.with_uuid else value
         csv.writer(out, lineterminator="\r\n").writerow(row)
         return out.getvalue().encode()
+
+    def prepare(self, value: Sequence[str]) -> tuple[str, ...]:
+        self.encode(value, None)
+        return tuple(value)
+
+    def prepare_all(self, values: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+        return [self.prepare(value) for value in values]
+
+    def frames(self, prepared: Sequence[tuple[str, ...]], uuids: UuidRun) -> bytes:
+        return b"".join([self.encode(value, uuid) for value, uuid in zip(prepared, uuids, strict=True)])
 
     def acknowledgement(self, uuid: Uuid) -> bytes:
         if not self.with_uuid:

@@ -7,11 +7,12 @@ damaged journal finds the next frame by its magic bytes.
 """
 
 import struct
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from penstock.kernel.errors import InvalidArgument
 from penstock.messages.framing.framing import FRAME_BYTES_MAX, Bad, Split
-from penstock.messages.uuid import UUID_BYTES, Uuid
+from penstock.messages.uuid import UUID_BYTES, Uuid, UuidRun
 
 __all__ = ["HEAD_BYTES", "MAGIC", "Fixed", "may_begin"]
 
@@ -82,6 +83,9 @@ class Fixed:
         packed = frame[HEAD_BYTES:BODY_AT]
         return None if packed == _NO_UUID else Uuid.unpack(packed)
 
+    def uuids(self, frames: list[bytes]) -> None:
+        """Each frame is looked at by itself."""
+
     def decode(self, frame: bytes) -> bytes:
         return frame[BODY_AT:]
 
@@ -90,6 +94,16 @@ class Fixed:
         if length > self.frame_bytes_max:
             raise InvalidArgument(f"a message of {len(value)} bytes; a frame holds {self.frame_bytes_max}")
         return b"%b%b%b" % (_HEAD.pack(MAGIC, length), _NO_UUID if uuid is None else uuid.packed, value)
+
+    def prepare(self, value: Any) -> Any:
+        self.encode(value, None)
+        return value
+
+    def prepare_all(self, values: Sequence[Any]) -> list[Any]:
+        return [self.prepare(value) for value in values]
+
+    def frames(self, prepared: Sequence[Any], uuids: UuidRun) -> bytes:
+        return b"".join([self.encode(value, uuid) for value, uuid in zip(prepared, uuids, strict=True)])
 
     def acknowledgement(self, uuid: Uuid) -> bytes:
         return self.encode(b"", uuid)

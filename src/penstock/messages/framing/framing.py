@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-from penstock.messages.uuid import Uuid
+from penstock.messages.uuid import Uuid, UuidRun, UuidsInARow
 
 __all__ = ["FRAME_BYTES_MAX", "Bad", "Framing", "Split"]
 
@@ -49,12 +49,28 @@ class Framing(Protocol):
         """Return the frame's UUID; None if it has none (at-least-once). InvalidArgument if it is no frame."""
         ...
 
+    def uuids(self, frames: list[bytes]) -> list[UuidsInARow] | None:
+        """The UUIDs of all frames, in rows; None if some frame must be looked at by itself."""
+        ...
+
     def decode(self, frame: bytes) -> Any:
         """Return the frame's content, without its UUID. InvalidArgument if it has none."""
         ...
 
     def encode(self, value: Any, uuid: Uuid | None) -> bytes:
         """A frame. InvalidArgument for a value this framing cannot hold."""
+        ...
+
+    def prepare(self, value: Any) -> Any:
+        """Return the value as it is now, for `frames`. A later change of it has no effect. Errors as of `encode`."""
+        ...
+
+    def prepare_all(self, values: Sequence[Any]) -> list[Any]:
+        """Prepare each of many values."""
+        ...
+
+    def frames(self, prepared: Sequence[Any], uuids: UuidRun) -> bytes:
+        """Return the frames of prepared values, one UUID for each."""
         ...
 
     def acknowledgement(self, uuid: Uuid) -> bytes:

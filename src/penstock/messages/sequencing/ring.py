@@ -5,6 +5,7 @@ longer begins in the ring, and its commit asks for a replay.
 """
 
 from collections import deque
+from itertools import repeat
 
 from penstock.messages.message import Message
 
@@ -36,6 +37,14 @@ class Ring:
         span.append(message)
         self._entries.append((span, message))
         self.bytes += len(message.frame)
+        while len(self._entries) > self.length_max or (self.bytes > self.bytes_max and self._entries):
+            self._evict()
+
+    def extend(self, span: Span, messages: list[Message]) -> None:
+        """Let messages of one span in, as `add` does for each."""
+        span.extend(messages)
+        self._entries.extend(zip(repeat(span), messages, strict=False))
+        self.bytes += sum([len(message.frame) for message in messages])
         while len(self._entries) > self.length_max or (self.bytes > self.bytes_max and self._entries):
             self._evict()
 

@@ -30,7 +30,7 @@ from penstock.messages.message import Message, Replay
 from penstock.messages.outcome import Outcome, decide
 from penstock.messages.read_state import NO_SPAN, Horizon, ProducerState, ReadState, is_forgotten
 from penstock.messages.sequencing.ring import Ring, Span
-from penstock.messages.uuid import CONTINUE_TXN, ProducerId
+from penstock.messages.uuid import ACK_TXN, CONTINUE_TXN, ProducerId
 
 __all__ = ["Sequencer"]
 
@@ -100,6 +100,34 @@ class Sequencer:
             producer.last_seen = message.begin
             self.offset = message.end
         return outcome
+
+    def push_run(self, run: list[Message]) -> list[Message] | None:
+        """Take messages of one producer with equal flags and rising clocks. Return those that this commits.
+
+        None: nothing was taken, and each must be pushed by itself. One of them is a duplicate, ends a span, or extends
+        a span that may be forgotten.
+        """
+        assert self._delivery is None, "the delivery before must be taken first"
+        first, last = run[0], run[-1]
+        assert first.begin >= self.offset, f"{first} was read before: reading is at {self.offset}"
+        if first.flags == ACK_TXN or first.clock == 0:
+            return None
+        producer = self._find(first)
+        if first.flags == CONTINUE_TXN:
+            if first.clock <= producer.last_clock or first.clock < self._clock_floor:
+                return None
+            if producer.begin == NO_SPAN:
+                producer.begin = first.begin
+                self._open[first.producer] = producer
+            producer.last_clock = last.clock
+            producer.last_seen = last.begin
+            self.offset = last.end
+            self._ring.extend(producer.span, run)
+            return []
+        if first.clock <= producer.last_ack or producer.begin != NO_SPAN:
+            return None
+        self._complete(producer, last)
+        return run
 
     def skip(self, upto: Offset) -> None:
         """Bytes up to there hold no message: a gap, or a bad frame."""

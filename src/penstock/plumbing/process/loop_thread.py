@@ -7,7 +7,7 @@ and every client makes its connections again: see `per_process.py`.
 import asyncio
 import selectors
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
@@ -61,6 +61,10 @@ class LoopThread:
         turns: Future[None] = asyncio.run_coroutine_threadsafe(_turns(), self._loop)
         with suppress(TimeoutError):
             turns.result(SETTLE_S)
+
+    def call(self, callback: Callable[[], None]) -> None:
+        """Call a function over there, and do not wait."""
+        self._loop.call_soon_threadsafe(callback)
 
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run a coroutine over there, and do not wait: also from over there, where nothing can."""

@@ -310,7 +310,7 @@ class ExactlyOnceWorkload:
             process.session.open.apply(value["id"], value["key"], value["amount"])
             for journal, made in derived(process.shard, value):
                 out.setdefault(journal, []).append(made)
-        return tuple(Publication(journal, LINES, tuple(values)) for journal, values in out.items())
+        return tuple(Publication(journal, LINES, tuple(LINES.prepare_all(values))) for journal, values in out.items())
 
     # Checks
 
