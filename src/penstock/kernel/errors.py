@@ -42,6 +42,7 @@
     │   ├── WalPoisoned
     │   ├── DiskFull
     │   ├── DataDamaged
+    │   ├── DataMissing
     │   ├── FormatTooNew
     │   ├── ObjectStoreFailed
     │   └── KeySpaceForgot
@@ -64,6 +65,7 @@ __all__ = [
     "ConnectFailed",
     "ConnectionLost",
     "DataDamaged",
+    "DataMissing",
     "DeadlineExceeded",
     "DirtyBranch",
     "DiskFull",
@@ -491,6 +493,12 @@ class DataDamaged(StorageError):
     """Stored bytes are not those that were written. They are kept for inspection."""
 
     code = "data-damaged"
+
+
+class DataMissing(StorageError):
+    """The store lost an object that an entry, a commit or an index names. `NotFound` says that no entry exists."""
+
+    code = "data-missing"
 
 
 class FormatTooNew(StorageError):

@@ -207,6 +207,10 @@ _GUIDE: Final = {
         "Bytes on a disk or in a store changed after they were written: a flipped bit, or a file that was cut.",
         "Look at the note in the quarantine that the message names, and restore the bytes from a replica or a backup.",
     ),
+    "data-missing": Guide(
+        "The store has no object under a name that a commit or an entry refers to: another program deleted it.",
+        "Restore the object under its name from a backup or a version of the bucket, or put the path again.",
+    ),
     "format-too-new": Guide(
         "A newer release wrote this file, record or level, and an older one was started on it.",
         "Start the release that wrote it; this one has changed nothing, and skips nothing.",

@@ -33,7 +33,7 @@ from penstock.lake.core.staging.records import Changing, CommitId, Instance, Req
 from penstock.lake.core.staging.results import Result, Status
 from penstock.lake.member.builder import LakeBuilder
 from penstock.lake.member.names import check_branch, check_repository
-from penstock.lake.member.shelves import Shelf, Shelves
+from penstock.lake.member.shelves import Shelf, Shelves, lost_if_absent
 from penstock.lake.member.view import View
 
 __all__ = ["Engine", "Host", "new_instance", "new_token"]
@@ -149,7 +149,9 @@ class Engine:
         if branch is not None and not wanted.committed_only:
             snapshot = self.machine.capture(branch.instance)
             assert snapshot is not None
-            return View(shelf, snapshot.head, (await shelf.history.get(snapshot.head)).tree, snapshot)
+            with lost_if_absent(f"the head of branch {wanted.base}"):
+                tree = (await shelf.history.get(snapshot.head)).tree
+            return View(shelf, snapshot.head, tree, snapshot)
         commit = await self._resolve(found, shelf, wanted, ref)
         return View(shelf, commit, (await shelf.history.get(commit)).tree)
 

@@ -6,9 +6,11 @@ reads an object's epoch from its key (lake.md L15).
 """
 
 import asyncio
-from typing import Final
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, cast
 
-from penstock.kernel.errors import InvalidArgument
+from penstock.kernel.errors import DataMissing, InvalidArgument, NotFound
 from penstock.lake.core.staging.branch import Repository
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.namespaces import is_canonical
@@ -16,8 +18,9 @@ from penstock.lake.member.committed import TreeOptions, Trees
 from penstock.lake.member.history import History
 from penstock.plumbing.objects import ObjectStore
 from penstock.plumbing.objects.keys import check_key
+from penstock.plumbing.objects.port import StoredObject
 
-__all__ = ["Shelf", "Shelves", "namespace_prefix"]
+__all__ = ["Shelf", "Shelves", "lost_if_absent", "namespace_prefix"]
 
 RESERVED: Final = ("_penstock", "scratch")
 
@@ -40,6 +43,40 @@ def key_below(address: str, prefix: str) -> str:
     return "" if key.partition("/")[0] in RESERVED else key
 
 
+class _NamedObjects:
+    """A store whose objects are named by others: a missing one is lost, not absent (D9)."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> StoredObject:
+        with lost_if_absent():
+            return await self._store.get(key, start, end)
+
+    async def get_many(self, keys: Sequence[str]) -> tuple[StoredObject, ...]:
+        with lost_if_absent():
+            return await self._store.get_many(keys)
+
+    async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> tuple[memoryview, ...]:
+        with lost_if_absent():
+            return await self._store.get_ranges(key, ranges)
+
+
+@contextmanager
+def lost_if_absent(what: str = "") -> Iterator[None]:
+    """Raise `DataMissing` where the store has no object: something names it, so its bytes are lost."""
+    try:
+        yield
+    except NotFound as error:
+        named = f"the bytes of {what} are missing" if what else "the store lost data of the lake"
+        raise DataMissing(
+            f"{named}: {error.message}", next_step="restore the object into the store, under this name"
+        ) from None
+
+
 class Shelf:
     """One repository's place in the store."""
 
@@ -48,7 +85,7 @@ class Shelf:
         self.prefix = prefix
         self.storage = storage.rstrip("/")
         self.folder = folder  # ends in "/"
-        self.trees = Trees(store, folder, options)
+        self.trees = Trees(cast("ObjectStore", _NamedObjects(store)), folder, options)
         self.history = History(store, folder)
 
     def full_address(self, entry: Entry) -> str:

@@ -120,7 +120,7 @@ class LakeBuckets:
                 content_type=source.content_type if content_type is None else content_type,
                 metadata=source.metadata if metadata is None else metadata,
                 when=when,
-                etag=source.etag,
+                etag=source.etag if "-" in source.etag else "",  # else it is the MD5 of the bytes that are copied
             )
 
     async def delete(self, bucket: str, keys: Iterable[str], *, when: Precondition | None = None) -> None:

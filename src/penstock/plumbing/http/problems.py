@@ -10,6 +10,7 @@ from penstock.kernel.errors import (
     Cancelled,
     Compacted,
     ConnectionLost,
+    DataMissing,
     DeadlineExceeded,
     DiskFull,
     Forbidden,
@@ -56,6 +57,7 @@ _STATUSES: dict[type[PenstockError], int] = {
     Cancelled: 503,
     Indeterminate: 500,
     DiskFull: 507,
+    DataMissing: 410,
     PenstockError: 500,
 }
 

@@ -2,7 +2,8 @@
 
 A listing of a store (an Arrow stream of path, address, size, ETag, mtime; content type and metadata if known) becomes
 changes: a put for each object, and a tombstone for whatever the destination has below the imported prefix and the
-listing has not, so that the prefix afterwards is what the store holds. Addresses are full ones: never ours to delete.
+listing has not, so that the prefix afterwards is what the store holds. Full addresses are never ours to delete; an
+object of another repository was copied, and has an address of the own namespace.
 """
 
 from collections.abc import Iterable
@@ -19,14 +20,15 @@ __all__ = ["LISTING_COLUMNS", "import_changes", "imported_entries"]
 
 LISTING_COLUMNS: Final = ("path", "address", "size", "etag", "mtime_ns")
 _OPTIONAL: Final = ("content_type", "metadata")
+_ADDRESS: Final = "://|^data/[0-9]{8}/"  # elsewhere in the store, or a copy in the own namespace
 
 
 def imported_entries(batches: Iterable[pa.RecordBatch], destination: str = "") -> pl.DataFrame:
     """Return the listed objects as entries below `destination`, a literal prefix ("" or "raw/2026/")."""
     frames = [_entries_of(batch, destination) for batch in batches]
     entries = check_entries(newest(pl.concat(frames))) if frames else empty_entries()
-    if not entries["address"].str.contains("://", literal=True).all():
-        raise InvalidArgument("an imported object needs a full address, as in s3://bucket/key")
+    if not entries["address"].str.contains(_ADDRESS).all():
+        raise InvalidArgument("an imported object needs a full address, as in s3://bucket/key, or the one of a copy")
     return entries
 
 

@@ -19,15 +19,19 @@ from penstock.lake.core.staging.proposing import port
 from penstock.lake.core.staging.records import Instance
 from penstock.lake.core.staging.results import Status
 from penstock.lake.member.services.commits_service import Commits, shown
+from penstock.lake.member.services.uploads import data_address
 from penstock.lake.member.shelves import Shelf
 from penstock.lake.member.wishes import Draft, ImportWish
 from penstock.lake.records.service import Commit, ImportPath, ImportStatus
+from penstock.plumbing.objects.port import ObjectMeta
+from penstock.plumbing.objects.threads import all_of
 from penstock.plumbing.process.defects import defect
 
 __all__ = ["Imports"]
 
 RUNNING_MAX: Final = 16
 REMEMBERED_MAX: Final = 1000
+COPIES_AT_ONCE: Final = 16
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +41,7 @@ class _Import:
     branch: str
     updated_at: float
     task: "asyncio.Task[None] | None" = None
+    link_epoch: int | None = None  # of copies that it made
     objects: int = 0
     commit: Commit | None = None
     error: PenstockError | None = None
@@ -98,14 +103,16 @@ class Imports(Commits):
         self, made: _Import, draft: Draft, instance: str, paths: list[ImportPath], *, allow_empty: bool
     ) -> None:
         try:
-            listings = [(_whole_folder(each), await self._listing(made, each)) for each in paths]
+            listings = [(_whole_folder(each), await self._listing(made, each, draft.shelf)) for each in paths]
             for path, listing in listings:
                 if not listing and not allow_empty:
                     raise NotFound(
                         f"no object lies below {path.source!r}", kind="source", next_step="compare the address"
                     )
             wish = ImportWish(draft, listings)
-            move = port.Move(self.engine.request(), Instance(instance), wish, allow_empty, is_clean=True)
+            move = port.Move(
+                self.engine.request(), Instance(instance), wish, allow_empty, is_clean=True, link_epoch=made.link_epoch
+            )
             result = await self.engine.host.request(move, to_the_end=True)
             if result.status is Status.CANCELLED and made.is_cancelled:
                 raise _canceled()
@@ -121,27 +128,54 @@ class Imports(Commits):
         finally:
             made.updated_at = time.time()
 
-    async def _listing(self, made: _Import, path: ImportPath) -> list[pa.RecordBatch]:
+    async def _listing(self, made: _Import, path: ImportPath, shelf: Shelf) -> list[pa.RecordBatch]:
         """Return the listing of objects to add below the destination, with paths relative to it."""
         shelves = self.engine.shelves
         key = shelves.key_of(path.source)
         if not path.is_prefix:
             meta = await shelves.store.head(key)
             made.objects += 1
-            return [_batch([("", meta.key, meta.size, str(meta.etag), meta.modified.timestamp())], shelves.prefix)]
+            return [await self._batch(made, [("", meta)], shelf)]
         folder = key if key.endswith("/") else key.rpartition("/")[0] + "/"
         batches: list[pa.RecordBatch] = []
         async for page in shelves.store.list(folder):
-            rows = [
-                (each.key[len(key) :].lstrip("/"), each.key, each.size, str(each.etag), each.modified.timestamp())
-                for each in page.objects
-                if each.key.startswith(key)
-            ]
+            rows = [(each.key[len(key) :].lstrip("/"), each) for each in page.objects if each.key.startswith(key)]
             if rows:
-                batches.append(_batch(rows, shelves.prefix))
+                batches.append(await self._batch(made, rows, shelf))
             made.objects += len(rows)
             made.updated_at = time.time()
         return batches
+
+    async def _batch(self, made: _Import, rows: list[tuple[str, ObjectMeta]], shelf: Shelf) -> pa.RecordBatch:
+        """Make entries. Objects of another repository are copied, because its collector may delete them (D21)."""
+        prefix, machine = self.engine.shelves.prefix, self.engine.machine
+        addresses = [prefix + meta.key for _, meta in rows]
+        owned = [
+            at
+            for at, address in enumerate(addresses)
+            if machine.namespaces.overlapping(address) or machine.retired_namespaces.overlapping(address)
+        ]
+        if owned:
+            epoch = self.engine.known_repository(made.repository).gce
+            made.link_epoch = epoch if made.link_epoch is None else min(made.link_epoch, epoch)
+            for first in range(0, len(owned), COPIES_AT_ONCE):
+                part = owned[first : first + COPIES_AT_ONCE]
+                copies = [data_address(epoch) for _ in part]
+                await all_of(
+                    shelf.store.copy(rows[at][1].key, shelf.folder + copy)
+                    for at, copy in zip(part, copies, strict=True)
+                )
+                for at, copy in zip(part, copies, strict=True):
+                    addresses[at] = copy
+        return pa.record_batch(
+            {
+                "path": pa.array([path for path, _ in rows], pa.large_string()),
+                "address": pa.array(addresses, pa.large_string()),
+                "size": pa.array([meta.size for _, meta in rows], pa.int64()),
+                "etag": pa.array([str(meta.etag).strip('"') for _, meta in rows], pa.large_string()),
+                "mtime_ns": pa.array([int(meta.modified.timestamp() * 1e9) for _, meta in rows], pa.int64()),
+            }
+        )
 
     async def import_status(self, repository: str, branch: str, id: str) -> ImportStatus:
         made = self._imports.get(id)
@@ -180,15 +214,3 @@ def _whole_folder(path: ImportPath) -> ImportPath:
     if not path.is_prefix or not path.destination or path.destination.endswith("/"):
         return path
     return ImportPath(path.source, path.destination + "/", is_prefix=True)
-
-
-def _batch(rows: list[tuple[str, str, int, str, float]], prefix: str) -> pa.RecordBatch:
-    return pa.record_batch(
-        {
-            "path": pa.array([row[0] for row in rows], pa.large_string()),
-            "address": pa.array([prefix + row[1] for row in rows], pa.large_string()),
-            "size": pa.array([row[2] for row in rows], pa.int64()),
-            "etag": pa.array([row[3].strip('"') for row in rows], pa.large_string()),
-            "mtime_ns": pa.array([int(row[4] * 1e9) for row in rows], pa.int64()),
-        }
-    )

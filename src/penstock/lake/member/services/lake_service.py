@@ -3,6 +3,7 @@
 async with serving_lake(QuorumQueue(log), store, "file:///data/objects", secret="...") as lake: ...
 """
 
+import asyncio
 import secrets as random_names
 import socket
 from collections import OrderedDict
@@ -25,6 +26,7 @@ from penstock.lake.member.services.grafts_service import Grafts
 from penstock.lake.member.services.imports_service import Imports
 from penstock.lake.member.services.names_service import Names
 from penstock.lake.member.services.objects import Objects
+from penstock.lake.member.services.scratch import sweeping
 from penstock.lake.member.services.sinks_service import Sinks
 from penstock.lake.member.services.uploads import LinkSigner
 from penstock.lake.member.shelves import Shelves
@@ -85,9 +87,12 @@ async def serving_lake(
         checkpoint_span=checkpoint_span,
     )
     service = LakeService(host, shelves, builder, secret=secret, store_url=store_url)
+    sweep = asyncio.create_task(sweeping(store), name="lake scratch")
     try:
         yield service
     finally:
+        sweep.cancel()
+        await asyncio.gather(sweep, return_exceptions=True)
         await service.end_imports()
         await host.close()
         await queue.close()

@@ -1,11 +1,12 @@
 """Objects of the lake's service: read, list, put, delete, copy; uploads in two phases. Design: lake.md L4-L6, L15."""
 
+import hashlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
-from penstock.kernel.errors import InvalidArgument, NotFound, PenstockError, Refused
+from penstock.kernel.errors import DataDamaged, Gone, InvalidArgument, NotFound, PenstockError, Refused
 from penstock.lake.core.staging.branch import Branch, Repository
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.records import (
@@ -23,8 +24,8 @@ from penstock.lake.member.engine import AGAIN_MAX, Engine
 from penstock.lake.member.names import check_path
 from penstock.lake.member.queue import RECORD_BYTES_MAX
 from penstock.lake.member.services.checks import checked_metadata, checked_type, nanoseconds
-from penstock.lake.member.services.uploads import LinkSigner, data_address, link_epoch_of, upload
-from penstock.lake.member.shelves import Shelf
+from penstock.lake.member.services.uploads import LinkSigner, data_address, is_own_address, link_epoch_of, upload
+from penstock.lake.member.shelves import Shelf, lost_if_absent
 from penstock.lake.member.view import View
 from penstock.lake.records.service import AMOUNT_MAX, Content, Object, Page, Reading, UploadAddress
 from penstock.plumbing.objects import ObjectStore
@@ -34,6 +35,7 @@ __all__ = ["Objects"]
 SIGNED_S: Final = 3600
 DELETE_BYTES_MAX: Final = RECORD_BYTES_MAX // 2  # of the paths of one record
 WHOLE_BYTES_MAX: Final = 512 << 10  # read at once; more comes in chunks
+CHECKED_BYTES_MAX: Final = 64 << 10  # compared with its MD5 at each whole read: at most 0.1 ms
 
 
 class Objects:
@@ -70,9 +72,12 @@ class Objects:
         if not found.key:
             raise Refused(f"the bytes are at {found.address[:200]!r}, which this lake's store does not hold")
         key = found.key
-        if end - start <= WHOLE_BYTES_MAX:
-            return Reading(found, start, end, _whole((await view.shelf.store.get(key, start, end)).data))
-        return Reading(found, start, end, _streamed(view.shelf.store, key, start, end))
+        with lost_if_absent(f"{path!r} on {ref}"):
+            if end - start > WHOLE_BYTES_MAX:
+                return Reading(found, start, end, await _opened(_streamed(view.shelf.store, key, start, end)))
+            data = (await view.shelf.store.get(key, start, end)).data
+        _check_bytes(found, data)
+        return Reading(found, start, end, _whole(data))
 
     async def list(
         self,
@@ -155,25 +160,36 @@ class Objects:
         if size < 0:
             raise InvalidArgument(f"an object cannot have {size} bytes")
         found, known = await self.engine.branch_to_write(repository, branch)
-        inside = self.engine.shelves.of(found).relative(address)
+        shelf = self.engine.shelves.of(found)
+        inside = shelf.relative(address)
         if inside is None:
-            self._check_foreign(address)
-            epoch = found.gce
+            inside = await self._fetched(shelf, address, found.gce)
         else:
             self.signer.check(known.instance, path, inside)
-            epoch = link_epoch_of(inside)
+        epoch = link_epoch_of(inside)
+        if epoch < found.link_floor:
+            raise Gone(f"the upload to {address[:200]!r} is older than a whole garbage collection: upload again")
+        with lost_if_absent(address[:200]):
+            seen = (await shelf.store.head(shelf.folder + inside)).size
+        if seen != size:
+            raise InvalidArgument(
+                f"the object at {address[:200]!r} has {seen} bytes, not {size}", next_step="link it with its true size"
+            )
         mtime_ns = time.time_ns() if mtime is None else nanoseconds(mtime, "mtime")
-        entry = Entry(
-            inside or address, size, etag.strip('"'), mtime_ns, checked_type(content_type), checked_metadata(metadata)
-        )
+        entry = Entry(inside, size, etag.strip('"'), mtime_ns, checked_type(content_type), checked_metadata(metadata))
         return await self._link(repository, branch, path, entry, epoch, when)
 
-    def _check_foreign(self, address: str) -> None:
-        """Objects outside the namespace may be linked if they lie in the lake's store: nothing else is readable."""
-        if not self.engine.shelves.key_of(address):
+    async def _fetched(self, shelf: Shelf, address: str, epoch: int) -> str:
+        """Copy an object of the lake's store into the namespace: what lies elsewhere may be deleted there (D21)."""
+        key = self.engine.shelves.key_of(address)
+        if not key:
             raise InvalidArgument(
                 f"address {address[:200]!r} is not in this lake's store, {self.engine.shelves.prefix}…"
             )
+        own = data_address(epoch)
+        with lost_if_absent(address[:200]):
+            await shelf.store.copy(key, shelf.folder + own)
+        return own
 
     async def copy(
         self,
@@ -285,7 +301,27 @@ async def _whole(data: memoryview | None) -> AsyncGenerator[memoryview, None]:
         yield data
 
 
+def _check_bytes(found: Object, data: memoryview) -> None:
+    """Compare a small object that was read whole with the MD5 that this lake made of its bytes (D9)."""
+    entry = found.entry
+    assert entry is not None
+    if len(data) != entry.size or entry.size > CHECKED_BYTES_MAX or not is_own_address(entry.address):
+        return
+    if len(entry.etag) == 32 and hashlib.md5(data, usedforsecurity=False).hexdigest() != entry.etag:
+        raise DataDamaged(
+            f"the bytes of {found.path!r} at {found.key} are not those that were written",
+            next_step="compare the object in the store with a copy, and put it again",
+        )
+
+
+async def _opened(chunks: AsyncGenerator[memoryview, None]) -> AsyncGenerator[memoryview, None]:
+    """Open the object now: a lost one is known before an answer begins."""
+    await anext(chunks)
+    return chunks
+
+
 async def _streamed(store: ObjectStore, key: str, start: int, end: int) -> AsyncGenerator[memoryview, None]:
     async with store.reader(key, start, end) as reader:
+        yield memoryview(b"")  # it is open
         async for chunk in reader:
             yield chunk

@@ -21,7 +21,7 @@ from penstock.lake.member.shelves import Shelf
 from penstock.lake.records.service import Content
 from penstock.plumbing.objects.port import Buffer, ObjectStore
 
-__all__ = ["LinkSigner", "data_address", "link_epoch_of", "upload"]
+__all__ = ["LinkSigner", "data_address", "is_own_address", "link_epoch_of", "upload"]
 
 WHOLE_BYTES_MAX: Final = 8 << 20  # held in memory and put at once; above, it is written in parts
 HASH_IN_THREAD_BYTES: Final = 256 << 10
@@ -38,6 +38,12 @@ def link_epoch_of(address: str) -> int:
     if found is None:
         raise InvalidArgument(f"{address[:200]!r} is no address of this lake", next_step="ask for one first")
     return int(found[1])
+
+
+def is_own_address(address: str) -> bool:
+    """Return whether the server itself wrote the object, so that it knows the MD5 of its bytes."""
+    found = _ADDRESS.fullmatch(address)
+    return found is not None and found[2] is None
 
 
 class LinkSigner:

@@ -7,6 +7,7 @@ from typing import Final
 
 from penstock.kernel.errors import (
     AlreadyExists,
+    DataMissing,
     Forbidden,
     InvalidArgument,
     LimitExceeded,
@@ -94,6 +95,8 @@ def code_of(error: PenstockError, status: int) -> str:
 
 def render_xml(request: Request, error: PenstockError, status: int) -> Response:
     """The error as S3's clients read it."""
+    if isinstance(error, DataMissing):
+        status = 500  # 404 and 410 would say that no such object exists, and a client would write it again
     message = f"{error.message} (next: {error.next_step})" if error.next_step else error.message
     body = element(
         "Error",
