@@ -17,7 +17,6 @@ LARGE = {
     "penstock/journals/core": 18,
     "penstock/plumbing/wal": 16,
     "penstock/plumbing/wire": 20,
-    "penstock/quorum/core": 16,
     "penstock_lab/bench": 32,
     "penstock_lab/explorer": 19,
     "penstock_lab/sim/checkers": 19,

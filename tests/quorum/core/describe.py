@@ -18,7 +18,7 @@ from penstock.kernel.effects import (
     TruncateLog,
 )
 from penstock.quorum.core.operator import Reconfigure
-from penstock.quorum.core.reads import Read
+from penstock.quorum.core.reading.reads import Read
 from penstock.quorum.records.answers import Answers
 from penstock.quorum.records.effects import (
     Append,

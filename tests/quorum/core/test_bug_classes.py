@@ -21,7 +21,7 @@ from tests.quorum.core.schedules.table import SCHEDULES
 
 from penstock.kernel.ids import SECOND, Epoch, NodeId
 from penstock.quorum.core.limbo_queue import LimboLimits
-from penstock.quorum.core.reads import Read
+from penstock.quorum.core.reading.reads import Read
 from penstock.quorum.records.answers import Fate
 from penstock.quorum.records.effects import ALL
 from penstock.quorum.records.entry import Confirm, Rollback

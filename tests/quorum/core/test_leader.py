@@ -17,7 +17,7 @@ from penstock.kernel.errors import Unavailable
 from penstock.kernel.ids import MILLISECOND, NO_ENTRY, SECOND, EntryId, Epoch, Instant, Lsn, NodeId, Offset, RequestId
 from penstock.quorum.core.config import NodeConfig
 from penstock.quorum.core.leader import Leader
-from penstock.quorum.core.reads import Read
+from penstock.quorum.core.reading.reads import Read
 from penstock.quorum.records.answers import Answers, Cause, Fate
 from penstock.quorum.records.effects import ALL, APPLIED, Apply, Serve
 from penstock.quorum.records.entry import Barrier, Confirm, Rollback

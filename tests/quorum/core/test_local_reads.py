@@ -5,7 +5,7 @@ from penstock.kernel.effects import Effect, Reply, Requested, SetTimer, TimerFir
 from penstock.kernel.errors import Overloaded, PreconditionFailed, Unavailable
 from penstock.kernel.ids import SECOND, EntryId, Instant, Offset, RequestId
 from penstock.quorum.core.config import NodeConfig
-from penstock.quorum.core.reads import Read
+from penstock.quorum.core.reading.reads import Read
 from penstock.quorum.records.effects import Applied, Serve
 from penstock.quorum.records.entry import Barrier, Confirm
 from penstock.quorum.records.messages import AddEntryRequest, AddEntryResponse

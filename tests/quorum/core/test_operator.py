@@ -1,10 +1,12 @@
+from typing import Any
+
 import msgspec
 import pytest
 from tests.quorum.core.cluster import entry_id, members
 
 from penstock.kernel.effects import Effect, Received, Reply, Requested, Send, SetTimer, TimerFired
 from penstock.kernel.errors import InvalidArgument, PreconditionFailed, Unavailable
-from penstock.kernel.ids import NO_ENTRY, EntryId, Epoch, Instant, Offset, RequestId, Revision
+from penstock.kernel.ids import NO_ENTRY, SECOND, EntryId, Epoch, Instant, Offset, RequestId, Revision
 from penstock.quorum.core.config import OperatorConfig
 from penstock.quorum.core.operator import Elect, Operator, Reconfigure
 from penstock.quorum.records.member import Ensemble, Member
@@ -16,6 +18,8 @@ from penstock.quorum.records.messages import (
     ChangeOp,
     CommitReconfigurationRequest,
     CommitReconfigurationResponse,
+    DrainRequest,
+    DrainResponse,
     FenceRequest,
     FenceResponse,
     HeartbeatRequest,
@@ -32,6 +36,7 @@ from penstock.quorum.records.metadata import (
     Metadata,
     MetadataRead,
     MetadataWritten,
+    PeerLost,
     ReadMetadata,
     Status,
     WriteMetadata,
@@ -40,6 +45,7 @@ from penstock.quorum.records.metadata import (
 A, B, C, D = members("ABCD")
 NEW = Metadata((A, B, C))
 STEADY = Metadata((A, B, C), Epoch(4), Status.STEADY_STATE, A, None, is_formed=True)
+NEXT = WriteMetadata(STEADY.in_election(Epoch(5)), Revision(1))
 EXPAND = Change(ChangeOp.EXPAND, None, D)
 CONFIG = OperatorConfig()
 
@@ -203,9 +209,99 @@ def test_everybody_is_asked_and_a_silent_leader_is_replaced() -> None:
     beat = [to(each, HeartbeatRequest(Epoch(4), each.incarnation, 1)) for each in (A, B, C)]
     assert driver.tick(CONFIG.heartbeat_ns) == beat
     driver.alive(A, Role.LEADER, 4, (B, C))
-    driver.now = Instant(CONFIG.heartbeat_ns + CONFIG.failure_ns - 1)
-    assert len(driver.tick()) == 3
-    assert driver.tick(1) == [WriteMetadata(STEADY.in_election(Epoch(5)), Revision(1))]
+    for _ in range(CONFIG.failure_ns // CONFIG.heartbeat_ns - 1):
+        assert len(driver.tick(CONFIG.heartbeat_ns)) == 3
+    assert driver.tick(CONFIG.heartbeat_ns) == [NEXT]
+
+
+def test_an_operators_own_pause_counts_against_no_leader() -> None:
+    """O11: it was frozen; the answers in its mailbox are old, and the leader may be well."""
+    driver = watching()
+    driver.tick(CONFIG.heartbeat_ns)
+    assert len(driver.tick(10 * CONFIG.failure_ns)) == 3, "it asks, and gives all of them time"
+    for _ in range(CONFIG.failure_ns // CONFIG.heartbeat_ns - 1):
+        assert len(driver.tick(CONFIG.heartbeat_ns)) == 3
+    assert driver.tick(CONFIG.heartbeat_ns) == [NEXT]
+
+
+def test_a_closed_connection_is_a_sign_and_a_refused_one_is_proof() -> None:
+    driver = watching()
+    ask = [to(A, HeartbeatRequest(Epoch(4), A.incarnation, 2))]
+    driver.tick(CONFIG.heartbeat_ns)
+    driver.alive(A, Role.LEADER, 4, (B, C))
+    assert driver.step(PeerLost(B.node, is_refused=True)) == [], "a follower"
+    assert driver.step(PeerLost(A.node, is_refused=False)) == ask
+    driver.alive(A, Role.LEADER, 4, (B, C))
+    assert len(driver.tick(CONFIG.lost_ns)) == 3, "it has answered on another connection"
+    driver.step(PeerLost(A.node, is_refused=False))
+    assert driver.tick(CONFIG.lost_ns) == [NEXT]
+    driver = watching()
+    assert driver.step(PeerLost(A.node, is_refused=True)) != [NEXT], "it has never answered: all may be starting"
+    driver.tick(CONFIG.heartbeat_ns)
+    driver.alive(A, Role.LEADER, 4, (B, C))
+    assert driver.step(PeerLost(A.node, is_refused=True)) == [NEXT]
+
+
+def answer_of_a(driver: Driver, **fields: Any) -> list[Effect]:
+    """The leader A answers the last heartbeat."""
+    metadata, number = driver.operator.metadata, driver.operator._number
+    epoch = metadata.epoch if metadata is not None else Epoch(0)
+    commit = fields.pop("commit", 0)
+    return driver.hear(
+        A, HeartbeatResponse(epoch, A.incarnation, number, Role.LEADER, NO_ENTRY, Offset(commit), (B, C), **fields)
+    )
+
+
+def stalled(driver: Driver, age_ms: int, *, followers: bool = True) -> list[Effect]:
+    """The members answer a heartbeat; no majority has answered the leader for so long."""
+    driver.tick(CONFIG.heartbeat_ns)
+    for each in (B, C) if followers else ():
+        driver.alive(each, Role.FOLLOWER, 4)
+    return answer_of_a(driver, quorum_age_ms=age_ms)
+
+
+def test_a_leader_without_its_majority_is_replaced_and_passed_over() -> None:
+    """O13 and B1: its uncommitted head is the highest, so it would win each election."""
+    driver = watching()
+    assert stalled(driver, 999) == []
+    assert stalled(driver, 1_000) == [NEXT]
+    driver.written()
+    driver.fenced(A, entry_id(4, 9), epoch=5)
+    assert driver.fenced(B, entry_id(4, 7), epoch=5) == [], "A and B are a majority, but B may lack what A holds"
+    chosen = driver.fenced(C, entry_id(4, 7), epoch=5)
+    assert [effect.to for effect in chosen if isinstance(effect, Send)] == ["B"]
+
+
+def test_a_stalled_leader_stays_if_nobody_else_can_be_reached() -> None:
+    driver = watching()
+    for _ in range(CONFIG.failure_ns // CONFIG.heartbeat_ns + 1):
+        assert stalled(driver, 5_000, followers=False) == []
+
+
+def test_each_election_over_a_stalled_leader_takes_twice_the_patience() -> None:
+    driver = watching()
+    watch = driver.operator.leader_watch
+    waits = []
+    for _ in range(7):
+        waits.append(watch.patience_with_stalls() // SECOND)
+        watch.stalls += 1
+    assert waits == [1, 2, 4, 8, 16, 30, 30]
+    driver.tick(CONFIG.heartbeat_ns)
+    answer_of_a(driver, commit=9)
+    assert watch.patience_with_stalls() == SECOND, "a commit resets it"
+
+
+def test_elections_that_fail_get_more_time_each_so_that_slow_disks_end_one() -> None:
+    driver = Driver()
+    driver.written()
+    waits = []
+    for _ in range(4):
+        ticks = 1
+        while not any(isinstance(effect, WriteMetadata) for effect in driver.tick(CONFIG.heartbeat_ns)):
+            ticks += 1
+        waits.append(ticks * CONFIG.heartbeat_ns // SECOND)
+        driver.written()
+    assert waits == [2, 4, 8, 16]
 
 
 def test_a_leader_which_no_longer_leads_is_replaced_at_once() -> None:
@@ -314,17 +410,75 @@ def test_a_stalled_reconfiguration_is_ended_by_an_election_and_its_asker_hears_o
 
 def test_a_hand_over_prefers_a_node() -> None:
     driver = watching()
-    assert driver.step(Requested(RequestId(3), Elect(C.node))) == [
-        WriteMetadata(STEADY.in_election(Epoch(5)), Revision(1))
-    ]
+    drain = to(A, DrainRequest(Epoch(4), A.incarnation, C.node))
+    assert driver.step(Requested(RequestId(3), Elect(C.node))) == [drain], "first what is pending is finished"
+    assert driver.tick(CONFIG.heartbeat_ns) == [drain]
+    assert driver.hear(B, DrainResponse(Epoch(4), B.incarnation, C)) == [], "only the leader can say so"
+    assert driver.hear(A, DrainResponse(Epoch(4), A.incarnation, C)) == [NEXT]
     driver.written()
     driver.fenced(A, entry_id(4, 9), epoch=5)
+    assert driver.fenced(B, entry_id(4, 9), epoch=5) == [], "a majority, but not with the one that should lead"
     (lead,) = driver.fenced(C, entry_id(4, 9), epoch=5)
     assert isinstance(lead, Send)
     assert lead.to == "C"
     driver.hear(C, BecomeLeaderResponse(Epoch(5), C.incarnation))
     steady = msgspec.structs.replace(STEADY, epoch=Epoch(5), leader=C)
     assert Reply(RequestId(3), steady) in driver.written()
+
+
+def test_a_hand_over_does_not_wait_for_ever() -> None:
+    driver = watching()
+    driver.step(Requested(RequestId(3), Elect(C.node)))
+    for _ in range(CONFIG.drain_ns // CONFIG.heartbeat_ns - 1):
+        driver.tick(CONFIG.heartbeat_ns)
+    assert driver.tick(CONFIG.heartbeat_ns) == [NEXT]
+    driver.written()
+    driver.fenced(A, entry_id(4, 9), epoch=5)
+    assert driver.fenced(B, entry_id(4, 9), epoch=5) == []
+    chosen = driver.tick(CONFIG.successor_ns)
+    assert next(effect.to for effect in chosen if isinstance(effect, Send)) == "A", "the target does not answer"
+
+
+def test_a_leader_whose_process_is_ending_is_relieved() -> None:
+    driver = watching()
+    driver.tick(CONFIG.heartbeat_ns)
+    assert answer_of_a(driver, is_leaving=True) == [to(A, DrainRequest(Epoch(4), A.incarnation))]
+
+
+def test_a_change_that_hangs_can_be_aborted_before_commit() -> None:
+    driver = reconfiguring()
+    aborted = [WriteMetadata(STEADY.in_election(Epoch(6)), Revision(2))]
+    assert driver.step(Requested(RequestId(8), Elect(aborts=True))) == aborted
+    driver = reconfiguring()
+    driver.hear(A, PrepareReconfigurationResponse(Epoch(5), A.incarnation))
+    driver.written()
+    (reply,) = driver.step(Requested(RequestId(8), Elect(aborts=True)))
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.result, Unavailable), "it can only be finished now"
+
+
+def test_a_change_of_another_operator_is_left_alone_while_it_gets_on() -> None:
+    """O12: two operators dropped every change slower than two seconds."""
+    driver = watching()
+    preparing = STEADY.preparing(EXPAND)
+    driver.step(MetadataRead(preparing, Revision(2)))
+    ask = CONFIG.heartbeat_ns
+    for progress in range(1, 100):
+        assert driver.tick(ask) == [to(A, HeartbeatRequest(Epoch(5), A.incarnation, progress))]
+        answer_of_a(driver, progress=progress)
+        assert driver.step(MetadataRead(preparing, Revision(2))) == []
+    for _ in range(CONFIG.election_ns // ask):
+        driver.tick(ask)
+    taken = [WriteMetadata(preparing.in_election(Epoch(6)), Revision(2))]
+    assert driver.step(MetadataRead(preparing, Revision(2))) == taken
+
+
+def test_a_change_that_lost_a_race_was_not_dropped_by_an_election() -> None:
+    driver = watching()
+    driver.step(Requested(RequestId(7), Reconfigure(EXPAND)))
+    reply, *_ = driver.step(MetadataWritten(is_written=False, revision=Revision(1)))
+    assert isinstance(reply, Reply)
+    assert "the shard changed at the same moment" in str(reply.result)
 
 
 def test_one_thing_at_a_time() -> None:

@@ -1,5 +1,5 @@
 from penstock.kernel.ids import Instant, Offset, RequestId
-from penstock.quorum.core.reads import ReadRounds
+from penstock.quorum.core.reading.reads import ReadRounds
 
 
 def add(rounds: ReadRounds, request: int, offset: int = 5, deadline: int = 100) -> None:

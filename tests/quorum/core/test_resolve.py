@@ -5,7 +5,7 @@ from tests.quorum.core.cluster import entry_id
 
 from penstock.kernel.ids import EntryId, Epoch, Offset
 from penstock.quorum.core.log import Log
-from penstock.quorum.core.resolve import resolve
+from penstock.quorum.core.reading.resolve import resolve
 from penstock.quorum.records.entry import Barrier, ClientId, Rollback, Txn
 from penstock.quorum.records.resolution import Resolution
 from penstock.quorum.records.state import NO_SNAPSHOT

@@ -24,7 +24,7 @@ from tests.quorum.core.cluster import CONFIG, Cluster, Packet, entry_id, member
 from penstock.kernel.effects import Effect, Event
 from penstock.kernel.ids import SECOND, Epoch, NodeId, Offset
 from penstock.quorum.core.operator import Elect, Reconfigure
-from penstock.quorum.core.reads import Read
+from penstock.quorum.core.reading.reads import Read
 from penstock.quorum.records.messages import (
     Change,
     ChangeOp,

@@ -16,7 +16,7 @@ from penstock.quorum.core.config import OperatorConfig
 from penstock.quorum.core.limbo_queue import LimboLimits
 from penstock.quorum.core.node import Node
 from penstock.quorum.core.operator import Elect, Operator, Reconfigure
-from penstock.quorum.core.reads import Read
+from penstock.quorum.core.reading.reads import Read
 from penstock.quorum.records.answers import Fate
 from penstock.quorum.records.effects import ALL, APPLIED
 from penstock.quorum.records.messages import Change, ChangeOp, Role

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not is_so():  # noqa: ASYNC110  what is waited for is a state inside the part under test
             await asyncio.sleep(0.01)
 
@@ -36,7 +36,7 @@ async def damage(cluster: Cluster, log: QuorumLog, name: str) -> None:
     await log.append(encode_op(Put("k", b"right")))
     await until(lambda: host(cluster, name)._machine.query(encode_op(Get("k"))) == b"right")
     host(cluster, name)._machine._set("k", b"wrong")  # type: ignore[attr-defined]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while host(cluster, name).node.divergence is None:
             await log.append(encode_op(Put("other", b"1")))
 

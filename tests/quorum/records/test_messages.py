@@ -36,6 +36,8 @@ EXAMPLES: list[Message] = [
     messages.CommitReconfigurationResponse(E, I),
     messages.HeartbeatRequest(E, I, 3),
     messages.HeartbeatResponse(E, I, 3, Role.LEADER, HEAD, Offset(8), (B,)),
+    messages.DrainRequest(E, I, A.node),
+    messages.DrainResponse(E, I, B),
     messages.Refusal(E, I, "FenceRequest", Reason.HIGHER_EPOCH, E),
 ]
 

@@ -82,20 +82,30 @@ async def create(
         _say(session, await operators.create(shard, nodes))
 
 
-@app.command(help_epilogue=examples("penstock quorum elect", "penstock quorum elect --prefer n2"))
+@app.command(
+    help_epilogue=examples(
+        "penstock quorum elect", "penstock quorum elect --prefer n2", "penstock quorum elect --abort    a swap hangs"
+    )
+)
 async def elect(
     *,
     prefer: Annotated[
         str | None, Parameter(help="Hand over to this node, if it is as far as any.", metavar="NODE")
     ] = None,
+    abort: Annotated[
+        bool, Parameter(help="Elect at once, and drop a change that is not prepared yet.", negative=())
+    ] = False,
     shard: Shard = "main",
     operator: AtOperators = (),
     cluster: AtFolder = CLUSTER_FOLDER,
     session: InSession,
 ) -> None:
-    """Hold an election: a graceful hand-over. Appends wait for it, none is lost."""
+    """Hand a shard over to another leader. Appends wait meanwhile, and none is left in doubt.
+
+    With --abort the election begins at once. It ends a swap or an expansion that hangs in its preparation.
+    """
     async with operators_of(session, operator, cluster) as operators:
-        _say(session, await operators.elect(shard, prefer))
+        _say(session, await operators.elect(shard, prefer, aborts=abort))
 
 
 @app.command(

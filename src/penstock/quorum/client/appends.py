@@ -11,6 +11,7 @@ of the transaction is decided in `sending.py`. What always holds:
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -21,6 +22,7 @@ from penstock.plumbing.wire.client import Channel
 from penstock.plumbing.wire.client_stream import ClientStream
 from penstock.plumbing.wire.deadlines import NEVER, DeadlineSweep
 from penstock.plumbing.wire.message import Message
+from penstock.quorum.client.finder import SILENT_S, LeaderFinder
 from penstock.quorum.client.sending import Answer, Next, Sending
 from penstock.quorum.records.answers import Fate
 from penstock.quorum.records.api import AppendAnswers, ClientAppend, Hello
@@ -31,7 +33,8 @@ __all__ = ["Appends", "Waiting"]
 OVERHEAD_BYTES = 64
 _ANSWERS = Codec[AppendAnswers](AppendAnswers)
 _encode = msgspec.msgpack.Encoder().encode
-RETRY_S = (0.01, 0.25)  # between two tries to find the leader
+RETRY_S = (0.01, 0.1)  # between two tries to find the leader
+OPEN_S = 1.0  # for the stream to a leader that has just been found
 FULL_S = 0.02  # after the limbo was full, or its leader was replaced
 
 
@@ -53,13 +56,13 @@ class Appends:
         shard: str,
         client: ClientId,
         channels: Callable[[str], Channel],
-        addresses: list[str],
+        finder: LeaderFinder,
         *,
         window_bytes: int,
     ) -> None:
         self._hello = _encode(Hello(shard, client))
         self._channels = channels
-        self._addresses = deque(addresses)
+        self._finder = finder
         self._window_bytes = window_bytes
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[Waiting, None] = {}  # in the order they were made
@@ -70,15 +73,11 @@ class Appends:
         self._stream: ClientStream | None = None
         self._task: asyncio.Task[None] | None = None
         self._lost = asyncio.Event()
+        self._heard_at = 0.0  # when the leader last answered, or was asked after it had answered all
         self._failures = 0
         self._numbers = 0  # of copies
         self._highest_sent = 0  # of transactions
         self._sweep = DeadlineSweep(self._loop, self._expire)
-
-    @property
-    def leader(self) -> str:
-        """The address where the leader was last seen, or is looked for next."""
-        return self._addresses[0]
 
     async def append(self, sending: Sending, timeout_s: float, grace_s: float) -> tuple[Next, Answer]:
         """Have it appended: TOLD and its answer, or UNKNOWN and the last one. Raises only if none came in time."""
@@ -138,6 +137,8 @@ class Appends:
                 self._unsent = [*part, *self._unsent]  # on_writable sends it
                 continue
             now = self._loop.time()
+            if not self._sent:
+                self._heard_at = now
             stream.send_nowait(_encode([self._copy(waiting, now) for waiting in part]))
 
     def _copy(self, waiting: Waiting, now: float) -> ClientAppend:
@@ -152,31 +153,43 @@ class Appends:
         """Keep a stream to the leader open, for as long as the client lives."""
         while True:
             self._lost.clear()
+            address = self._finder.leader
             try:
-                channel = self._channels(self.leader)
-                self._stream = await channel.open("quorum.append", self._hello, receiver=self)
+                address = await self._finder.find()
+                async with asyncio.timeout(OPEN_S):
+                    self._stream = await self._channels(address).open("quorum.append", self._hello, receiver=self)
                 # Transactions sent on a stream before this one are sent again: their pairs make that safe.
                 self._sent.clear()
                 self._unsent = list(self._waiting)
                 self._flush()
-                await self._lost.wait()
-            except PenstockError:
-                self._addresses.rotate(-1)
+                await self._watch()
+            except (PenstockError, TimeoutError):
+                self._finder.failed(address)
             self._stream = None
             self._failures += 1
-            await asyncio.sleep(min(RETRY_S[1], RETRY_S[0] * 2 ** min(self._failures, 6)))
+            await asyncio.sleep(min(RETRY_S[1], RETRY_S[0] * 2 ** min(self._failures - 1, 6)))
+
+    async def _watch(self) -> None:
+        """Return when the stream is lost, or another node leads while this one is silent (O15)."""
+        while not self._lost.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SILENT_S / 2):
+                    await self._lost.wait()
+            is_silent = bool(self._sent) and self._loop.time() - self._heard_at >= SILENT_S
+            if is_silent and not self._lost.is_set() and await self._finder.find_newer() is not None:
+                self._leave()
 
     def _go_to(self, leader: str) -> None:
-        """This one does not lead. Try who it says does, or the next."""
-        if leader and leader != self.leader:
-            if leader in self._addresses:
-                self._addresses.remove(leader)
-            self._addresses.appendleft(leader)
-        else:
-            self._addresses.rotate(-1)
+        """Leave a node that does not lead, for the one that it names if it names any."""
+        self._finder.failed(self._finder.leader)
+        self._finder.hint(leader)
+        self._leave()
+
+    def _leave(self) -> None:
         if self._stream is not None:
             stream, self._stream = self._stream, None
             stream.cancel()
+        self._lost.set()
 
     # Receiver
 
@@ -188,9 +201,10 @@ class Appends:
                 self._go_to(answers.leader)
                 return
             self._failures = 0
+            self._finder.used(answers.epoch)
 
     def _answered(self, answers: AppendAnswers) -> None:
-        now = self._loop.time()
+        now = self._heard_at = self._loop.time()
         results = answers.results or (None,) * len(answers.numbers)
         for number, offset, result in zip(answers.numbers, answers.offsets, results, strict=True):
             waiting = self._sent.pop(number, None)
@@ -210,8 +224,8 @@ class Appends:
         self._flush()
 
     def on_closed(self, error: PenstockError | None) -> None:
-        if self._stream is not None:  # not by `_go_to`: this node has gone, or has no replica of the shard
-            self._addresses.rotate(-1)
+        if self._stream is not None:  # not by `_leave`: this node has gone, or has no replica of the shard
+            self._finder.failed(self._finder.leader)
         self._stream = None
         self._lost.set()
 

@@ -50,8 +50,11 @@ class Operators:
         body = Create(shard, [NodeId(node) for node in nodes])
         return _METADATA.decode(await self._call("operator.create", body, 10.0))
 
-    async def elect(self, shard: str, prefer: str | None = None, *, timeout: float = 10.0) -> Metadata:
-        body = ElectLeader(shard, NodeId(prefer) if prefer is not None else None)
+    async def elect(
+        self, shard: str, prefer: str | None = None, *, aborts: bool = False, timeout: float = 10.0
+    ) -> Metadata:
+        """Hand a shard over to another leader. With `aborts`, a change that is being prepared is dropped."""
+        body = ElectLeader(shard, NodeId(prefer) if prefer is not None else None, aborts)
         return _METADATA.decode(await self._call("operator.elect", body, timeout))
 
     async def swap(self, shard: str, old: str, new: str, *, timeout: float = 60.0) -> Metadata:

@@ -20,6 +20,7 @@ from penstock.kernel.backoff import Backoff
 from penstock.kernel.codec import Codec
 from penstock.kernel.errors import (
     Compacted,
+    DeadlineExceeded,
     Indeterminate,
     InvalidArgument,
     NotFound,
@@ -37,10 +38,13 @@ from penstock.plumbing.wire.limits import Limits
 from penstock.plumbing.wire.message import Message
 from penstock.plumbing.wire.tls import Tls
 from penstock.quorum.client.appends import Appends
+from penstock.quorum.client.finder import SILENT_S, LeaderFinder
 from penstock.quorum.client.sending import Answer, Next, Sending
 from penstock.quorum.records.answers import Cause, Fate
 from penstock.quorum.records.api import (
     Committed,
+    LeaderFound,
+    LeaderQuery,
     ReadQuery,
     ReadResult,
     ResolveQuery,
@@ -59,11 +63,16 @@ __all__ = ["OPS_BYTES_MAX", "Ack", "Appended", "QuorumLog"]
 Ack = Literal["majority", "all", "applied"] | int
 OPS_BYTES_MAX: Final = 1 << 20
 RETRY_S: Final = 0.02
-SILENT_S: Final = 10.0  # a subscription that gets nothing for this time asks whether there was anything to get
+QUIET_S: Final = 2.0  # a subscription that gets nothing for this time asks whether there was anything to get
+SILENT_ATTEMPT_S: Final = 0.5  # a read without an answer for so long looks for another leader, then waits longer
+LIMITS: Final = Limits(
+    frame_bytes_max=16 << 20, stream_window_bytes=16 << 20, hello_ms=1_000, keepalive_ms=500, pong_ms=2_000
+)
 FIRST: Final = Offset(1)
 SEQ_GAP: Final = 1 << 20  # more than one process can have in flight
 FRESH_MAX: Final = 65_536
 _LEVELS: Final = {"majority": MAJORITY, "all": ALL, "applied": APPLIED}
+_LEADER = Codec[LeaderFound](LeaderFound)
 _SESSION = Codec[SessionFound](SessionFound)
 _READ = Codec[ReadResult](ReadResult)
 _RESOLVED = Codec[ResolveResult](ResolveResult)
@@ -107,9 +116,10 @@ class QuorumLog:
         self._addresses = list(addresses)
         self._token = token
         self._tls = tls
-        self._limits = limits or Limits(frame_bytes_max=16 << 20, stream_window_bytes=16 << 20)
+        self._limits = limits or LIMITS
         self._window_bytes = window_bytes
         self._channels: dict[str, Channel] = {}
+        self._finder = LeaderFinder(addresses, self._ask_leader)
         self._appends: Appends | None = None
         self._seq = None if client_id else 0  # a random name has used no number yet
         self._session = asyncio.Lock()
@@ -117,7 +127,7 @@ class QuorumLog:
 
     async def __aenter__(self) -> "QuorumLog":
         self._appends = Appends(
-            self.shard, self.client_id, self._channel, self._addresses, window_bytes=self._window_bytes
+            self.shard, self.client_id, self._channel, self._finder, window_bytes=self._window_bytes
         )
         return self
 
@@ -250,7 +260,7 @@ class QuorumLog:
         than has been committed."""
         while True:
             try:
-                async with asyncio.timeout(SILENT_S):
+                async with asyncio.timeout(QUIET_S):
                     return await stream.receive()
             except TimeoutError:
                 if (await self.read(b"")).applied >= at:
@@ -258,7 +268,7 @@ class QuorumLog:
 
     def _sources(self) -> list[str]:
         """Return the nodes to subscribe to, best first: the leader learns of a commit before its followers do."""
-        leader = self._opened().leader
+        leader = self._finder.leader
         return [leader, *(each for each in self._addresses if each != leader)]
 
     async def take_snapshot(self) -> None:
@@ -297,30 +307,35 @@ class QuorumLog:
         return self._channels[address]
 
     async def _call_leader(self, method: str, body: bytes, timeout: float) -> bytes:
-        """Ask nodes until one answers as leader: reading twice does no harm."""
+        """Ask nodes until one answers as leader: reading twice does no harm.
+
+        An attempt without an answer asks the others for a newer leader before it asks the same node again (O15).
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        candidates = list(dict.fromkeys([self._opened().leader, *self._addresses]))
+        finder, patience_s = self._finder, SILENT_ATTEMPT_S
         last: PenstockError = Unavailable("no node was asked")
-        strangers: set[str] = set()  # they have no replica of the shard
         while (left := deadline - loop.time()) > 0:
-            address = candidates.pop(0)
-            candidates.append(address)
             try:
-                return (await self._channel(address).call(method, body, deadline_s=left)).body
-            except NotFound as error:
-                strangers.add(address)
-                if strangers >= set(candidates):
-                    raise
+                async with asyncio.timeout(left):
+                    address = finder.leader if finder.is_known else await finder.find()
+            except TimeoutError:
+                raise finder.last or last from None
+            try:
+                return (await self._channel(address).call(method, body, deadline_s=min(left, patience_s))).body
+            except DeadlineExceeded as error:
+                last, patience_s = error, 2 * patience_s
+                await finder.find_newer()
+            except (Unavailable, Indeterminate, NotFound) as error:
                 last = error
-            except (Unavailable, Indeterminate) as error:
-                last = error
-                hint = error.details.get("leader") if isinstance(error, NotLeader) else None
-                if hint and hint != address:
-                    candidates = [hint, *(each for each in candidates if each != hint)]
-                    continue
+                finder.failed(address)
+                finder.hint(str(error.details.get("leader", "")) if isinstance(error, NotLeader) else "")
                 await asyncio.sleep(RETRY_S)
         raise last
+
+    async def _ask_leader(self, address: str) -> LeaderFound:
+        body = _encode(LeaderQuery(self.shard))
+        return _LEADER.decode((await self._channel(address).call("quorum.leader", body, deadline_s=SILENT_S)).body)
 
     async def _ask_all(self, method: str, body: bytes, timeout: float) -> list[bytes]:
         async def ask(address: str) -> bytes | None:

@@ -32,6 +32,9 @@ class NodeConfig(msgspec.Struct, frozen=True):
     resolve_window: int = 1_000_000  # offsets below the snapshot for which `resolve` still answers
     reads_max: int = 16_384  # linearizable reads waiting at once
     read_timeout_ns: int = 5 * SECOND
+    local_read_ns: int = 10 * SECOND  # a node without a word of its leader for this long serves no local reads
+    drain_ns: int = 500 * MILLISECOND  # how long a hand-over may hold appends back before the leader takes them again
+    drained_ns: int = 2 * SECOND  # how long a leader that is ready to hand over waits for its successor's fence
 
 
 # Of a node which serves clients. Alone, a CONFIRM costs an fdatasync on every node, in the way of the next append; some
@@ -44,6 +47,12 @@ class OperatorConfig(msgspec.Struct, frozen=True):
 
     heartbeat_ns: int = 100 * MILLISECOND
     failure_ns: int = 500 * MILLISECOND  # a leader silent for so long is replaced
+    lost_ns: int = 100 * MILLISECOND  # the same for one whose connection was closed
+    stall_ns: int = 1 * SECOND  # a leader that no majority answers for so long is replaced, if others can be reached
+    stall_ns_max: int = 30 * SECOND  # the wait doubles with each such election, up to this, until a commit
     election_ns: int = 2 * SECOND  # an election which takes longer starts again, in a new epoch
+    election_ns_max: int = 30 * SECOND  # the wait doubles with each election that fails, up to this
+    drain_ns: int = 600 * MILLISECOND  # a hand-over that takes longer to prepare becomes a plain election
+    successor_ns: int = 200 * MILLISECOND  # an election waits so long for the answer of who should lead
     grace_ns: int = 0  # after a majority of fence responses: wait so long for more, so that fewer members come late
     reconfiguration_ns: int = 60 * SECOND  # a reconfiguration which takes longer is ended by an election

@@ -12,12 +12,14 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from penstock.kernel.effects import CancelTimer, Reply, SetTimer
 from penstock.kernel.errors import Overloaded, Unavailable
 from penstock.kernel.ids import EntryId, Instant, NodeId, Offset, RequestId
 from penstock.quorum.core.limbo import Limbo
 from penstock.quorum.core.log import Log
-from penstock.quorum.core.reads import ReadRounds
+from penstock.quorum.core.reading.reads import ReadRounds
 from penstock.quorum.core.replica import Replica
 from penstock.quorum.core.replication import Replication
 from penstock.quorum.records.effects import AppendRequest, Applied, Serve
@@ -27,6 +29,7 @@ from penstock.quorum.records.messages import (
     AddEntryResponse,
     Change,
     CommitReconfigurationResponse,
+    DrainResponse,
     PrepareReconfigurationResponse,
     SnapshotResponse,
     TruncateResponse,
@@ -36,6 +39,15 @@ from penstock.quorum.records.reconfiguration import final_ensemble
 __all__ = ["Leader"]
 
 HEARTBEAT, LIMBO, CONFIRM = "heartbeat", "limbo", "confirm"  # its timers
+
+
+class Drain(msgspec.Struct, eq=False):
+    """A hand-over that an operator prepares. Appends wait, VOLATILE, until it holds its election, or for a while."""
+
+    asked_by: NodeId
+    to: NodeId | None  # the next leader, if one is asked for
+    until: Instant
+    is_ready: bool = False
 
 
 class Leader:
@@ -59,6 +71,8 @@ class Leader:
         self.change: Change | None = None  # a reconfiguration under way
         self.asked_by: NodeId | None = None  # the operator waiting for Prepared
         self.last_change: Change | None = None  # committed in this epoch: a repeated request is answered again
+        self.since = Instant(0)  # when it began to lead
+        self.drain: Drain | None = None  # a hand-over under way: appends are held back
 
     @property
     def ensemble(self) -> Ensemble:
@@ -66,6 +80,7 @@ class Leader:
 
     def start(self, heads: Sequence[tuple[Member, EntryId]], now: Instant) -> None:
         """Open the epoch, and let those follow who were fenced in time."""
+        self.since = now
         self.replication.cursors.durable = self.own_vote()
         self.append(self.opening())
         for member, head in heads:
@@ -156,15 +171,32 @@ class Leader:
         """P2: the own vote counts only when locally durable."""
         return self.log.durable
 
-    def on_truncated(self, member: Member, response: TruncateResponse) -> None:
+    def on_truncated(self, member: Member, response: TruncateResponse, now: Instant) -> None:
+        self.replication.heard(member, now)
         self.replication.on_truncated(member, response)
         self._has_new_votes = True
 
-    def on_snapshot_response(self, member: Member, response: SnapshotResponse) -> None:
+    def on_snapshot_response(self, member: Member, response: SnapshotResponse, now: Instant) -> None:
+        self.replication.heard(member, now)
         self.replication.on_snapshot_response(member, response)
         self._has_new_votes = True
 
-    def on_add_entry_response(self, member: Member, response: AddEntryResponse) -> None:
+    def quorum_age_ns(self, now: Instant) -> int:
+        """Return for how long no majority has answered this leader."""
+        links = self.replication.links
+        heard = [links[member].heard for member in self.replication.cursors.voters() if member in links]
+        heard += [now] + [self.since] * len(self.ensemble)
+        heard.sort(reverse=True)
+        return max(0, now - heard[majority(len(self.ensemble)) - 1])
+
+    def progress(self) -> int:
+        """Return a number that grows while a change comes further: what the new node has received and holds."""
+        new = self.change.new if self.change is not None else None
+        link = self.replication.links.get(new) if new is not None else None
+        return 1 + link.position + link.cursor.last_confirmed if link is not None else 0
+
+    def on_add_entry_response(self, member: Member, response: AddEntryResponse, now: Instant) -> None:
+        self.replication.heard(member, now)
         if response.checked:
             self._on_testimony(member, response.checked, response.checksum)
         if self.replication.on_add_entry_response(member, response):
@@ -204,7 +236,7 @@ class Leader:
         if self.replica.commit >= self.barrier:
             limbo.acknowledge_async(self.log.durable)
         if limbo.queue.volatile_length:
-            limbo.admit(is_active=True)
+            limbo.admit(is_active=self.may_admit())
         if self.replica.commit > self.confirmed_upto:
             self._confirm_now_or_later(now)
         if self.reads.waiting:
@@ -213,6 +245,8 @@ class Leader:
             self._report_prepared()
         if self.replica.agreement.suspicion is not None:
             self._settle_suspicion()
+        if self.drain is not None:
+            self._report_drained(self.drain, now)
         self.replication.push_all()
         due = limbo.timer_due()
         if due is not None:
@@ -236,7 +270,7 @@ class Leader:
         """P3: off the critical path. With company it goes at once; alone it may wait a little for some."""
         if not self.owes_confirm():
             return
-        delay = self.replica.config.confirm_delay_ns
+        delay = self.replica.config.confirm_delay_ns if self.drain is None else 0
         if not delay or self.replica.has_new_entries:
             self.confirm()
             return
@@ -354,11 +388,46 @@ class Leader:
         meets_all = size - majority(size) + 1
         assert self.replication.cursors.held_by_at_least(meets_all, self.ensemble) >= self.replica.commit
 
+    # hand-over (operating.md O14)
+
+    def on_drain(self, asked_by: NodeId, to: NodeId | None, now: Instant) -> None:
+        """Hold appends back, so that the log comes to an end that another member holds as well."""
+        if self.drain is None:
+            self.drain = Drain(asked_by, to, Instant(now + self.replica.config.drain_ns))
+        self.drain.asked_by, self.drain.is_ready = asked_by, False
+
+    def may_admit(self) -> bool:
+        """Are appends taken now?"""
+        return self.drain is None
+
+    def _report_drained(self, drain: Drain, now: Instant) -> None:
+        """Tell the operator who holds the whole log, when nothing is pending."""
+        replica = self.replica
+        if drain.is_ready or not self.has_drained():
+            return
+        successor = self._successor(drain.to)
+        if successor is not None:
+            drain.is_ready = True
+            drain.until = Instant(now + replica.config.drained_ns)
+            replica.send(drain.asked_by, DrainResponse(replica.epoch, replica.member.incarnation, successor))
+
+    def has_drained(self) -> bool:
+        """Is everything committed that was ever appended, and no CONFIRM due, which would move the head again?"""
+        return self.has_barrier and self.replica.commit == self.log.end and not self.owes_confirm()
+
+    def _successor(self, to: NodeId | None) -> Member | None:
+        """A voter that holds the whole log durably: the one that is asked for, if any is."""
+        held_by, end = self.replication.cursors.held_by, self.log.end
+        whole = [each for each in self.replication.cursors.voters() if self.may_follow(each) and held_by(each) >= end]
+        return next((each for each in whole if to in (None, each.node)), None)
+
     # time, and the end
 
     def on_timer(self, name: str, now: Instant) -> None:
         if name == HEARTBEAT:
             self.replication.speak()
+            if self.drain is not None and now >= self.drain.until:
+                self.drain = None  # the operator has held no election: take appends again
             for request in self.reads.expired(now):
                 self.replica.emit(Reply(request, Unavailable("no majority has confirmed this leader in time")))
             self._set_timer(HEARTBEAT, Instant(now + self.replica.config.heartbeat_ns))
@@ -396,6 +465,7 @@ class Leader:
         twin.limbo = self.limbo.copy(replica)
         twin.reads = self.reads.copy()
         twin._not_facts = deque(self._not_facts)
+        twin.drain = msgspec.structs.replace(self.drain) if self.drain is not None else None
         return twin
 
     def fingerprint(self) -> tuple[Any, ...]:
@@ -404,6 +474,7 @@ class Leader:
             self.barrier, self._has_new_votes, self.confirmed_upto, tuple(self._not_facts), self._is_confirm_timed,
             self._confirm_at, self.change, self.asked_by, self.last_change, self.replication.fingerprint(),
             self.limbo.queue.fingerprint(), self.reads.fingerprint(),
+            None if self.drain is None else (self.drain.asked_by, self.drain.to, self.drain.is_ready),
         )  # fmt: skip
 
     def check(self) -> None:

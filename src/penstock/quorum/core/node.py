@@ -13,6 +13,8 @@ answers when the completion has come back as an event, so an answer never speaks
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from penstock.kernel.effects import (
     Effect,
     Event,
@@ -27,16 +29,16 @@ from penstock.kernel.effects import (
     TruncateLog,
 )
 from penstock.kernel.errors import InvalidArgument, Unavailable
-from penstock.kernel.ids import EntryId, Epoch, Instant, Lsn, NodeId, Offset, RequestId
+from penstock.kernel.ids import MILLISECOND, EntryId, Epoch, Instant, Lsn, NodeId, Offset, RequestId
 from penstock.kernel.probes import reached
 from penstock.quorum.core.config import NodeConfig
 from penstock.quorum.core.follower import Follower
 from penstock.quorum.core.leader import Leader
-from penstock.quorum.core.local_reads import LOCAL_READS, LocalReads
 from penstock.quorum.core.log import Log
-from penstock.quorum.core.reads import Read
+from penstock.quorum.core.reading.local_reads import LOCAL_READS, LocalReads
+from penstock.quorum.core.reading.reads import Read
+from penstock.quorum.core.reading.resolve import resolve
 from penstock.quorum.core.replica import FOR_APPLY, Replica
-from penstock.quorum.core.resolve import resolve
 from penstock.quorum.records.answers import Answers, Fate
 from penstock.quorum.records.effects import (
     Append,
@@ -58,6 +60,7 @@ from penstock.quorum.records.messages import (
     BecomeLeaderRequest,
     BecomeLeaderResponse,
     CommitReconfigurationRequest,
+    DrainRequest,
     FenceRequest,
     FenceResponse,
     HeartbeatRequest,
@@ -101,6 +104,8 @@ class Node:
         self.follower: Follower | None = None
         self.may_lead_epoch = Epoch(0)  # fenced into in this run of the process, and nothing done in it yet
         self.fenced_by: dict[NodeId, None] = {}  # operators who wait for our head
+        self.is_leaving = False  # its process is about to end: operators hand its shard over
+        self.contact_at = Instant(0)  # when its leader last sent it something
         self.has_failed = False  # a write failed: the content of the disk is unknown
         self.serves_reads = False  # since its start it has applied all it may have shown before (P12)
         self._local_reads = LocalReads(replica)
@@ -262,7 +267,7 @@ class Node:
                 else:
                     self._refuse(sender, message, refusal)
             case Response():
-                self._on_response(sender, message)
+                self._on_response(sender, message, now)
             case _:
                 raise InvalidArgument(f"not a message of this protocol: {type(message).__name__}")
 
@@ -297,15 +302,18 @@ class Node:
     def _on_request_of_peer(self, sender: NodeId, message: Request, now: Instant) -> None:
         match message:
             case AddEntryRequest() | TruncateRequest() | SnapshotRequest():
+                self.contact_at = now
                 self._on_leaders_request(sender, message)
             case FenceRequest():
                 self._on_fence(sender, message)
             case BecomeLeaderRequest():
                 self._on_become_leader(sender, message, now)
             case HeartbeatRequest():
-                self._on_heartbeat(sender, message)
+                self._on_heartbeat(sender, message, now)
             case AddFollowerRequest() | PrepareReconfigurationRequest() | CommitReconfigurationRequest():
                 self._on_operators_request(sender, message)
+            case DrainRequest():
+                self._on_drain(sender, message, now)
             case _:
                 raise InvalidArgument(f"not a request of this protocol: {type(message).__name__}")
 
@@ -450,16 +458,29 @@ class Node:
         is_applied = leader.has_barrier and self.replica.applied >= leader.barrier
         return is_next and is_applied and leader.change is None and leader.can_change(request.change)
 
-    def _on_heartbeat(self, sender: NodeId, request: HeartbeatRequest) -> None:
-        replica, head = self.replica, self.log.durable_head
-        followers = tuple(self.leader.replication.links) if self.leader is not None else ()
-        incarnation = replica.member.incarnation
+    def _on_drain(self, sender: NodeId, request: DrainRequest, now: Instant) -> None:
+        if self.leader is None or request.epoch != self.epoch:
+            self._refuse(sender, request, Reason.NOT_LEADING)
+        else:
+            self.leader.on_drain(sender, request.to, now)
+
+    def _on_heartbeat(self, sender: NodeId, request: HeartbeatRequest, now: Instant) -> None:
+        replica, leader = self.replica, self.leader
         response = HeartbeatResponse(
-            self.epoch, incarnation, request.number, self.role, head, replica.commit, followers
-        )
+            self.epoch, replica.member.incarnation, request.number, self.role, self.log.durable_head, replica.commit,
+            is_diverged=self.divergence is not None,
+        )  # fmt: skip
+        if leader is not None:
+            response = msgspec.structs.replace(
+                response,
+                followers=tuple(leader.replication.links),
+                quorum_age_ms=leader.quorum_age_ns(now) // MILLISECOND,
+                progress=leader.progress(),
+                is_leaving=self.is_leaving,
+            )
         replica.send(sender, response)
 
-    def _on_response(self, sender: NodeId, message: Response) -> None:
+    def _on_response(self, sender: NodeId, message: Response, now: Instant) -> None:
         """Only a leader asks nodes, and only answers of its own epoch count; a refusal may tell of a higher one."""
         leader = self.leader
         if leader is None:
@@ -467,11 +488,11 @@ class Node:
         member = Member(sender, message.sender)
         match message:
             case AddEntryResponse() if message.epoch == self.epoch:
-                leader.on_add_entry_response(member, message)
+                leader.on_add_entry_response(member, message, now)
             case TruncateResponse() if message.epoch == self.epoch:
-                leader.on_truncated(member, message)
+                leader.on_truncated(member, message, now)
             case SnapshotResponse() if message.epoch == self.epoch:
-                leader.on_snapshot_response(member, message)
+                leader.on_snapshot_response(member, message, now)
             case Refusal() if message.epoch > self.epoch and member in leader.replication.links:
                 reached("node.superseded")
                 self._step_down()  # a node was fenced into a higher epoch: an election is under way, or over
@@ -502,11 +523,19 @@ class Node:
         if self.divergence is not None:
             replica.emit(Reply(request, diverged_error(self.divergence)))
         elif not read.is_linearizable:
-            self._local_reads.add(request, read.after, now)
+            self._on_local_read(request, read, now)
         elif self.leader is None:
             replica.emit(Reply(request, Unavailable("this node does not lead")))
         else:
             self.leader.on_read(request, now)
+
+    def _on_local_read(self, request: RequestId, read: Read, now: Instant) -> None:
+        """A node that was removed, or cut off for long, does not know how old its state is."""
+        if self.leader is None and self.serves_reads and now - self.contact_at > self.replica.config.local_read_ns:
+            lost = Unavailable("no leader has sent this node anything for too long", next_step="ask another node")
+            self.replica.emit(Reply(request, lost))
+        else:
+            self._local_reads.add(request, read.after, now)
 
     def resolve(self, entry: EntryId) -> Resolution:
         """P10, by what this node knows to be committed and holds."""

@@ -7,7 +7,8 @@ operators may run: they cost each other time, never data. What always holds:
   over from another operator, or from an earlier run, always means a new epoch (`take_over`).
 - COMMIT is written only after the leader reported Prepared; the change stays in the metadata until STEADY_STATE is
   written with the final ensemble.
-- In STEADY_STATE an operator only watches. Members without a cursor come back by Fence and AddFollower of this epoch.
+- In STEADY_STATE an operator only watches (`watch.py` says when it has seen enough). Members without a cursor come back
+  by Fence and AddFollower of this epoch.
 
 How to run one: `begin` once, then `step` for every event. One timer drives it; requests are the bodies below.
 """
@@ -23,6 +24,7 @@ from penstock.kernel.ids import EntryId, Epoch, Instant, NodeId, RequestId, Revi
 from penstock.kernel.probes import reached
 from penstock.quorum.core.config import OperatorConfig
 from penstock.quorum.core.election import Election
+from penstock.quorum.core.watch import LeaderWatch
 from penstock.quorum.records.member import Member
 from penstock.quorum.records.messages import (
     AddFollowerRequest,
@@ -30,6 +32,8 @@ from penstock.quorum.records.messages import (
     Change,
     CommitReconfigurationRequest,
     CommitReconfigurationResponse,
+    DrainRequest,
+    DrainResponse,
     FenceRequest,
     FenceResponse,
     HeartbeatRequest,
@@ -46,6 +50,7 @@ from penstock.quorum.records.metadata import (
     Metadata,
     MetadataRead,
     MetadataWritten,
+    PeerLost,
     ReadMetadata,
     Status,
     WriteMetadata,
@@ -58,9 +63,13 @@ TICK = "tick"
 
 
 class Elect(msgspec.Struct, frozen=True):
-    """Elect a leader, this node if it is as far as any: a hand-over. Answered by the new `Metadata`."""
+    """Hand the shard over, to this node if it is as far as any. Answered by the new `Metadata`.
+
+    `aborts`: at once, also while a change is being prepared: the election drops it.
+    """
 
     prefer: NodeId | None = None
+    aborts: bool = False
 
 
 class Reconfigure(msgspec.Struct, frozen=True):
@@ -77,6 +86,7 @@ class Activity(Enum):
     WRITING = "writing"  # a compare-and-set is under way
     ELECTING = "electing"
     RECONFIGURING = "reconfiguring"
+    DRAINING = "handing-over"  # the leader finishes its pending entries before the election
     WATCHING = "watching"
 
 
@@ -84,6 +94,7 @@ class Operator:
     """One operator of one shard."""
 
     election_class = Election
+    watch_class = LeaderWatch
 
     def __init__(self, config: OperatorConfig | None = None) -> None:
         self.config = config or OperatorConfig()
@@ -99,7 +110,11 @@ class Operator:
         self._prefer: NodeId | None = None
         self._deadline = Instant(0)  # of the activity
         self._grace_ends: Instant | None = None
-        self._heard: Instant = Instant(0)  # when the leader last said that it leads
+        self._fenced_at = Instant(0)
+        self.leader_watch = self.watch_class(self.config)
+        self._stalled: Member | None = None  # the leader which the next election passes over, if it can
+        self._progress = 0  # of another operator's change
+        self._change_ends = Instant(0)  # when that change has taken too long, progress or not
         self._number = 0  # of heartbeats
         self._number_trusted = 0  # answers to older ones tell of the time before this leader
         self._effects: list[Effect] = []
@@ -119,6 +134,8 @@ class Operator:
                 self._on_written(is_written, revision, now)
             case TimerFired(name) if name == TICK:
                 self._on_tick(now)
+            case PeerLost(node, is_refused):
+                self._on_peer_lost(node, now, is_refused=is_refused)
             case Requested(request, body):
                 self._on_request(request, body, now)
             case _:
@@ -145,7 +162,13 @@ class Operator:
         elif is_first or (not is_news and now >= self._deadline):
             self.take_over(now)
         elif is_news:
-            self.activity, self._deadline = Activity.WAITING, Instant(now + self.config.election_ns)
+            self._wait(metadata, now)
+
+    def _wait(self, metadata: Metadata, now: Instant) -> None:
+        """Leave the shard to another operator, for as long as it gets on (O12)."""
+        if self.activity is not Activity.WAITING or metadata.status is not Status.RECONFIGURATION:
+            self._change_ends, self._progress = Instant(now + self.config.reconfiguration_ns), 0
+        self.activity, self._deadline = Activity.WAITING, Instant(now + self.leader_watch.patience())
 
     def take_over(self, now: Instant) -> None:
         """P9: an epoch another operator wrote, or an earlier run of this one, is never resumed."""
@@ -162,6 +185,7 @@ class Operator:
         written, self._writing = self._writing, None
         if not is_written or written is None:
             reached("operator.lost_race")
+            self._tell_lost_race(written)
             self.election, self.activity = None, Activity.READING
             self._effects.append(ReadMetadata())
             return
@@ -174,11 +198,23 @@ class Operator:
             self.activity = Activity.RECONFIGURING
             self._go_on_reconfiguring(written)
 
+    def _tell_lost_race(self, written: Metadata | None) -> None:
+        """Refuse the changes that wait: another operator wrote first, and they were not begun."""
+        if written is None or written.reconfiguration is None or written.reconfiguration.phase is not Phase.PREPARE:
+            return
+        for request, change in self.waiting:
+            if change is not None:
+                refusal = PreconditionFailed("the shard changed at the same moment", next_step="try again")
+                self._effects.append(Reply(request, refusal))
+        self.waiting = [each for each in self.waiting if each[1] is None]
+
     def _watch(self, now: Instant) -> None:
         """There is a leader: from now on its silence counts."""
         assert self.metadata is not None
         self.activity = Activity.WATCHING
-        self._heard, self._number_trusted = now, self._number
+        self._number_trusted = self._number
+        self.leader_watch.begin(now)
+        self._prefer = self._stalled = None
         if self.election is not None:
             for member, head in self.election.heads.items():
                 self._add_follower(self.metadata, member, head)
@@ -196,7 +232,8 @@ class Operator:
 
     def start_election(self, now: Instant) -> None:
         if self._writing is None and self.metadata is not None:
-            self._deadline = Instant(now + self.config.election_ns)
+            self.leader_watch.elections += 1
+            self._deadline = Instant(now + self.leader_watch.patience())
             self._write(self.election_metadata(self.metadata))
 
     def election_metadata(self, metadata: Metadata) -> Metadata:
@@ -205,10 +242,11 @@ class Operator:
 
     def _fence(self, metadata: Metadata, now: Instant) -> None:
         self.activity = Activity.ELECTING
-        self._deadline = Instant(now + self.config.election_ns)
+        self._deadline = Instant(now + self.leader_watch.patience())
         self._grace_ends = None
-        self.election = self.election_class(metadata, self._prefer)
-        self._prefer = None
+        self._fenced_at = now
+        self.election = self.election_class(metadata, self._prefer, self._stalled)
+        self._prefer = self._stalled = None
         self._send_fences()
 
     def _send_fences(self) -> None:
@@ -234,8 +272,23 @@ class Operator:
     def _maybe_choose(self, now: Instant) -> None:
         election = self.election
         assert election is not None
-        if self._grace_ends is not None and (now >= self._grace_ends or election.is_complete()):
+        if self._grace_ends is None or not election.has_quorum():
+            return
+        if election.is_complete() or (now >= self._grace_ends and not self._waits_for_another(election, now)):
             self._tell_chosen()
+
+    def _waits_for_another(self, election: Election, now: Instant) -> bool:
+        """Is it worth waiting for the answer of the successor (O14), or of anybody but the stalled leader (O13)?"""
+        waited = now - self._fenced_at
+        if election.is_only_stalled() and waited < self.config.failure_ns:
+            return True
+        return self.waits_for_successor(election) and waited < self.config.successor_ns
+
+    def waits_for_successor(self, election: Election) -> bool:
+        """Has the node that should lead not answered yet?"""
+        answered = {member.node for member in election.heads}
+        members = {member.node for member in election.final_ensemble()}
+        return election.prefer is not None and election.prefer in members - answered
 
     def _tell_chosen(self) -> None:
         assert self.election is not None
@@ -311,6 +364,8 @@ class Operator:
                 self._on_leading(member, response.epoch)
             case PrepareReconfigurationResponse() | CommitReconfigurationResponse():
                 self._on_change_response(member, response)
+            case DrainResponse():
+                self._on_drained(member, response, now)
             case HeartbeatResponse():
                 self._on_alive(member, response, now)
             case Refusal():
@@ -342,21 +397,79 @@ class Operator:
         if metadata is None:
             return
         self._saw_epoch(response.epoch)
+        self.leader_watch.member_spoke(member, now)
+        if self.activity is Activity.WAITING and member == metadata.leader and response.progress > self._progress:
+            self._progress = response.progress
+            self._deadline = min(Instant(now + self.leader_watch.patience()), self._change_ends)
         is_ours = self.activity in (Activity.WATCHING, Activity.RECONFIGURING) and member == metadata.leader
         if not is_ours or response.number <= self._number_trusted:
             return
         is_preparing = metadata.status is Status.RECONFIGURATION and response.epoch == metadata.epoch - 1
         if response.role is Role.LEADER and (response.epoch == metadata.epoch or is_preparing):
-            self._heard = now
+            self.leader_watch.leader_spoke(response, now)
             if not is_preparing:
                 self._bring_back(metadata, response.followers)
+            self._maybe_replace(metadata, member, response, now)
         elif response.epoch <= metadata.epoch:
             self.start_election(now)  # it has restarted, or learned of a higher epoch: it will not lead again
+
+    def _maybe_replace(self, metadata: Metadata, leader: Member, response: HeartbeatResponse, now: Instant) -> None:
+        """Replace a leader that makes no progress (O13), or that is about to go (O14)."""
+        if self.leader_watch.is_stalled(response, leader, metadata.ensemble, now):
+            reached("operator.replaces_stalled")
+            self.leader_watch.stalls += 1
+            self._stalled = self.stalled_candidate(leader)
+            self.start_election(now)
+        elif response.is_leaving and self.activity is Activity.WATCHING and len(metadata.ensemble) > 1:
+            self._hand_over(None, now)
+
+    def stalled_candidate(self, leader: Member) -> Member | None:
+        """Return who should not lead next: its log is the longest, of entries that no majority has."""
+        return leader
+
+    def _on_peer_lost(self, node: NodeId, now: Instant, *, is_refused: bool) -> None:
+        """A closed connection of the leader is a sign at once; a refused one says that its process has ended."""
+        metadata = self.metadata
+        is_watching = self.activity in (Activity.WATCHING, Activity.RECONFIGURING)
+        if metadata is None or metadata.leader is None or not is_watching or metadata.leader.node != node:
+            return
+        if self.leader_watch.connection_lost(now, is_refused=is_refused):
+            reached("operator.leader_refuses")
+            self.start_election(now)
+        else:
+            self._number += 1
+            self._send(metadata.leader, HeartbeatRequest(metadata.epoch, metadata.leader.incarnation, self._number))
+
+    # hand-over (O14)
+
+    def _hand_over(self, prefer: NodeId | None, now: Instant) -> None:
+        """Let the leader finish its pending entries, so that the election leaves no client in doubt."""
+        assert self.metadata is not None
+        self._prefer = prefer
+        leader = self.metadata.leader
+        if leader is None or len(self.metadata.ensemble) == 1 or leader.node == prefer:
+            self.start_election(now)
+            return
+        self.activity, self._deadline = Activity.DRAINING, Instant(now + self.config.drain_ns)
+        self._ask_to_drain(leader)
+
+    def _ask_to_drain(self, leader: Member) -> None:
+        assert self.metadata is not None
+        self._send(leader, DrainRequest(self.metadata.epoch, leader.incarnation, self._prefer))
+
+    def _on_drained(self, member: Member, response: DrainResponse, now: Instant) -> None:
+        metadata = self.metadata
+        is_asked = metadata is not None and (member, response.epoch) == (metadata.leader, metadata.epoch)
+        if self.activity is Activity.DRAINING and is_asked:
+            reached("operator.drained")
+            self._prefer = response.to.node
+            self.start_election(now)
 
     # time
 
     def _on_tick(self, now: Instant) -> None:
         config = self.config
+        self._deadline = Instant(self._deadline + self.leader_watch.tick(now))
         self._effects.append(SetTimer(TICK, Instant(now + config.heartbeat_ns)))
         is_late = now >= self._deadline
         match self.activity:
@@ -365,10 +478,14 @@ class Operator:
             case Activity.WAITING:
                 if is_late:
                     self._effects.append(ReadMetadata())
+                elif self.metadata is not None and self.metadata.status is Status.RECONFIGURATION:
+                    self._ask_for_progress(self.metadata)
             case Activity.ELECTING:
                 self._go_on_electing(now, is_late=is_late)
             case Activity.WATCHING | Activity.RECONFIGURING:
                 self._go_on_watching(now, is_late=is_late)
+            case Activity.DRAINING:
+                self._go_on_draining(now, is_late=is_late)
             case Activity.WRITING:
                 pass
 
@@ -382,11 +499,23 @@ class Operator:
             self._maybe_choose(now)
             self._send_fences()
 
+    def _ask_for_progress(self, metadata: Metadata) -> None:
+        assert metadata.leader is not None
+        self._number += 1
+        self._send(metadata.leader, HeartbeatRequest(metadata.epoch, metadata.leader.incarnation, self._number))
+
+    def _go_on_draining(self, now: Instant, *, is_late: bool) -> None:
+        assert self.metadata is not None
+        if is_late or self.metadata.leader is None:
+            self.start_election(now)
+        else:
+            self._ask_to_drain(self.metadata.leader)
+
     def _go_on_watching(self, now: Instant, *, is_late: bool) -> None:
         metadata = self.metadata
         assert metadata is not None
         is_reconfiguring = self.activity is Activity.RECONFIGURING
-        if now - self._heard >= self.config.failure_ns or (is_reconfiguring and is_late):
+        if self.leader_watch.is_silent(now) or (is_reconfiguring and is_late):
             self.start_election(now)
             return
         self._number += 1
@@ -400,6 +529,10 @@ class Operator:
 
     def _on_request(self, request: RequestId, body: Any, now: Instant) -> None:
         metadata = self.metadata
+        if isinstance(body, Elect) and body.aborts and self.may_abort():
+            self.waiting.append((request, None))
+            self.start_election(now)
+            return
         if metadata is None or self.activity is not Activity.WATCHING:
             doing = self.activity.value
             self._effects.append(Reply(request, Unavailable(f"the operator is {doing}", next_step="try again")))
@@ -407,8 +540,7 @@ class Operator:
         match body:
             case Elect(prefer):
                 self.waiting.append((request, None))
-                self._prefer = prefer
-                self.start_election(now)
+                self._hand_over(prefer, now)
             case Reconfigure(change):
                 try:
                     validate(metadata.ensemble, metadata.leader, change)
@@ -422,6 +554,13 @@ class Operator:
             case _:
                 raise InvalidArgument(f"an operator does not answer {type(body).__name__}")
 
+    def may_abort(self) -> bool:
+        """Is a change being prepared, by this operator or another one? In COMMIT it can only be finished."""
+        reconfiguration = self.metadata.reconfiguration if self.metadata is not None else None
+        is_idle = self.activity in (Activity.WATCHING, Activity.RECONFIGURING, Activity.WAITING)
+        is_preparing = reconfiguration is not None and reconfiguration.phase is Phase.PREPARE
+        return is_idle and (is_preparing or self.activity is Activity.WATCHING)
+
     def _send(self, member: Member, request: Request) -> None:
         self._effects.append(Send(member.node, request))
 
@@ -433,6 +572,7 @@ class Operator:
         twin.__dict__.update(self.__dict__)
         twin.election = self.election.copy() if self.election is not None else None
         twin.waiting = list(self.waiting)
+        twin.leader_watch = self.leader_watch.copy()
         twin._effects = []
         return twin
 
@@ -440,7 +580,7 @@ class Operator:
         """Return everything except time that decides the operator's behaviour, as a hashable value."""
         return (
             self.activity, self.metadata, self.revision, self.is_prepared, self.epoch_seen, tuple(self.waiting),
-            self._is_first_read, self._writing, self._prefer,
+            self._is_first_read, self._writing, self._prefer, self._stalled,
             self.election.fingerprint() if self.election is not None else None,
         )  # fmt: skip
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.kernel.ids import EntryId, Offset
+from penstock.kernel.ids import EntryId, Instant, Offset
 from penstock.quorum.core.follow_cursor import FollowCursor, FollowCursors
 from penstock.quorum.core.log import Log
 from penstock.quorum.core.machines.agreement import Jury
@@ -43,6 +43,7 @@ class Link(msgspec.Struct, eq=False):
     cursor: FollowCursor
     stream: int = 0  # raised by every rewind: complaints about older streams are out of date
     round: int = 0  # the newest read round it has answered
+    heard: Instant = Instant(0)  # when it last answered
     in_flight: deque[tuple[Offset, int]] = msgspec.field(default_factory=deque)  # (last offset, bytes) of messages
     in_flight_bytes: int = 0
     truncate_to: EntryId | None = None  # we wait for this truncation,
@@ -66,6 +67,12 @@ class Replication:
         self.jury = Jury()
         self._last_batch: tuple[Offset, Offset, tuple[Entry, ...], int] | None = None
 
+    def heard(self, member: Member, now: Instant) -> None:
+        """A member has answered in this epoch."""
+        link = self.links.get(member)
+        if link is not None:
+            link.heard = now
+
     # attaching
 
     def follow(self, member: Member, head: EntryId) -> None:
@@ -82,8 +89,7 @@ class Replication:
     def _attach(self, member: Member, at: Offset) -> None:
         known = self.links.get(member)
         cursor = self.cursors.attach(member, at)
-        stream, round_ = (known.stream + 1, known.round) if known is not None else (0, 0)
-        link = self.links[member] = Link(cursor, stream, round_)
+        link = self.links[member] = _renewed(known, cursor)
         self.push(link)
         if not link.in_flight:
             self._send(link, ())  # it may learn of its leader although there is nothing to send
@@ -95,8 +101,8 @@ class Replication:
 
     def _hold(self, member: Member) -> Link:
         known = self.links.get(member)
-        stream, round_ = (known.stream + 1, known.round) if known is not None else (0, 0)
-        link = self.links[member] = Link(self.cursors.hold(member), stream, round_)
+        cursor = self.cursors.hold(member)
+        link = self.links[member] = _renewed(known, cursor)
         return link
 
     def _send_truncate(self, link: Link) -> None:
@@ -309,3 +315,8 @@ class Replication:
             assert link.in_flight_bytes == sum(size for _, size in link.in_flight)
             waits = link.truncate_to is not None or link.snapshot is not None
             assert link.cursor.is_attached != waits, "attached, or waiting for something"
+
+
+def _renewed(known: Link | None, cursor: FollowCursor) -> Link:
+    """Return a link with nothing under way, which keeps what its member has answered."""
+    return Link(cursor) if known is None else Link(cursor, known.stream + 1, known.round, known.heard)

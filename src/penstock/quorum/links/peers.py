@@ -50,6 +50,7 @@ decode_peer = _CODEC.decode
 
 OnMessages = Callable[[NodeId, list[Any]], None]
 OnUnknown = Callable[[FormatTooNew], None]  # a record of another release: a replica that skips it would differ
+OnLost = Callable[[NodeId, bool], None]  # a peer, and whether no process listens at its address
 
 
 class PeerLink:
@@ -128,6 +129,7 @@ class Peers:
         self._outbound: dict[NodeId, PeerLink] = {}
         self.directory: dict[NodeId, str] = {}
         self.shares_directory = False  # an operator: begins every stream by telling where everybody is
+        self.on_lost: OnLost | None = None  # told when a stream that this process opened ends, or is refused
 
     def learn(self, addresses: dict[NodeId, str]) -> None:
         """Learn the addresses of nodes. A node that has moved is dialled at its new address when its stream breaks."""
@@ -163,6 +165,11 @@ class Peers:
         if protocol:
             self._on_messages(sender, protocol)
 
+    @property
+    def callers(self) -> list[NodeId]:
+        """The peers that have a stream to this process open now."""
+        return list(self._inbound)
+
     def _inbound_closed(self, link: PeerLink) -> None:
         if self._inbound.get(link.peer) is link:
             del self._inbound[link.peer]
@@ -184,6 +191,24 @@ class Peers:
                 if self.shares_directory:
                     link.send(encode_peer(Directory(self.directory)))
                 await lost.wait()
+                self._tell_lost(to, is_refused=False)
+                continue
             except PenstockError as error:
                 log.debug("peer not reached", peer=to, error=str(error))
+                if _is_refused(error):
+                    self._tell_lost(to, is_refused=True)
             await asyncio.sleep(self._random.uniform(*RECONNECT_S))
+
+    def _tell_lost(self, peer: NodeId, *, is_refused: bool) -> None:
+        if self.on_lost is not None:
+            self.on_lost(peer, is_refused)
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Did the peer's machine answer that no process listens there?"""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ConnectionRefusedError):
+            return True
+        cause = cause.__cause__
+    return False

@@ -6,6 +6,7 @@ step, and the answers of one step become one message per client.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from penstock.quorum.core.config import NodeConfig
 from penstock.quorum.core.machines.builtin import Queryable
 from penstock.quorum.core.machines.state_machine import Applier
 from penstock.quorum.core.node import Node, diverged_error
-from penstock.quorum.core.reads import Read
+from penstock.quorum.core.reading.reads import Read
 from penstock.quorum.links.peers import Peers
 from penstock.quorum.node.figures import TALLY, Figures
 from penstock.quorum.node.sessions import AppendSession
@@ -51,6 +52,7 @@ from penstock.quorum.records.state import NodeState
 
 __all__ = ["ReplicaHost"]
 
+LEFT_S = 0.01  # how often a leader that is leaving looks whether it still leads
 log = get_logger()
 
 
@@ -297,6 +299,20 @@ class ReplicaHost:
             session.fail(error)
         self._appends.clear()
         self._applied_changed.set()
+
+    async def hand_over(self, timeout_s: float) -> None:
+        """Let another node lead before this process ends, if an operator is connected."""
+        leader = self.node.leader
+        if leader is None or self.failed or len(leader.ensemble) == 1:
+            return
+        members = {member.node for member in leader.ensemble}
+        if members.issuperset(self._peers.callers):
+            return  # no operator is connected
+        self.node.is_leaving = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self.node.leader is not None and not self.failed:  # noqa: ASYNC110  the core tells of no end
+                    await asyncio.sleep(LEFT_S)
 
     async def close(self) -> None:
         self._is_closing = True

@@ -8,6 +8,7 @@ lost comes back as another member. A replica that cannot run (damaged log, full 
 the others continue.
 """
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Final
@@ -34,6 +35,7 @@ from penstock.quorum.records.state import NodeState
 __all__ = ["NodeServer", "valid_name"]
 
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
+LEAVE_S: Final = 2.0  # how long a process that ends waits for its successors
 log = get_logger()
 
 
@@ -121,6 +123,10 @@ class NodeServer:
     def statuses(self) -> list[ShardStatus]:
         running = [status_of(host) for host in self._hosts.values()]
         return running + [_broken_status(shard, *why) for shard, why in self._broken.items()]
+
+    async def hand_over(self) -> None:
+        """Let other nodes lead the shards that this one leads."""
+        await asyncio.gather(*(host.hand_over(LEAVE_S) for host in self._hosts.values()))
 
     async def close(self) -> None:
         for host in self._hosts.values():

@@ -17,6 +17,8 @@ from penstock.quorum.node.status import explain
 from penstock.quorum.records.api import (
     Committed,
     Hello,
+    LeaderFound,
+    LeaderQuery,
     ReadQuery,
     ReadResult,
     ResolveQuery,
@@ -45,6 +47,7 @@ _PEER = Codec[PeerHello](PeerHello)
 _HELLO = Codec[Hello](Hello)
 _READ = Codec[ReadQuery](ReadQuery)
 _SESSION = Codec[SessionQuery](SessionQuery)
+_LEADER = Codec[LeaderQuery](LeaderQuery)
 _RESOLVE = Codec[ResolveQuery](ResolveQuery)
 _SUBSCRIBE = Codec[Subscribe](Subscribe)
 _MEMBER = Codec[MemberQuery](MemberQuery)
@@ -65,6 +68,7 @@ class NodeService:
         service.unary("quorum.member")(self._member)
         service.unary("quorum.snapshot")(self._snapshot)
         service.inline("quorum.status")(self._status)
+        service.inline("quorum.leader")(self._leader)
         service.stream("quorum.subscribe")(self._subscribe)
 
     def _peer(self, stream: ServerStream) -> PeerLink:
@@ -98,6 +102,11 @@ class NodeService:
     async def _snapshot(self, call: Call) -> bytes:
         self._server.host(_MEMBER.decode(call.body).shard).take_snapshot()
         return b""
+
+    def _leader(self, call: Call) -> bytes:
+        host = self._server.host(_LEADER.decode(call.body).shard)
+        leads = host.node.leader is not None and not host.failed
+        return _encode(LeaderFound(host.node.epoch, leads, host.leader_address))
 
     def _status(self, call: Call) -> bytes:
         return _encode([(each, explain(each)) for each in self._server.statuses()])

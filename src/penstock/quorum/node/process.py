@@ -41,7 +41,9 @@ async def running_node(
         stack.push_async_callback(server.close)
         service = Service()
         NodeService(server).register(service)
-        yield server, await listening(stack, service, wiring)
+        listens = await listening(stack, service, wiring)
+        stack.push_async_callback(server.hand_over)
+        yield server, listens
 
 
 async def in_background(stack: AsyncExitStack, wiring: Wiring) -> tuple[Tasks, Channels]:

@@ -86,8 +86,8 @@ class OperatorServer:
         self._care_for(shard)
         return metadata
 
-    async def elect(self, shard: str, prefer: NodeId | None) -> Metadata:
-        return await self._shard(shard).ask(Elect(prefer))
+    async def elect(self, shard: str, prefer: NodeId | None, *, aborts: bool = False) -> Metadata:
+        return await self._shard(shard).ask(Elect(prefer, aborts))
 
     async def reconfigure(self, shard: str, op: ChangeOp, old: NodeId | None, new: NodeId | None) -> Metadata:
         """Swap, expand or contract. Swapping a node for itself brings it back after it lost its data."""

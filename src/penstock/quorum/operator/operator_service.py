@@ -42,7 +42,7 @@ class OperatorService:
 
     async def _elect(self, call: Call) -> bytes:
         wanted = _ELECT.decode(call.body)
-        return _encode(await self._operator.elect(wanted.shard, wanted.prefer))
+        return _encode(await self._operator.elect(wanted.shard, wanted.prefer, aborts=wanted.aborts))
 
     async def _reconfigure(self, call: Call) -> bytes:
         wanted = _CHANGE.decode(call.body)

@@ -20,7 +20,14 @@ from penstock.plumbing.wire.channels import Channels
 from penstock.quorum.core.config import OperatorConfig
 from penstock.quorum.core.operator import Operator
 from penstock.quorum.links.peers import Peers
-from penstock.quorum.records.metadata import Metadata, MetadataRead, MetadataWritten, ReadMetadata, WriteMetadata
+from penstock.quorum.records.metadata import (
+    Metadata,
+    MetadataRead,
+    MetadataWritten,
+    PeerLost,
+    ReadMetadata,
+    WriteMetadata,
+)
 
 __all__ = ["SHARDS", "ShardOperator", "decode_metadata", "encode_metadata"]
 
@@ -71,6 +78,7 @@ class ShardOperator:
         self._tasks = tasks
         self.peers = Peers(me, shard, channels, tasks, self._on_messages, ports.chance.generator())
         self.peers.shares_directory = True
+        self.peers.on_lost = self._on_peer_lost
         self.peers.learn(directory)
         self._loop = MachineLoop(self.operator, NoStorage(), self, ports.clock.monotonic_ns)
         self._requests = 0
@@ -123,6 +131,9 @@ class ShardOperator:
     def _on_messages(self, sender: NodeId, messages: list[Any]) -> None:
         for message in messages:
             self._loop.post(Received(sender, message))
+
+    def _on_peer_lost(self, node: NodeId, is_refused: bool) -> None:
+        self._loop.post(PeerLost(node, is_refused))
 
     def _settle(self, request: RequestId, result: Any) -> None:
         future = self._asked.get(request)

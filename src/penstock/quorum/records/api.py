@@ -24,6 +24,8 @@ __all__ = [
     "Committed",
     "CursorStatus",
     "Hello",
+    "LeaderFound",
+    "LeaderQuery",
     "LimboStatus",
     "ReadQuery",
     "ReadResult",
@@ -82,6 +84,20 @@ class SessionFound(msgspec.Struct, frozen=True):
     """The highest number of the client that the state machine knows; 0 if there is none."""
 
     highest: Numbered
+
+
+class LeaderQuery(msgspec.Struct, frozen=True):
+    """Who leads?"""
+
+    shard: Text
+
+
+class LeaderFound(msgspec.Struct, frozen=True):
+    """What one node knows of the leader."""
+
+    epoch: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]  # that the node is in
+    leads: bool  # the node itself leads
+    leader: Text = ""  # the address of the leader that it follows
 
 
 class ReadQuery(msgspec.Struct, frozen=True):

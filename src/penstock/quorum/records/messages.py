@@ -9,7 +9,7 @@ from enum import Enum
 
 import msgspec
 
-from penstock.kernel.ids import EntryId, Epoch, Incarnation, Offset
+from penstock.kernel.ids import EntryId, Epoch, Incarnation, NodeId, Offset
 from penstock.quorum.records.entry import Entry
 from penstock.quorum.records.member import Ensemble, Member
 from penstock.quorum.records.state import SnapshotMeta
@@ -25,6 +25,8 @@ __all__ = [
     "ChangeOp",
     "CommitReconfigurationRequest",
     "CommitReconfigurationResponse",
+    "DrainRequest",
+    "DrainResponse",
     "FenceRequest",
     "FenceResponse",
     "HeartbeatRequest",
@@ -210,7 +212,7 @@ class HeartbeatRequest(Request, frozen=True):
     number: int
 
 
-class HeartbeatResponse(Response, frozen=True):
+class HeartbeatResponse(Response, frozen=True, omit_defaults=True):
     """Here, in this (the node's own) epoch and role. A leader also says who follows it."""
 
     number: int  # of the request
@@ -218,6 +220,25 @@ class HeartbeatResponse(Response, frozen=True):
     head: EntryId
     commit: Offset
     followers: tuple[Member, ...] = ()
+    quorum_age_ms: int = 0  # of a leader: since a majority last answered it in this epoch
+    progress: int = 0  # of a leader with a change under way: it grows as the change comes further
+    is_leaving: bool = False  # of a leader whose process is ending: hand its shard over
+    is_diverged: bool = False  # its state machine is wrong: it must not lead
+
+
+# operator and leader: hand-over
+
+
+class DrainRequest(Request, frozen=True):
+    """Operator to leader: take no more appends, finish those there are, and have the next leader hold them all."""
+
+    to: NodeId | None = None  # the next leader; None: any voter
+
+
+class DrainResponse(Response, frozen=True):
+    """Nothing is pending, and `to` holds the whole log durably: an election now leaves no client in doubt."""
+
+    to: Member
 
 
 class Reason(Enum):
@@ -260,5 +281,7 @@ Message = (
     | CommitReconfigurationResponse
     | HeartbeatRequest
     | HeartbeatResponse
+    | DrainRequest
+    | DrainResponse
     | Refusal
 )

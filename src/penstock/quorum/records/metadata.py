@@ -9,12 +9,12 @@ from enum import Enum
 import msgspec
 
 from penstock.kernel.effects import Effect, Event
-from penstock.kernel.ids import Epoch, Revision
+from penstock.kernel.ids import Epoch, NodeId, Revision
 from penstock.quorum.records.member import Ensemble, Member
 from penstock.quorum.records.messages import Change
 from penstock.quorum.records.reconfiguration import Phase, Reconfiguration, fencing_ensemble, final_ensemble
 
-__all__ = ["Metadata", "MetadataRead", "MetadataWritten", "ReadMetadata", "Status", "WriteMetadata"]
+__all__ = ["Metadata", "MetadataRead", "MetadataWritten", "PeerLost", "ReadMetadata", "Status", "WriteMetadata"]
 
 
 class Status(Enum):
@@ -78,6 +78,16 @@ class Metadata(msgspec.Struct, frozen=True):
     def reconfigured(self) -> "Metadata":
         assert self.leader is not None
         return self.elected(self.leader)
+
+
+# What an operator's shell tells it of its connections.
+
+
+class PeerLost(Event, frozen=True):
+    """The connection to a node was closed, or the node's address refuses connections: no process listens there."""
+
+    node: NodeId
+    is_refused: bool
 
 
 # The operator's port to the KeySpace.

@@ -24,10 +24,11 @@ class Create(msgspec.Struct, frozen=True):
 
 
 class ElectLeader(msgspec.Struct, frozen=True):
-    """Hold an election; `prefer` wins if it is as far as any."""
+    """Hand a shard over; `prefer` leads next if it is as far as any. `aborts`: also end a change in its preparation."""
 
     shard: str
     prefer: NodeId | None = None
+    aborts: bool = False
 
 
 class Reconfiguration(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from penstock.kernel.effects import Reply, Requested
 from penstock.kernel.ids import MILLISECOND, NO_ENTRY, Epoch, Instant, NodeId, Offset, RequestId
 from penstock.quorum.core.config import NodeConfig, OperatorConfig
 from penstock.quorum.core.node import Node as Core
-from penstock.quorum.core.reads import Read
+from penstock.quorum.core.reading.reads import Read
 from penstock.quorum.records.effects import Append, AppendRequest
 from penstock.quorum.records.member import Ensemble
 from penstock.quorum.records.messages import FenceRequest
@@ -25,7 +25,18 @@ from penstock_lab.sim.workloads.quorum_mutants import MUTANTS, Parts
 from penstock_lab.sim.workloads.quorum_operator import MetadataCell, OperatorProgram
 
 CONFIG = NodeConfig(heartbeat_ns=4 * MILLISECOND, snapshot_entries=1 << 40)
-PATIENT = OperatorConfig(10 * MILLISECOND, 40 * MILLISECOND, 40 * MILLISECOND, 0, 200 * MILLISECOND)
+PATIENT = OperatorConfig(
+    heartbeat_ns=10 * MILLISECOND,
+    failure_ns=40 * MILLISECOND,
+    lost_ns=10 * MILLISECOND,
+    stall_ns=100 * MILLISECOND,
+    stall_ns_max=400 * MILLISECOND,
+    election_ns=40 * MILLISECOND,
+    election_ns_max=320 * MILLISECOND,
+    drain_ns=60 * MILLISECOND,
+    successor_ns=20 * MILLISECOND,
+    reconfiguration_ns=200 * MILLISECOND,
+)
 
 
 def parts_of(mutant: str | None) -> Parts | None:

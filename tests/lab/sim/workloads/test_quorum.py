@@ -28,11 +28,20 @@ from penstock_lab.sim.workloads.quorum_modes import MODES
 from penstock_lab.sim.world import World
 
 ITEMS, SEEDS_PER_ITEM = 32, 16  # 512 fresh seeds
-DIRECTED = (  # in test_quorum_broken.py: random seeds need hundreds or thousands for these
+DIRECTED = (  # in test_quorum_broken.py and test_quorum_liveness.py: random seeds need hundreds or thousands for these
+    "counts-its-own-pauses",
+    "counts-the-stalled-out",
+    "does-not-wait-for-the-successor",
+    "elects-the-stalled-again",
+    "fences-before-it-is-drained",
     "fences-old-ensemble",
     "forgets-change",
     "forgets-confirmed",
+    "ignores-closed-connections",
+    "keeps-a-stalled-leader",
+    "never-doubles-its-patience",
     "reads-without-round",
+    "takes-appends-in-a-drain",
     "truncates-once",
     "truncates-own-epoch",
 )

@@ -184,8 +184,8 @@ def s16_two_operators(make: Make) -> None:
     cluster.settle()
     # both start an election on the same revision: one of them writes, the other one learns
     one.holds_keyspace = two.holds_keyspace = True
-    cluster.ask_operator("op1", Elect())
-    cluster.ask_operator("op2", Elect())
+    cluster.ask_operator("op1", Elect(aborts=True))
+    cluster.ask_operator("op2", Elect(aborts=True))
     two.holds_keyspace = one.holds_keyspace = False
     two.sync()
     one.sync()

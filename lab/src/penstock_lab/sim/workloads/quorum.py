@@ -38,7 +38,10 @@ PROBES = (
     "follower.behind",
     "node.epoch_raised_by_leader",
     "node.superseded",
+    "operator.drained",
+    "operator.leader_refuses",
     "operator.lost_race",
+    "operator.replaces_stalled",
     "operator.take_over",
     # answers to clients
     "quorum.told_committed",

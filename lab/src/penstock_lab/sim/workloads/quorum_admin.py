@@ -14,7 +14,7 @@ from penstock.kernel.probes import reached
 from penstock.quorum.core.operator import Elect, Reconfigure
 from penstock.quorum.records.member import Ensemble, Member, majority
 from penstock.quorum.records.messages import Change, ChangeOp
-from penstock.quorum.records.metadata import Metadata, Status
+from penstock.quorum.records.metadata import Metadata, PeerLost, Status
 from penstock.quorum.records.reconfiguration import final_ensemble
 from penstock_lab.sim.checkers.quorum import QuorumChecks
 from penstock_lab.sim.node import Node
@@ -104,7 +104,8 @@ class Admin:
             reached(CHANGED[body.change.op])
 
     def _ask_election(self) -> None:
-        self.ask(Elect(self.world.rng.choice([None, *self.nodes])))
+        rng = self.world.rng
+        self.ask(Elect(rng.choice([None, *self.nodes]), aborts=rng.random() < 0.3))
 
     def _ask_change(self) -> None:
         change = self._some_change(self.cell.metadata)
@@ -183,6 +184,7 @@ class Admin:
         def crash() -> None:
             if node.run == run and node.is_up and not self.is_over:
                 node.crash()
+                self._tell_operators(node.name)
                 self.world.after(MILLISECOND + int(rng.random() * 40 * MILLISECOND), boot)
 
         def boot() -> None:
@@ -190,6 +192,19 @@ class Admin:
                 node.boot()
 
         self.world.after(at - self.world.now, crash)
+
+    def _tell_operators(self, name: NodeId) -> None:
+        """Close the connections of a process that has ended, as its machine does; some operators dial again."""
+        rng = self.world.rng
+        for each in self.operators if name in self.nodes else ():
+            lost = PeerLost(name, rng.random() < 0.7)
+            operator, run = self.world.nodes[each], self.world.nodes[each].run
+
+            def tell(operator: Node = operator, run: int = run, lost: PeerLost = lost) -> None:
+                if operator.run == run:
+                    operator.deliver(lost)
+
+            self.world.after(int(rng.random() * 2 * MILLISECOND), tell)
 
     def _cut_off(self) -> None:
         """Part some nodes from the others; operators still reach everybody."""

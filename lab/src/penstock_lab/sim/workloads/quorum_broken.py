@@ -22,6 +22,7 @@ from penstock.quorum.core.node import Node
 from penstock.quorum.core.operator import Operator
 from penstock.quorum.core.replica import Replica
 from penstock.quorum.core.replication import Replication
+from penstock.quorum.core.watch import LeaderWatch
 from penstock.quorum.records.answers import Answers, Fate
 from penstock.quorum.records.api import ClientAppend
 from penstock.quorum.records.effects import AppendRequest
@@ -53,17 +54,25 @@ __all__ = [
     "CommitsPriorEpochs",
     "CommitsUnprepared",
     "ConfirmsEarly",
+    "CountsOwnPauses",
+    "CountsTheStalledOut",
     "CountsTheWrongOut",
+    "DoesNotWait",
+    "ElectsStalled",
+    "FencesEarly",
     "FencesOldEnsemble",
     "ForgetsChange",
     "ForgetsConfirmed",
     "ForgetsDivergence",
     "ForgetsForGood",
+    "IgnoresClosed",
     "KeepsOldAcks",
+    "KeepsStalled",
     "LandsAnywhere",
     "LeadsAfterRestart",
     "LeadsWithAWrongState",
     "LearnerVotes",
+    "NeverDoubles",
     "NoConfirmForBarrier",
     "NoDedup",
     "NodeForgetsConfirmed",
@@ -79,6 +88,7 @@ __all__ = [
     "VotesEarly",
     "VotesWithoutData",
     "on_replica",
+    "with_watch",
 ]
 
 
@@ -398,6 +408,76 @@ class LearnerVotes(FollowCursors):
 
     def voters(self) -> list[Member]:
         return [*super().voters(), *(each for each in self._cursors if each not in self.ensemble)]
+
+
+class KeepsStalled(Operator):
+    """Keeps a leader for as long as it answers."""
+
+    def _maybe_replace(self, *_: Any) -> None:
+        pass
+
+
+class ElectsStalled(Operator):
+    """Lets the stalled leader win its succession: its log is the longest."""
+
+    def stalled_candidate(self, leader: Member) -> Member | None:
+        return None
+
+
+class CountsTheStalledOut(Election):
+    """Chooses among the others as soon as a majority has answered, the stalled leader included."""
+
+    def candidates(self) -> list[Member]:
+        answered = [member for member in self.final_ensemble() if member in self.heads]
+        if len(answered) < majority(len(self.final_ensemble())):
+            return []
+        return [member for member in answered if member != self.stalled] or answered
+
+
+class NeverDoubles(LeaderWatch):
+    """Waits equally long each time."""
+
+    def patience_with_stalls(self) -> int:
+        return self.config.stall_ns
+
+    def patience(self) -> int:
+        return self.config.election_ns
+
+
+class CountsOwnPauses(LeaderWatch):
+    """Takes its own pause for a silence of the leader."""
+
+    def tick(self, now: Instant) -> int:
+        return 0
+
+
+class IgnoresClosed(LeaderWatch):
+    """Waits for a silence, whatever happens to a connection."""
+
+    def connection_lost(self, now: Instant, *, is_refused: bool) -> bool:
+        return False
+
+
+class DoesNotWait(Operator):
+    """Chooses among the members that have answered."""
+
+    def waits_for_successor(self, election: Election) -> bool:
+        return False
+
+
+class FencesEarly(Leader):
+    """Says that it has drained when it is asked to."""
+
+    def has_drained(self) -> bool:
+        return True
+
+    def _successor(self, to: NodeId | None) -> Member | None:
+        return next((each for each in self.replication.links if to in (None, each.node)), None)
+
+
+def with_watch(kind: type[LeaderWatch]) -> type[Operator]:
+    """Return an operator that watches in another way."""
+    return type("MutantOperator", (Operator,), {"watch_class": kind})
 
 
 # the state machine

@@ -13,7 +13,7 @@ from penstock.kernel.effects import Reply, Requested
 from penstock.kernel.ids import MILLISECOND, NO_ENTRY, EntryId, NodeId, Offset, RequestId
 from penstock.kernel.probes import reached
 from penstock.quorum.client.sending import Answer, Next, Sending
-from penstock.quorum.core.reads import Read
+from penstock.quorum.core.reading.reads import Read
 from penstock.quorum.records.answers import Answers, Fate
 from penstock.quorum.records.effects import ALL, APPLIED, MAJORITY, Append, AppendRequest
 from penstock.quorum.records.entry import ClientId

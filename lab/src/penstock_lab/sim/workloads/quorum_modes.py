@@ -246,6 +246,9 @@ def _draw_node(rng: Random, mode: Mode) -> NodeConfig:
         resolve_window=one((5, 40, 1 << 20)),
         reads_max=one((2, 64)),
         read_timeout_ns=one((5, 30)) * MILLISECOND,
+        local_read_ns=one((20, 100)) * MILLISECOND,
+        drain_ns=one((5, 20)) * MILLISECOND,
+        drained_ns=one((10, 40)) * MILLISECOND,
     )
 
 
@@ -254,7 +257,13 @@ def _draw_operator(rng: Random) -> OperatorConfig:
     return OperatorConfig(
         heartbeat_ns=one((6, 12)) * MILLISECOND,
         failure_ns=one((30, 60)) * MILLISECOND,
+        lost_ns=6 * MILLISECOND,
+        stall_ns=one((30, 100)) * MILLISECOND,
+        stall_ns_max=one((100, 400)) * MILLISECOND,
         election_ns=one((20, 80)) * MILLISECOND,
+        election_ns_max=one((80, 320)) * MILLISECOND,
+        drain_ns=one((10, 30)) * MILLISECOND,
+        successor_ns=one((5, 20)) * MILLISECOND,
         grace_ns=one((0, 0, 2)) * MILLISECOND,
         reconfiguration_ns=one((40, 150)) * MILLISECOND,
     )

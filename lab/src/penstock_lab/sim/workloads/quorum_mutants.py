@@ -7,6 +7,7 @@ world's checkers must see what it does.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.quorum.client.sending import Sending
 from penstock.quorum.core.leader import Leader
@@ -51,7 +52,7 @@ def _with(**classes: type) -> Callable[[Parts], None]:
     return _node(type("Mutant", (Node,), classes))
 
 
-def _leader(**classes: type) -> Callable[[Parts], None]:
+def _leader(**classes: Any) -> Callable[[Parts], None]:
     return _with(leader_class=type("MutantLeader", (Leader,), classes))
 
 
@@ -152,6 +153,32 @@ MUTANTS: dict[str, Mutant] = {
         "P10: the answer to a repeat is about its pair", _leader(limbo_class=broken.AnswersCopies)
     ),
     "sends-copies-as-new": Mutant("P10: a client says which copies are repeats", _sending(broken.SendsCopiesAsNew)),
+    # liveness: each has a schedule of its own in test_quorum_liveness.py
+    "keeps-a-stalled-leader": Mutant("O13: a leader without its majority is replaced", _operator(broken.KeepsStalled)),
+    "elects-the-stalled-again": Mutant("O13: a stalled leader is no candidate", _operator(broken.ElectsStalled)),
+    "counts-the-stalled-out": Mutant(
+        "O13: a stalled leader is not counted where it is passed over",
+        _operator(type("MutantOperator", (Operator,), {"election_class": broken.CountsTheStalledOut})),
+    ),
+    "never-doubles-its-patience": Mutant(
+        "O13: each election over a stalled leader, and each that fails, doubles the wait",
+        _operator(broken.with_watch(broken.NeverDoubles)),
+    ),
+    "counts-its-own-pauses": Mutant(
+        "O11: an operator's own pauses count against no leader", _operator(broken.with_watch(broken.CountsOwnPauses))
+    ),
+    "ignores-closed-connections": Mutant(
+        "a closed connection is a sign at once", _operator(broken.with_watch(broken.IgnoresClosed))
+    ),
+    "takes-appends-in-a-drain": Mutant(
+        "O14: a leader that drains takes no appends", _leader(may_admit=lambda self: True)
+    ),
+    "fences-before-it-is-drained": Mutant(
+        "O14: nothing is pending when a hand-over fences the leader", _with(leader_class=broken.FencesEarly)
+    ),
+    "does-not-wait-for-the-successor": Mutant(
+        "O14: an election waits for the answer of who should lead", _operator(broken.DoesNotWait)
+    ),
     "forgets-divergence": Mutant(
         "0108: who was found wrong stays out, also after a restart (Q-12)", _node(broken.ForgetsDivergence), "damage"
     ),

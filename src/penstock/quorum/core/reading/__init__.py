@@ -1,0 +1,1 @@
+"""Reads: linearizable rounds, local reads, and the fate of entries."""
