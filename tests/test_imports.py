@@ -20,7 +20,14 @@ from penstock.kernel.extras import MODULES, extra, missing_extra, require
 ROOT: Final = Path(__file__).parents[1]
 HEAVY: Final = ("polars", "pyarrow", "numpy", "numba", "pandas", "pyspark", "sqlalchemy", "obstore", "uvloop")
 # what serves, and what writes the reference from every part
-SERVING: Final = ("cli.reference", "server.up_roles", "server.lake_server", "server.lake_site")
+SERVING: Final = (
+    "cli.reference",
+    "server.machine.roles",
+    "server.machine.running",
+    "server.machine.supervised",
+    "server.lake_server",
+    "server.lake_site",
+)
 VERSION_TIMES_MAX: Final = 2.5  # the processor time of an empty Python: 40 ms where that takes 16
 # modules that packages of an extra provide under another name
 PACKAGE_OF: Final = {"prometheus_client": "prometheus-client", "grpc": "grpcio"}

@@ -9,7 +9,7 @@ from typing import Self
 
 from tests.lake.rest.servers import KEY, SECRET
 
-from penstock.cli.up import STOP
+from penstock.cli.machines.up import STOP
 from penstock.plumbing.process.running import Running, running_in
 
 

@@ -25,8 +25,9 @@ __all__ = ["LAB_NOUNS", "NOUNS", "command_tree", "main", "nouns", "run"]
 
 # noun → where it is, and its line in `penstock --help`
 NOUNS: Final = {
-    "up": ("penstock.cli.up:app", "Every role in one process: broker, quorum node, operator, lake."),
-    "down": ("penstock.cli.down:app", "End what penstock up runs in the data folder."),
+    "up": ("penstock.cli.machines.up:app", "Every role in one process: broker, quorum node, operator, lake."),
+    "down": ("penstock.cli.machines.down:app", "End what penstock up runs in the data folder."),
+    "server": ("penstock.cli.machines.server:app", "Run one machine of a cluster: all its roles in one process."),
     "cluster": (
         "penstock.cli.quorum.cluster:app",
         "A real multi-process cluster on this machine, for trying and for drills.",

@@ -67,21 +67,20 @@ async def run(
     check_folder(folder)  # before the lock, which is a file too
     with hold(folder) as place:
         enter_folder(folder)
-        from penstock.server.up_roles import running_roles  # slow to import, for servers only
+        from penstock.cli.machines.server import serve
+        from penstock.server.machine.plan import plan_alone
+        from penstock.server.machine.running import running_machine  # slow to import, for servers only
+        from penstock.server.wiring import metrics_endpoint
 
-        async with running_roles(session) as roles:
-            running = msgspec.structs.replace(roles.running, opened_by=opened_by)
-            place.tell(running)
-            _announce(session, running, is_new=is_new)
-            try:
-                await roles.ended()
-            except asyncio.CancelledError:
-                session.say("stopping …")
-                current = asyncio.current_task()
-                assert current is not None
-                current.uncancel()
-                await roles.drain()
-                raise
+        async with running_machine(session, plan_alone(session.effective.config)) as machine:
+
+            def tell() -> None:
+                running = msgspec.structs.replace(machine.running, opened_by=opened_by)
+                place.tell(running)
+                _announce(session, running, is_new=is_new)
+
+            async with metrics_endpoint(session):
+                await serve(machine, session, tell)
 
 
 def _has_stdin_ended() -> bool:

@@ -12,7 +12,7 @@ from tests.lake.rest.servers import KEY, SECRET, LakeProcess
 
 from penstock.cli.main import run
 
-SHOP = Path(__file__).parents[2] / "examples" / "shop.yaml"
+SHOP = Path(__file__).parents[3] / "examples" / "shop.yaml"
 
 
 def client_of(process: UpProcess) -> Client:

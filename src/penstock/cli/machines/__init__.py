@@ -1,0 +1,1 @@
+"""Commands about machines: run them, look at them, upgrade them."""
