@@ -91,6 +91,10 @@ postgresql: # a store of consumers
 demo: setup java ## See it work: real processes, real faults, an audit
 	$(BIN)/penstock demo
 
+.PHONY: trees-long
+trees-long: setup ## HISTORIES (default 100000) random histories of the lake's trees, from SEED on
+	$(PYTEST) -p no:xdist -p no:timeout tests/lake/core/committed/leaves/slow_histories.py
+
 .PHONY: sim
 sim: setup ## Every workload of the simulator over SEEDS (default 0..2000)
 	@for workload in $$($(BIN)/penstock sim list --output json | $(BIN)/python -c 'import json, sys; print(*(w["name"] for w in json.load(sys.stdin)))'); do \

@@ -18,6 +18,8 @@ __all__ = [
     "KEYSPACE",
     "KINDS",
     "LAKE_CHECKPOINT",
+    "LAKE_COMMIT",
+    "LAKE_TREE",
     "NODE_OWNER",
     "NODE_STATE",
     "SNAPSHOT",
@@ -79,6 +81,8 @@ CREDENTIALS: Final = FileKind("keys of the lake", "lake-credentials.json", Versi
 LAKE_CHECKPOINT: Final = FileKind(
     "checkpoint of the lake", "_penstock/lake/*/*", VersionPlace.TAG, b"lake-checkpoint", 1, truth=FileTruth.DISPOSABLE
 )
+LAKE_COMMIT: Final = FileKind("commit of the lake", "*/_penstock/commits/*", VersionPlace.TAG, b"commit", 2)
+LAKE_TREE: Final = FileKind("tree of the lake", "*/_penstock/*/*/root-*.parquet", VersionPlace.RECORD, b"", 3, reads=2)
 
 KINDS: Final = (
     DATA_FOLDER,
@@ -90,6 +94,8 @@ KINDS: Final = (
     SPOOL_STATE,
     CREDENTIALS,
     LAKE_CHECKPOINT,
+    LAKE_COMMIT,
+    LAKE_TREE,
 )
 
 

@@ -219,7 +219,8 @@ class Bench:
         tree, paths = self._trees[size], near.gather_every(max(1, len(near) // self._scale.lookups)).to_list()
 
         async def read(trees: Trees) -> None:
-            ranges = len({(await trees.files.open(tree)).find(path) for path in paths})
+            parts = await trees.files.all_parts(await trees.files.open(tree))
+            ranges = len({parts.find(path) for path in paths})
             seconds = await _each(lambda path: trees.get(tree, path), paths) * len(paths)
             self._recorder.row("get, cold", "penstock", seconds / ranges * 1e6, "us", objects=size)
             seconds = await _each(lambda path: trees.get(tree, path), paths)

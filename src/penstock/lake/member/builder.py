@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from penstock.kernel.errors import NotFound
-from penstock.lake.core.committed.metarange import Location, TreeAddress, location_of, metarange_key
+from penstock.lake.core.committed.metarange import Location, TreeAddress, location_of, tree_key
 from penstock.lake.core.refs.commit import Commit, generation_of
 from penstock.lake.core.staging.proposing.port import Build, BuildMove, Built, LookedUp, LookUp, Rebuild
 from penstock.lake.core.staging.records import Basis, CommitId, Instance, Put, Row
@@ -105,7 +105,7 @@ class LakeBuilder:
         return Built(
             effect.waiting,
             commit,
-            metarange_key(tree.location, tree.id),
+            tree_key(tree),
             is_same=tree.id == parent.tree.id,
             sources=tuple(CommitId(each) for each in sources),
         )

@@ -78,6 +78,7 @@ class TreeBody(msgspec.Struct, frozen=True):
     prefix: Name = ""
     message: Paragraph = ""
     metadata: Metadata = {}
+    format: Numbered = 2  # of the tree
 
 
 class BatchOutcome(msgspec.Struct, frozen=True):

@@ -27,7 +27,19 @@ from penstock.spark.tables.lake_access import LakeAccess, access_from, table_url
 from penstock.spark.tables.lake_staging import NO_VALUE
 from penstock.spark.tables.lake_tree import Moment, TableFile, changed_files, files_of, place_at, spark_root
 
-__all__ = ["CHANGE", "ENTRIES", "read_changes", "read_entries", "read_files", "read_ranges", "read_table"]
+__all__ = [
+    "CHANGE",
+    "ENTRIES",
+    "entries_of",
+    "is_root",
+    "parts_of",
+    "read_changes",
+    "read_entries",
+    "read_files",
+    "read_ranges",
+    "read_table",
+    "root_rows",
+]
 
 CHANGE: Final = "_change"
 PARTITIONS_MAX: Final = 1000  # which are added by us: each is a part of a union
@@ -81,20 +93,76 @@ def read_changes(
 def read_ranges(
     spark: SparkSession, url: str, *, as_of: Moment = None, options: Mapping[str, str] | None = None
 ) -> DataFrame:
-    """The ranges of a commit: id, first and last path, how many entries, and where each is stored (`url`)."""
+    """The parts of a commit: id, first and last path, how many entries, and the file that holds them (`url`).
+
+    A part is a leaf: `count` rows of its file from row `first` on. In a tree of format 2 it is a range: a whole file.
+    """
     place = _place(access_from(options or {}), url, as_of)
-    root = spark_root(place.store) + place.folder
-    frame = _ranges(spark, place)
-    key = F.concat(F.lit(root), "location", F.lit("/range-"), "id", F.lit(".parquet"))
-    return frame.withColumn("url", key)
+    return parts_of(spark, spark_root(place.store) + place.folder, [place.metarange] if place.metarange else [])
+
+
+def parts_of(spark: SparkSession, root: str, trees: Sequence[str]) -> DataFrame:
+    """Return the parts of some trees of one format, which lie below the root."""
+    if not trees:
+        return spark.createDataFrame([], LEAVES).withColumn("url", F.lit(""))
+    if is_root(trees[0]):
+        nodes = (
+            root_rows(spark, root, trees).where("kind = 'node'").select("pack", "first", F.col("leaves").alias("count"))
+        )
+        leaves = _rows_of(spark, root, nodes.distinct(), LEAVES)
+        return leaves.withColumn("url", F.concat(F.lit(root), "pack"))
+    ranges = read_files(spark, [root + key for key in trees], RANGES)
+    return ranges.withColumn("url", F.concat(F.lit(root), "location", F.lit("/range-"), "id", F.lit(".parquet")))
+
+
+def is_root(key: str) -> bool:
+    """Return whether a tree's first file is that of format 3."""
+    return key.rpartition("/")[2].startswith("root-")
+
+
+def root_rows(spark: SparkSession, root: str, trees: Sequence[str]) -> DataFrame:
+    """Return the rows of some roots: nodes, and the packs of each tree."""
+    return read_files(spark, [root + key for key in trees], ROOT)
+
+
+def entries_of(spark: SparkSession, parts: DataFrame) -> DataFrame:
+    """Return the entries of some parts, as `read_ranges` names them."""
+    if "pack" not in parts.columns:
+        return read_files(spark, [row["url"] for row in parts.select("url").distinct().collect()], ENTRIES)
+    first = parts.select("url", "pack").first()
+    if first is None:
+        return spark.createDataFrame([], ENTRIES)
+    return _rows_of(spark, first["url"].removesuffix(first["pack"]), parts.select("pack", "first", "count"), ENTRIES)
+
+
+def _rows_of(spark: SparkSession, root: str, places: DataFrame, schema: str) -> DataFrame:
+    """Return `count` rows from row `first` on of each pack. Rows that no place names are of other trees.
+
+    Files are joined by blocks of rows, so that each row meets the few places of its block alone.
+    """
+    files = [root + row["pack"] for row in places.select("pack").distinct().collect()]
+    with _listed_by_driver(spark):
+        read = spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
+    if not files:
+        return read
+    at = F.col("_metadata.row_index")
+    rows = read.select(
+        F.struct("*").alias("row"),
+        F.regexp_extract("_metadata.file_path", _PACK, 1).alias("file"),
+        at.alias("at"),
+        F.expr(f"_metadata.row_index div {BLOCK_ROWS}").alias("block"),
+    )
+    blocks = F.expr(f"explode(sequence(first div {BLOCK_ROWS}, (first + count - 1) div {BLOCK_ROWS}))")
+    wanted = places.select(F.col("pack").alias("file"), "first", "count", blocks.alias("block"))
+    found = rows.join(wanted, ["file", "block"]).where("at >= first AND at < first + count")
+    return found.select("row.*")
 
 
 def read_entries(
     spark: SparkSession, url: str, *, as_of: Moment = None, options: Mapping[str, str] | None = None
 ) -> DataFrame:
     """Every entry of a commit: path, address, size, ETag, mtime, content type, metadata. For jobs over millions."""
-    ranges = read_ranges(spark, url, as_of=as_of, options=options)
-    return read_files(spark, [row["url"] for row in ranges.select("url").collect()], ENTRIES)
+    return entries_of(spark, read_ranges(spark, url, as_of=as_of, options=options))
 
 
 def read_files(spark: SparkSession, urls: Sequence[str], schema: str) -> DataFrame:
@@ -105,6 +173,15 @@ def read_files(spark: SparkSession, urls: Sequence[str], schema: str) -> DataFra
         return spark.read.schema(schema).parquet(*urls)
 
 
+BLOCK_ROWS: Final = 1024
+_PACK: Final = r"(_penstock/[0-9]{8}/[^/]+/[^/]+)$"
+ROOT: Final = (
+    "kind string, number long, id string, min_key string, max_key string, count long, size long, pack string, "
+    "`group` long, first long, leaves long"
+)
+LEAVES: Final = (
+    "id string, min_key string, max_key string, count long, size long, pack string, `group` long, first long"
+)
 RANGES: Final = "id string, min_key string, max_key string, count long, size long, location string"
 ENTRIES: Final = (
     "path string, address string, size long, etag string, mtime_ns long, content_type string, metadata string"
@@ -113,12 +190,6 @@ ENTRIES: Final = (
 
 def _place(access: LakeAccess, url: str, as_of: Moment) -> TreePlace:
     return place_at(access, parse_lake_url(url), as_of)
-
-
-def _ranges(spark: SparkSession, place: TreePlace) -> DataFrame:
-    if not place.metarange:
-        return spark.createDataFrame([], RANGES)
-    return spark.read.schema(RANGES).parquet(spark_root(place.store) + place.folder + place.metarange)
 
 
 def _schema(spark: SparkSession, files: Sequence[TableFile], newest: TableFile, *, merge_schema: bool) -> StructType:

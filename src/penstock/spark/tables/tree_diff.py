@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.spark.tables.table import ENTRIES, read_files, read_ranges
+from penstock.spark.tables.table import entries_of, read_ranges
 
 __all__ = ["diff_entries"]
 
@@ -22,7 +22,7 @@ def diff_entries(spark: SparkSession, left: str, right: str, *, options: Mapping
     """A row for each path which differs: `path`, `kind` (added, removed, changed), and the entries of both sides."""
     sides = [read_ranges(spark, url, options=options) for url in (left, right)]
     old, new = (
-        _entries(spark, mine.join(other.select("id"), "id", "left_anti"))
+        entries_of(spark, mine.join(other.select("id"), "id", "left_anti"))
         for mine, other in (sides, list(reversed(sides)))
     )
     joined = old.alias("old").join(new.alias("new"), F.expr("old.path <=> new.path"), "full_outer")
@@ -36,7 +36,3 @@ def diff_entries(spark: SparkSession, left: str, right: str, *, options: Mapping
         F.col("new.address").alias("new_address"),
         F.col("new.size").alias("new_size"),
     )
-
-
-def _entries(spark: SparkSession, ranges: DataFrame) -> DataFrame:
-    return read_files(spark, [row["url"] for row in ranges.select("url").collect()], ENTRIES)

@@ -9,6 +9,7 @@ sweeping needs the collector's fences.
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Final
 
 import msgspec
@@ -21,7 +22,7 @@ from penstock.lake.records.sink_batch import Roots
 from penstock.plumbing.objects import open_store
 from penstock.spark.tables.lake_access import LakeAccess, access_from
 from penstock.spark.tables.lake_tree import spark_root
-from penstock.spark.tables.table import ENTRIES, RANGES, read_files
+from penstock.spark.tables.table import entries_of, is_root, parts_of, root_rows
 
 __all__ = ["find_garbage"]
 
@@ -68,21 +69,31 @@ async def _list(store_url: str, folder: str, prefix: str) -> list[tuple[str, int
 def _marked(spark: SparkSession, roots: Roots) -> DataFrame:
     """Return the referenced keys: trees, their ranges, the objects of kept trees, and staged objects."""
     root = spark_root(roots.store) + roots.folder
-    kept, others = (
-        _range_keys(read_files(spark, [root + key for key in keys], RANGES))
-        for keys in (roots.metaranges, roots.trees_only)
-    )
-    entries = read_files(spark, [root + row["key"] for row in kept.collect()], ENTRIES)
+    entries = [entries_of(spark, parts.dropDuplicates(["id"])) for parts in _parts(spark, root, roots.metaranges)]
     own = f"{roots.storage}/"
     address = F.col("address")
     below = F.when(address.startswith(own), F.expr(f"substring(address, {len(own) + 1})")).otherwise(address)
     staged = [address.removeprefix(own) for address in roots.staged]
+    files = [_files(spark, root, keys) for keys in (roots.metaranges, roots.trees_only)]
     named = _keys(spark, [*roots.metaranges, *roots.trees_only, *staged])
-    return kept.union(others).union(entries.select(below.alias("key"))).union(named).distinct()
+    return reduce(DataFrame.union, [named, *files, *(each.select(below.alias("key")) for each in entries)]).distinct()
 
 
-def _range_keys(ranges: DataFrame) -> DataFrame:
-    return ranges.select(F.concat("location", F.lit("/range-"), "id", F.lit(".parquet")).alias("key")).distinct()
+def _parts(spark: SparkSession, root: str, trees: Sequence[str]) -> list[DataFrame]:
+    """Return the leaves of trees of format 3, and the ranges of those of format 2."""
+    sides = [key for key in trees if is_root(key)], [key for key in trees if not is_root(key)]
+    return [parts_of(spark, root, keys) for keys in sides if keys]
+
+
+def _files(spark: SparkSession, root: str, trees: Sequence[str]) -> DataFrame:
+    """Return the keys of all files of some trees but their first ones."""
+    ranges = [key for key in trees if not is_root(key)]
+    roots = [key for key in trees if is_root(key)]
+    listed = root_rows(spark, root, roots).where("kind IN ('pack', 'index')").select(F.col("pack").alias("key"))
+    if not ranges:
+        return listed
+    location = F.concat("location", F.lit("/range-"), "id", F.lit(".parquet"))
+    return listed.union(parts_of(spark, root, ranges).select(location.alias("key")))
 
 
 def _keys(spark: SparkSession, keys: Sequence[str]) -> DataFrame:

@@ -9,6 +9,7 @@ decided by its keys alone (docs/design/committed.md). Tasks may be repeated: ran
 """
 
 import asyncio
+import io
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -19,29 +20,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.kernel.errors import InvalidArgument
+from penstock.kernel.formats import LAKE_TREE
 from penstock.lake.client.lake import LakeUrl, parse_lake_url
-from penstock.lake.core.committed.build import to_range
 from penstock.lake.core.committed.entry import ENTRY_SCHEMA
 from penstock.lake.core.committed.importing import LISTING_COLUMNS, imported_entries
-from penstock.lake.core.committed.metarange import (
-    EMPTY,
-    Location,
-    MetaRange,
-    Range,
-    encode_metarange,
-    location_of,
-    metarange_key,
-    range_key,
-)
-from penstock.lake.core.committed.parts import Part, join_parts, pieces, split_part
-from penstock.lake.core.committed.range import (
-    NARROW_ENTRIES,
-    EncodedRange,
-    frame_of,
-    read_parquet,
-    table_of,
-    write_parquet,
-)
+from penstock.lake.core.committed.leaves.parts import TreePart, WrittenNodes, join_parts, split_part, written_root
+from penstock.lake.core.committed.leaves.root import NODE_SCHEMA, Root
+from penstock.lake.core.committed.metarange import Location, location_of
+from penstock.lake.core.committed.range import NARROW_ENTRIES, frame_of, read_parquet, table_of, write_parquet
 from penstock.lake.member.shelves import namespace_prefix
 from penstock.lake.records.sink_batch import BatchOutcome, SinkPlace, TreeBody
 from penstock.plumbing.objects import open_store
@@ -64,10 +50,11 @@ class Imported(msgspec.Struct, frozen=True):
 
 
 class _Part(msgspec.Struct, frozen=True, array_like=True):
-    """A part as it travels to the driver: its head and tail as Parquet, if they have rows."""
+    """A part as it travels to the driver: its head and tail as Parquet, if they have rows, and its nodes."""
 
     head: bytes
-    ranges: tuple[Range, ...]
+    nodes: bytes
+    written: dict[str, int]
     tail: bytes
     is_closed: bool
 
@@ -98,8 +85,9 @@ def import_entries(
     parts = [msgspec.msgpack.decode(row["part"], type=_Part) for row in sorted(found, key=lambda row: row["first"])]
     tree = _joined(parts, place, location)
     said = message or f"Import below {prefix}"
-    body = TreeBody(tree.id, location, secrets.token_hex(16), prefix, said, dict(metadata or {}))
-    return Imported(_commit(access, target, body), tree.id, tree.count)
+    query = secrets.token_hex(16)
+    body = TreeBody(tree.id, location, query, prefix, said, dict(metadata or {}), LAKE_TREE.version)
+    return Imported(_commit(access, target, body), tree.id, tree.nodes.count)
 
 
 def _commit(access: LakeAccess, target: LakeUrl, body: TreeBody) -> str:
@@ -118,31 +106,47 @@ def _build(
     inside = entries.filter(pl.col("address").str.starts_with(own))
     if inside.height:  # the collector may have condemned it; a name for it would outlive it (lake.md L15)
         raise InvalidArgument(f"{inside['address'][0]!r} lies in the repository's own folder {own}")
-    head, made, tail, is_closed = split_part(entries)
-    ranges = _write(made, place, location)
-    part = _Part(_parquet(head), tuple(ranges), _parquet(tail), is_closed)
+    made = split_part(entries, location)
+    _put(place, made.made.objects)
+    nodes = _nodes_as_bytes(made.made.nodes)
+    part = _Part(_parquet(made.head), nodes, made.made.written, _parquet(made.tail), made.is_closed)
     columns = [pa.array([entries["path"][0]], pa.string()), pa.array([msgspec.msgpack.encode(part)], pa.binary())]
     yield pa.RecordBatch.from_arrays(columns, names=["first", "part"])
 
 
-def _joined(parts: Iterable[_Part], place: SinkPlace, location: Location) -> MetaRange:
+def _joined(parts: Iterable[_Part], place: SinkPlace, location: Location) -> Root:
     """Runs on the driver: the tree, written and durable."""
-    read = (Part(_rows(each.head), list(each.ranges), _rows(each.tail), is_closed=each.is_closed) for each in parts)
-    ranges: list[Range] = []
-    for each in join_parts(read):
-        ranges += [each] if isinstance(each, Range) else _write(pieces(each), place, location)
-    tree = MetaRange.of(ranges)
-    if tree.id != EMPTY.id:
-        _put(place, {metarange_key(location, tree.id): encode_metarange(tree)})
-    return tree
+    read = (_part_of(each) for each in parts)
+    nodes: list[pl.DataFrame] = []
+    written: dict[str, int] = {}
+    for made in join_parts(read, location):
+        _put(place, made.objects)
+        nodes.append(made.nodes)
+        written |= made.written
+    root, objects = written_root(nodes, written, location)
+    _put(place, objects)
+    return root
 
 
-def _write(made: list[EncodedRange], place: SinkPlace, location: Location) -> list[Range]:
-    _put(place, {range_key(location, each.id): each.to_parquet() for each in made})
-    return [to_range(each, {}, location) for each in made]
+def _part_of(part: _Part) -> TreePart:
+    made = WrittenNodes({}, _nodes_of(part.nodes), part.written)
+    return TreePart(_rows(part.head), made, _rows(part.tail), part.is_closed)
+
+
+def _nodes_as_bytes(nodes: pl.DataFrame) -> bytes:
+    file = io.BytesIO()
+    nodes.write_ipc(file)
+    return file.getvalue()
+
+
+def _nodes_of(data: bytes) -> pl.DataFrame:
+    return pl.read_ipc(data).cast(NODE_SCHEMA)
 
 
 def _put(place: SinkPlace, objects: Mapping[str, memoryview]) -> None:
+    if not objects:
+        return
+
     async def put_all() -> None:
         async with open_store(place.store) as store:
             for key, data in objects.items():

@@ -8,7 +8,6 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from penstock.lake.core.committed.boundary import Chunking
-from penstock.lake.core.committed.build import finish_build, pieces_of, plan_build, to_range
 from penstock.lake.core.committed.changes import deletes, lay_over, puts
 from penstock.lake.core.committed.diff import compare, empty_diff, plan_diff
 from penstock.lake.core.committed.entry import empty_entries, entries_from, entry_of
@@ -19,6 +18,7 @@ from penstock.lake.core.committed.merging.splice import splice
 from penstock.lake.core.committed.metarange import EMPTY, MetaRange, location_of, range_key
 from penstock.lake.core.committed.range import frame_of, table_of
 from penstock.lake.core.staging.entry import Entry
+from penstock_lab.bench.peers.ranges_build import finish_build, pieces_of, plan_build, to_range
 
 SMALL = Chunking(rows_mean=3, rows_max=5, bytes_max=400)  # so that a dozen entries have several ranges
 
@@ -96,8 +96,8 @@ class Shelf:
 
     def list(self, tree: MetaRange, prefix: str = "", **options: str | int) -> ListPage:
         listing = Listing(tree, prefix, **options)  # type: ignore[arg-type]
-        while (row := listing.wanted()) is not None:
-            listing.take(self.load(tree, row))
+        while (wanted := listing.wanted()) is not None:
+            listing.take(self.load(tree, wanted[1]))
         return listing.page()
 
     def _rows(self, tree: MetaRange, rows: Iterable[int]) -> pl.DataFrame:

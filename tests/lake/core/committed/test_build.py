@@ -22,12 +22,12 @@ from tests.lake.core.committed.shelf import (
     random_tree,
 )
 
-from penstock.lake.core.committed import build
 from penstock.lake.core.committed.boundary import Chunking, is_boundary
-from penstock.lake.core.committed.build import plan_build
 from penstock.lake.core.committed.changes import deletes, empty_changes, puts
 from penstock.lake.core.committed.entry import entries_from
 from penstock.lake.core.committed.metarange import EMPTY, MetaRange
+from penstock_lab.bench.peers import ranges_build as build
+from penstock_lab.bench.peers.ranges_build import plan_build
 
 
 @settings(deadline=None, max_examples=40)

@@ -21,7 +21,7 @@ RANGES = [
     Range(RangeId("b" * 64), "e", "g", 2, 20, HERE),
     Range(RangeId("c" * 64), "h", "h", 1, 10, THERE),
 ]
-TREE = MetaRange.of(RANGES)
+TREE = MetaRange.of_ranges(RANGES)
 
 
 def test_a_metarange_is_read_back_as_it_was_written() -> None:
@@ -39,7 +39,7 @@ def test_the_id_is_part_of_the_format() -> None:
 
 def test_the_id_leaves_out_locations_and_nothing_else() -> None:
     first = RANGES[0]
-    moved = MetaRange.of([msgspec.structs.replace(each, location=Location("elsewhere")) for each in RANGES])
+    moved = MetaRange.of_ranges([msgspec.structs.replace(each, location=Location("elsewhere")) for each in RANGES])
     others = [
         msgspec.structs.replace(first, id=RangeId("d" * 64)),
         msgspec.structs.replace(first, min_key="b"),
@@ -49,11 +49,11 @@ def test_the_id_leaves_out_locations_and_nothing_else() -> None:
     ]
 
     assert moved.id == TREE.id
-    assert len({MetaRange.of([other, *RANGES[1:]]).id for other in others} | {TREE.id}) == 6
+    assert len({MetaRange.of_ranges([other, *RANGES[1:]]).id for other in others} | {TREE.id}) == 6
 
 
 def test_an_empty_tree_has_an_id_too() -> None:
-    empty = MetaRange.of([])
+    empty = MetaRange.of_ranges([])
 
     assert decode_metarange(encode_metarange(empty), empty.id).count == 0
     assert empty.find("a") is None
@@ -92,7 +92,7 @@ def test_a_file_with_another_tree_is_refused() -> None:
 
 def test_ranges_out_of_order_are_a_defect() -> None:
     with pytest.raises(AssertionError):
-        MetaRange.of([RANGES[1], RANGES[0]]).check()
+        MetaRange.of_ranges([RANGES[1], RANGES[0]]).check()
 
 
 def test_locations_name_the_link_epoch_and_the_attempt() -> None:

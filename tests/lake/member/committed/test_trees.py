@@ -11,14 +11,17 @@ from hypothesis import strategies as st
 from tests.lake.core.committed.shelf import EDITS, TREES, Edit, Tree, changes_of, edited, entry, tree_of
 from tests.lake.member.committed.conftest import OPTIONS
 
-from penstock.kernel.errors import ObjectStoreFailed
+from penstock.kernel.errors import DataDamaged
 from penstock.lake.core.committed.changes import lay_over, puts
+from penstock.lake.core.committed.contents import Contents
 from penstock.lake.core.committed.diff import DiffKind
 from penstock.lake.core.committed.entry import entries_from
+from penstock.lake.core.committed.leaves.node import Leaves
 from penstock.lake.core.committed.merging.merge import Strategy
-from penstock.lake.core.committed.metarange import EMPTY_TREE, Location, Range, TreeAddress, location_of, range_key
+from penstock.lake.core.committed.metarange import EMPTY_TREE, Location, TreeAddress, location_of
 from penstock.lake.member.committed import MergeOutcome, Trees
 from penstock.lake.member.committed.files import Fetched
+from penstock.lake.member.committed.packs import FetchedLeaves
 from penstock.plumbing.objects import ObjectStore, open_store
 
 
@@ -37,6 +40,12 @@ async def build(trees: Trees, tree: Tree, attempt: str = "first") -> TreeAddress
 async def contents(trees: Trees, address: TreeAddress) -> Tree:
     page = await trees.list_page(address, limit=10_000)
     return tree_of(page.entries)
+
+
+async def leaves(trees: Trees, address: TreeAddress) -> Leaves:
+    found = await trees.files.all_parts(await trees.files.open(address))
+    assert isinstance(found, Leaves)
+    return found
 
 
 async def differences(trees: Trees, left: TreeAddress, right: TreeAddress) -> dict[str, DiffKind]:
@@ -62,9 +71,9 @@ async def test_a_small_change_writes_little_and_refers_to_the_rest(store: Object
     second = await trees.build(first, changes_of({"table/p0500": entry(9), "table/p0501": None}), at("second"))
 
     written = [each.key async for page in store.list(f"shop/{at('second')}/") for each in page.objects]
-    ranges = len(await trees.files.open(first))
-    assert ranges > 20
-    assert len(written) <= 4  # the metarange, and a range or two
+    assert len(await leaves(trees, first)) > 50
+    assert [key.rpartition("/")[2].partition("-")[0] for key in sorted(written)] == ["index", "pack", "root"]
+    assert (await leaves(trees, second)).frame.filter(pl.col("pack").str.contains("/second/")).height <= 3
     assert await contents(trees, second) == edited(tree, {"table/p0500": entry(9), "table/p0501": None})
     assert await differences(trees, first, second) == {"table/p0500": DiffKind.CHANGED, "table/p0501": DiffKind.REMOVED}
 
@@ -98,8 +107,8 @@ async def test_merge_revert_and_cherry_pick(trees: Trees) -> None:
     merged = (await trees.merge(base, dest, source, at("merged"))).tree
     assert merged is not None
     assert await contents(trees, merged) == edited(numbered(200), {"table/p0010": entry(7), "table/p0150": entry(8)})
-    assert await trees.merge(source, merged, base, at("revert")) == MergeOutcome(TreeAddress(dest.id, at("revert")))
-    assert (await trees.merge(base, dest, source, at("pick"))).tree == TreeAddress(merged.id, at("pick"))
+    assert await trees.merge(source, merged, base, at("revert")) == MergeOutcome(TreeAddress(dest.id, at("revert"), 3))
+    assert (await trees.merge(base, dest, source, at("pick"))).tree == TreeAddress(merged.id, at("pick"), 3)
     assert await trees.merge(base, base, source, at("forward")) == MergeOutcome(source)
     assert await trees.merge(base, dest, base, at("nothing")) == MergeOutcome(dest)
 
@@ -109,20 +118,20 @@ async def test_a_merge_reads_nothing_that_only_one_side_changed(trees: Trees, mo
     dest = await trees.build(base, changes_of({"table/p0010": entry(7), "table/p0500": entry(7)}), at("dest"))
     source = await trees.build(base, changes_of({"table/p0900": entry(8)}), at("source"))
     reads: list[int] = []
-    fetch = trees.files.fetch
+    fetch = trees.files.fetch_parts
 
-    async def counted(ranges: Sequence[Range]) -> Fetched:
-        reads.append(len(ranges))
-        return await fetch(ranges)
+    async def counted(parts: Contents) -> Fetched | FetchedLeaves:
+        reads.append(len(parts))
+        return await fetch(parts)
 
-    monkeypatch.setattr(trees.files, "fetch", counted)
+    monkeypatch.setattr(trees.files, "fetch_parts", counted)
     merged = (await trees.merge(base, dest, source, at("merged"))).tree
     picked = (await trees.merge(base, source, dest, at("picked"))).tree
     assert merged is not None
     assert picked is not None
     reverted = (await trees.merge(source, merged, base, at("reverted"))).tree
 
-    assert (merged.id, reverted) == (picked.id, TreeAddress(dest.id, at("reverted")))
+    assert (merged.id, reverted) == (picked.id, TreeAddress(dest.id, at("reverted"), 3))
     assert sum(reads) == 0
 
 
@@ -164,15 +173,17 @@ async def test_objects_are_imported_in_place_of_a_prefix(trees: Trees) -> None:
     assert await differences(trees, parent, imported) == {"raw/new": DiffKind.ADDED, "raw/old": DiffKind.REMOVED}
 
 
-async def test_a_write_which_fails_fails_the_build_and_leaves_the_parent(tmp_path: object) -> None:
+async def test_a_damaged_pack_fails_the_build_and_leaves_the_parent(tmp_path: object) -> None:
     async with open_store(f"file://{tmp_path}/objects") as store, Trees(store, "", OPTIONS) as trees:
         parent = await build(trees, numbered(100))
-        found = (await trees.files.open(parent))[0]
-        await store.put(range_key(found.location, found.id), b"damaged")
+        found = (await leaves(trees, parent))[0]
+        whole = (await store.get(found.pack)).data
+        await store.put(found.pack, b"damaged")
 
-        with pytest.raises(ObjectStoreFailed):
+        with pytest.raises(DataDamaged, match=found.pack):
             await trees.build(parent, changes_of({found.min_key: None}), at("b"))
-        assert await trees.get(parent, "table/p0099") == numbered(100)["table/p0099"]
+        await store.put(found.pack, whole)
+        assert await contents(trees, parent) == numbered(100)
 
 
 @settings(deadline=None, max_examples=15)

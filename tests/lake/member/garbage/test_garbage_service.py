@@ -72,7 +72,7 @@ async def test_commits_without_a_branch_are_given_up_with_all_they_had(lake: Lak
     assert await read(lake, second, "b") == b"2"
     assert await collect(lake) == 0  # given up, for ever
     assert await is_there(lake, doomed)
-    assert await collect(lake) == 3  # its data, its range, its metarange
+    assert await collect(lake) == 4  # its data, its pack, its index pack, its root
     assert not await is_there(lake, doomed)
     with pytest.raises(Gone):
         await lake.create_branch("shop", "again", second)

@@ -35,7 +35,7 @@ async def test_a_tree_is_committed_once_with_the_ids_of_an_import(tmp_path: Path
         epoch = (await lake.sink_place("shop", "main")).link_epoch
         location = location_of(epoch, "spark")
         source = await build(lake, entries("raw/", 20_000), location)
-        body = TreeBody(source.id, source.location, "job-1", "raw/", "import", {"rows": "20000"})
+        body = TreeBody(source.id, source.location, "job-1", "raw/", "import", {"rows": "20000"}, 3)
         done = await lake.commit_tree("shop", "main", body)
         assert done.outcome == "applied"
         assert await lake.commit_tree("shop", "main", body) == type(done)("replayed", done.commit)
@@ -55,12 +55,12 @@ async def test_trees_which_may_be_swept_or_refer_elsewhere_are_refused(tmp_path:
         await lake.create_repository("shop")
         source = await build(lake, entries("", 20_000), location_of(0, "old"))
         mixed = await build(lake, entries("zz/", 10), location_of(0, "other"), on=source)
-        with pytest.raises(InvalidArgument, match="refers to ranges outside"):
-            await lake.commit_tree("shop", "main", TreeBody(mixed.id, "_penstock/00000000/other", "job-2"))
+        with pytest.raises(InvalidArgument, match="refers to files outside"):
+            await lake.commit_tree("shop", "main", TreeBody(mixed.id, "_penstock/00000000/other", "job-2", format=3))
         with pytest.raises(InvalidArgument, match="64 hexadecimal digits"):
             await lake.commit_tree("shop", "main", TreeBody("x", source.location, "job-3"))
         found, _ = await lake.engine.branch("shop", "main")
         for _ in range(3):
             await lake.engine.write(GcFence(lake.engine.request(), found.instance))
         with pytest.raises(Gone):
-            await lake.commit_tree("shop", "main", TreeBody(source.id, source.location, "job-4"))
+            await lake.commit_tree("shop", "main", TreeBody(source.id, source.location, "job-4", format=3))

@@ -9,15 +9,16 @@ identities are equal, so that only address or mtime differ, is `READDRESSED`: pe
 re-parenting (lake.md, L9) needs it.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 import polars as pl
 
+from penstock.lake.core.committed.contents import Contents
 from penstock.lake.core.committed.entry import ENTRY_SCHEMA, STORED_COLUMNS, identity, row_of, same
-from penstock.lake.core.committed.metarange import MetaRange
 from penstock.lake.core.committed.range import compact
 
 __all__ = [
@@ -25,13 +26,18 @@ __all__ = [
     "OVERLAP_ROWS",
     "DiffKind",
     "Overlap",
+    "batched",
     "compare",
     "diff_entries",
     "empty_diff",
+    "only_in",
     "plan_diff",
     "visible",
 ]
 
+C = TypeVar("C", bound=Contents)
+
+FIRST_ROWS: Final = 1 << 12  # of the first batch
 OVERLAP_ROWS: Final = 1 << 17  # compared at once, more or less: trees whose keys all interleave are no single overlap
 
 
@@ -74,14 +80,12 @@ def empty_diff() -> pl.DataFrame:
 
 
 def plan_diff(
-    left: MetaRange, right: MetaRange, prefix: str = "", overlap_rows: int = OVERLAP_ROWS, *, start: str = ""
+    left: Contents, right: Contents, prefix: str = "", overlap_rows: int = OVERLAP_ROWS, *, start: str = ""
 ) -> list[Overlap]:
     """Return the ranges to read to compare two trees, in key order.
 
     With a prefix, only ranges that may hold such paths. With a start, no overlap that ends before it.
     """
-    if left.id == right.id:
-        return []
     spans = sorted(_only_in(left, right, prefix, side=0) + _only_in(right, left, prefix, side=1))
     groups: list[list[_Span]] = []
     highest = ""
@@ -93,7 +97,34 @@ def plan_diff(
     return [overlap for group in groups for overlap in _windows(group, overlap_rows) if overlap.upto >= start]
 
 
-def _only_in(one: MetaRange, other: MetaRange, prefix: str, side: int) -> list[_Span]:
+def batched(
+    overlaps: Sequence[Overlap], left: Contents, right: Contents, rows_max: int = OVERLAP_ROWS
+) -> list[Overlap]:
+    """Return the overlaps with neighbours as one, few rows at first, so that a first page costs little."""
+    counts = left.frame["count"].to_list(), right.frame["count"].to_list()
+    batches: list[Overlap] = []
+    room, rows = FIRST_ROWS, 0
+    for each in overlaps:
+        own = sum(counts[0][row] for row in each.left) + sum(counts[1][row] for row in each.right)
+        last = batches[-1] if batches else None
+        if last is not None and each.after is None and rows + own <= room:
+            batches[-1] = Overlap(last.left + each.left, last.right + each.right, last.after, each.upto)
+            rows += own
+        else:
+            if last is not None:
+                room = min(2 * room, rows_max)
+            batches.append(each)
+            rows = own
+    return batches
+
+
+def only_in(one: C, other: Contents) -> C:
+    """Return the parts whose ids the other tree does not have."""
+    rows = one.frame.with_row_index("row").join(other.frame.select("id"), on="id", how="anti")["row"]
+    return one.of(rows.sort())
+
+
+def _only_in(one: Contents, other: Contents, prefix: str, side: int) -> list[_Span]:
     below = one.below(prefix)
     rows = one.frame.with_row_index("row").slice(below.start, len(below))
     rows = rows.join(other.frame.select("id"), on="id", how="anti")

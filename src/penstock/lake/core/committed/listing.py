@@ -1,7 +1,7 @@
 """Listing a tree: a page of the paths below a prefix, with all paths that share a folder folded into it.
 
-`Listing` is a small machine: it names the range to read next, takes its entries, and knows when the page is full. After
-a folded folder it seeks, so a folder of a million files costs two ranges, not all of them.
+`Listing` is a small machine: it names the part of the tree to read next, takes its entries, and knows when the page is
+full. A node is a part that is entered. After a folded folder it seeks, so a folder of a million files costs two parts.
 """
 
 from bisect import bisect_left
@@ -11,8 +11,8 @@ import msgspec
 import polars as pl
 
 from penstock.kernel.errors import InvalidArgument
+from penstock.lake.core.committed.contents import Contents
 from penstock.lake.core.committed.entry import ENTRY_SCHEMA, empty_entries, row_of, successor
-from penstock.lake.core.committed.metarange import MetaRange
 
 __all__ = ["LISTING_MAX", "ListPage", "Listing"]
 
@@ -29,14 +29,15 @@ class ListPage(msgspec.Struct, frozen=True):
 
 
 class Listing:
-    """One page being made. `wanted()` names the range to read next; `take()` gets its entries."""
+    """One page being made. `wanted()` names the part to read next; `take()` gets its entries, `enter()` its leaves."""
 
     def __init__(
-        self, metarange: MetaRange, prefix: str = "", *, after: str = "", delimiter: str = "", limit: int = 1000
+        self, contents: Contents, prefix: str = "", *, after: str = "", delimiter: str = "", limit: int = 1000
     ) -> None:
         if not 0 < limit <= LISTING_MAX:
             raise InvalidArgument(f"a page has between 1 and {LISTING_MAX} entries, not {limit}")
-        self._metarange = metarange
+        self._contents = contents
+        self._outer: tuple[Contents, int] | None = None  # the tree's nodes, and the next one, while in a node
         self._prefix = prefix
         self._delimiter = delimiter
         self._limit = limit
@@ -50,9 +51,15 @@ class Listing:
             self._skip_to(after)
         self._seek()
 
-    def wanted(self) -> int | None:
-        """The range to read next; none if the page is complete."""
-        return None if self._first is None else self._row
+    def wanted(self) -> tuple[Contents, int] | None:
+        """Return the part to read next, as a row of the tree or of the node entered; none if the page is complete."""
+        return None if self._first is None else (self._contents, self._row)
+
+    def enter(self, leaves: Contents) -> None:
+        """Descend into the wanted node."""
+        self._outer = self._contents, self._row + 1
+        self._contents, self._row = leaves, 0
+        self._seek()
 
     def take(self, entries: pl.DataFrame) -> None:
         """The entries of the range that was wanted."""
@@ -133,10 +140,13 @@ class Listing:
             self._first = successor(folders[-1])  # the rest of this folder no longer counts
 
     def _seek(self) -> None:
-        """Go to the first range, from here on, with a key that may count; there may be none."""
+        """Go to the first part, from here on, with a key that may count; there may be none."""
         if self._first is None:
             return
-        keys = self._metarange.max_keys
+        keys = self._contents.max_keys
         self._row = max(self._row, bisect_left(keys, self._first))
-        if self._row >= len(keys) or (self._end is not None and self._metarange.min_keys[self._row] >= self._end):
+        if self._row >= len(keys) and self._outer is not None:
+            (self._contents, self._row), self._outer = self._outer, None
+            self._seek()
+        elif self._row >= len(keys) or (self._end is not None and self._contents.min_keys[self._row] >= self._end):
             self._first = None

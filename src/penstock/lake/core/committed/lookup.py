@@ -1,32 +1,56 @@
-"""Looking up many paths in a tree: which ranges to read, and the entries in them."""
+"""Look up many paths in a tree: name the ranges or leaves to read, and take the entries out of them."""
+
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import polars as pl
 
+from penstock.lake.core.committed.contents import Contents
 from penstock.lake.core.committed.entry import entry_of, row_of
-from penstock.lake.core.committed.metarange import MetaRange
 from penstock.lake.core.committed.range import compact
 from penstock.lake.core.staging.entry import Entry
 
-__all__ = ["Lookup", "entries_at", "find_entry", "plan_lookup"]
+__all__ = ["Lookup", "LookupBatch", "batches_of", "entries_at", "find_entry", "plan_lookup"]
 
 
 class Lookup(msgspec.Struct, frozen=True):
-    """One range to read, and which of the asked paths may be in it: [start, end)."""
+    """One part to read, and which of the asked paths may be in it: [start, end)."""
 
     row: int
     start: int
     end: int
 
 
-def plan_lookup(metarange: MetaRange, paths: pl.Series) -> list[Lookup]:
-    """The ranges which may hold some of the sorted paths. A range that holds none of them is not read."""
-    if len(paths) == 0 or len(metarange) == 0:
+def plan_lookup(contents: Contents, paths: pl.Series) -> list[Lookup]:
+    """The parts which may hold some of the sorted paths. A part without any of them is left out."""
+    if len(paths) == 0 or len(contents) == 0:
         return []
-    starts = paths.search_sorted(metarange.frame["min_key"], side="left").to_numpy()
-    ends = paths.search_sorted(metarange.frame["max_key"], side="right").to_numpy()
+    starts = paths.search_sorted(contents.frame["min_key"], side="left").to_numpy()
+    ends = paths.search_sorted(contents.frame["max_key"], side="right").to_numpy()
     return [Lookup(row, int(starts[row]), int(ends[row])) for row in np.flatnonzero(ends > starts).tolist()]
+
+
+class LookupBatch(NamedTuple):
+    """Parts to read at once, and the paths [start, end) that may be in them."""
+
+    rows: list[int]
+    start: int
+    end: int
+
+
+def batches_of(contents: Contents, paths: pl.Series, rows_max: int) -> list[LookupBatch]:
+    """Return the parts that may hold some of the sorted paths, in batches of about `rows_max` rows."""
+    counts = contents.frame["count"]
+    batches: list[LookupBatch] = []
+    rows = rows_max
+    for each in plan_lookup(contents, paths):
+        if rows >= rows_max:
+            batches.append(LookupBatch([], each.start, each.end))
+            rows = 0
+        batches[-1] = LookupBatch([*batches[-1].rows, each.row], batches[-1].start, each.end)
+        rows += counts[each.row]
+    return batches
 
 
 def entries_at(entries: pl.DataFrame, paths: pl.Series) -> pl.DataFrame:

@@ -6,7 +6,6 @@ wrote it, (link epoch, attempt), as lake.md L15 demands: garbage collection goes
 """
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Final, NewType
@@ -18,8 +17,8 @@ import polars as pl
 
 from penstock.kernel.errors import InvalidArgument
 from penstock.lake.core.committed.boundary import Chunking, is_boundary
+from penstock.lake.core.committed.contents import Contents
 from penstock.lake.core.committed.digest import digest_table
-from penstock.lake.core.committed.entry import successor
 from penstock.lake.core.committed.range import (
     RangeId,
     frame_of,
@@ -44,6 +43,7 @@ __all__ = [
     "location_of",
     "metarange_key",
     "range_key",
+    "tree_key",
 ]
 
 MetaRangeId = NewType("MetaRangeId", str)  # 64 hexadecimal digits
@@ -65,11 +65,12 @@ _TAG: Final = "penstock metarange 2"
 _CONTENT: Final = ("id", "min_key", "max_key", "count", "size")
 
 
-class TreeAddress(msgspec.Struct, frozen=True):
-    """A metarange and where it is stored, which is enough to read a tree. Two are the same tree if the ids are."""
+class TreeAddress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The id, the folder and the format of a stored tree. Two are the same tree if the ids are."""
 
     id: MetaRangeId
     location: Location
+    format: int = 2  # 2: a metarange of ranges; 3: a root of nodes and leaves
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -83,15 +84,13 @@ class Range(msgspec.Struct, frozen=True):
     location: Location
 
 
-class MetaRange:
-    """The ranges of one tree, in key order and disjoint. Immutable."""
+class MetaRange(Contents):
+    """The ranges of one tree of format 2."""
 
-    def __init__(self, frame: pl.DataFrame) -> None:
-        assert frame.schema == RANGE_SCHEMA, frame.schema
-        self.frame: Final = frame
+    schema = RANGE_SCHEMA
 
     @classmethod
-    def of(cls, ranges: Iterable[Range]) -> "MetaRange":
+    def of_ranges(cls, ranges: Iterable[Range]) -> "MetaRange":
         rows = [msgspec.structs.astuple(each) for each in ranges]
         return cls(pl.DataFrame(rows, schema=RANGE_SCHEMA, orient="row"))
 
@@ -99,56 +98,20 @@ class MetaRange:
     def id(self) -> MetaRangeId:
         return MetaRangeId(digest_table(_TAG, self.frame.rechunk().to_arrow(), _CONTENT))
 
-    def __len__(self) -> int:
-        return self.frame.height
-
     def __getitem__(self, row: int) -> Range:
         return Range(*self.frame.row(row))
-
-    @property
-    def count(self) -> int:
-        """The number of entries."""
-        return int(self.frame["count"].sum())
-
-    @cached_property
-    def max_keys(self) -> list[str]:
-        return self.frame["max_key"].to_list()
-
-    @cached_property
-    def min_keys(self) -> list[str]:
-        return self.frame["min_key"].to_list()
 
     @cached_property
     def locations(self) -> dict[str, str]:
         """Return the location of each range: a child of this tree may refer to it without writing it."""
         return dict(zip(self.frame["id"].to_list(), self.frame["location"].to_list(), strict=True))
 
-    def find(self, path: str) -> int | None:
-        """The range which holds the path, if any does."""
-        row = bisect_left(self.max_keys, path)
-        return row if row < len(self) and self.min_keys[row] <= path else None
-
-    def below(self, prefix: str) -> range:
-        """The ranges which may hold paths with the prefix."""
-        end = successor(prefix)
-        last = len(self) if end is None else bisect_left(self.min_keys, end)
-        return range(bisect_left(self.max_keys, prefix), last)
-
-    def segments(self, chunking: Chunking) -> npt.NDArray[np.int64]:
-        """Return where segments end: range numbers, exclusive. An open last segment, which may still grow, is not
-        counted.
-        """
-        return np.flatnonzero(is_boundary(self.frame["max_key"], chunking)) + 1
-
-    def check(self) -> None:
-        """Ranges are not empty, in order and disjoint."""
-        lows, highs = self.min_keys, self.max_keys
-        assert all(low <= high for low, high in zip(lows, highs, strict=True))
-        assert all(high < low for high, low in zip(highs, lows[1:], strict=False))
-        assert self.frame["count"].min() != 0
+    def segments(self, cut: Chunking) -> npt.NDArray[np.int64]:
+        """Return the range after each segment. An open last segment, which may still grow, is not counted."""
+        return np.flatnonzero(is_boundary(self.frame["max_key"], cut)) + 1
 
 
-EMPTY: Final = MetaRange.of([])
+EMPTY: Final = MetaRange.of_ranges([])
 EMPTY_TREE: Final = TreeAddress(EMPTY.id, Location(""))  # is stored nowhere
 
 
@@ -173,6 +136,12 @@ def location_of(link_epoch: int, attempt: str) -> Location:
 
 def range_key(location: str, range_id: str) -> str:
     return f"{location}/range-{range_id}.parquet"
+
+
+def tree_key(tree: TreeAddress) -> str:
+    """Return the key of the file that a tree begins with."""
+    name = "metarange" if tree.format == 2 else "root"
+    return f"{tree.location}/{name}-{tree.id}.parquet"
 
 
 def metarange_key(location: str, metarange_id: str) -> str:

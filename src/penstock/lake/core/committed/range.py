@@ -34,6 +34,7 @@ __all__ = [
     "range_id",
     "read_parquet",
     "read_range",
+    "settings_of",
     "table_of",
     "write_parquet",
 ]
@@ -43,7 +44,7 @@ Data = bytes | memoryview
 
 _TAG: Final = "penstock range 2"
 _DICTIONARIES: Final = ["content_type", "metadata"]  # of entries
-_REPEATING: Final = [*_DICTIONARIES, "location"]  # a dictionary pays for these alone
+_REPEATING: Final = [*_DICTIONARIES, "location", "pack", "kind"]  # a dictionary pays for these alone
 _SORTED: Final = ["path", "min_key", "max_key"]  # their statistics help a reader to skip
 _WRITE_ROWS: Final = 8192  # handed to a column at once: most ranges have less, and a call costs more than its rows
 _NARROW: Final = {pl.String(): pa.string(), pl.Int64(): pa.int64()}
@@ -123,18 +124,16 @@ def other_content(problem: str) -> ObjectStoreFailed:
     return ObjectStoreFailed(problem, retryable=False, next_step=step)
 
 
-def write_parquet(table: pa.Table) -> memoryview:
+def write_parquet(table: pa.Table, *, checksums: bool = False) -> memoryview:
     """A table as one Parquet file. Nothing but its size depends on the settings here."""
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, **_settings(table.schema))
+    pq.write_table(table, sink, write_page_checksum=checksums, **settings_of(table.schema))
     return memoryview(sink.getvalue())
 
 
 @lru_cache(maxsize=16)
-def _settings(schema: pa.Schema) -> dict[str, Any]:
-    """Return the settings for writing a table. Kept, because to think it up costs as much as to write a hundred
-    rows.
-    """
+def settings_of(schema: pa.Schema) -> dict[str, Any]:
+    """Return the settings of the Parquet writer. They are cached: finding them costs as much as writing 100 rows."""
     numbers = [field.name for field in schema if field.type == pa.int64()]
     repeating = [name for name in _REPEATING if name in schema.names]
     text = [name for name in schema.names if name not in (*numbers, *repeating)]
@@ -149,11 +148,14 @@ def _settings(schema: pa.Schema) -> dict[str, Any]:
     }
 
 
-def read_parquet(data: Data, schema: pa.Schema, name: str, *, dictionaries: Sequence[str] = ()) -> pa.Table:
+def read_parquet(
+    data: Data, schema: pa.Schema, name: str, *, dictionaries: Sequence[str] = (), checksums: bool = False
+) -> pa.Table:
     """A table with the columns of that schema out of a file, or `ObjectStoreFailed` if the file is none."""
     try:
-        # Not in parallel: a range is small, and a caller that reads many has threads of its own.
-        file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=dictionaries)
+        # Not in parallel: a range is small, and a reader of many ranges has its own threads.
+        reader = pa.BufferReader(data)
+        file = pq.ParquetFile(reader, read_dictionary=dictionaries, page_checksum_verification=checksums)
         found = file.read(use_threads=False)
         table = pa.table([narrowed(found.column(field.name), field.type) for field in schema], schema.names)
         table.validate()

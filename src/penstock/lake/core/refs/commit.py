@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.kernel.codec import Codec
 from penstock.kernel.errors import ObjectStoreFailed, RemoteError
+from penstock.kernel.formats import LAKE_COMMIT, LAKE_TREE, check_version, kind_of_tag
 from penstock.lake.core.committed.metarange import TreeAddress
 from penstock.lake.core.staging.records import CommitId
 
@@ -33,7 +34,11 @@ class Commit(msgspec.Struct, frozen=True, tag="commit-1"):
     generation: int  # 1 more than the highest of its parents
 
 
-_COMMITS: Final = Codec[Commit](Commit)
+class _CommitOfLeaves(Commit, frozen=True, tag="commit-2"):
+    """One whose tree has format 3: a release that does not know leaves must not take it for a tree that is gone."""
+
+
+_COMMITS: Final = Codec[Commit](Commit | _CommitOfLeaves)
 
 
 def commit_id(commit: Commit) -> CommitId:
@@ -63,7 +68,9 @@ def commit_key(id_: CommitId) -> str:
 
 
 def encode_commit(commit: Commit) -> bytes:
-    return _COMMITS.encode(commit)
+    if commit.tree.format == 2:
+        return _COMMITS.encode(commit)
+    return _COMMITS.encode(_CommitOfLeaves(**msgspec.structs.asdict(commit)))
 
 
 def decode_commit(data: bytes | memoryview, expected: CommitId) -> Commit:
@@ -71,10 +78,23 @@ def decode_commit(data: bytes | memoryview, expected: CommitId) -> Commit:
     try:
         commit = _COMMITS.decode(data)
     except RemoteError as error:
+        _check_release(data, expected)
         raise ObjectStoreFailed(f"commit {expected} cannot be read: {error.message}", retryable=False) from None
     if commit_id(commit) != expected:
         raise ObjectStoreFailed(f"commit {expected} holds another commit: {commit_id(commit)}", retryable=False)
-    return commit
+    check_version(LAKE_TREE, commit.tree.format, f"the tree of commit {expected}")
+    return Commit(**msgspec.structs.asdict(commit))
+
+
+def _check_release(data: bytes | memoryview, expected: CommitId) -> None:
+    """Raise `FormatTooNew` if a newer release wrote the commit."""
+    try:
+        record = msgspec.msgpack.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    tag = kind_of_tag(record.get("type")) if isinstance(record, dict) else None
+    if tag is not None and tag[0] == LAKE_COMMIT.magic.decode():
+        check_version(LAKE_COMMIT, tag[1], f"commit {expected}")
 
 
 def generation_of(parents: list[Commit]) -> int:

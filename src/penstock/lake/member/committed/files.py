@@ -1,31 +1,34 @@
-"""Ranges and metaranges as objects of a store. Every object read is checked against its id; work on rows is in
-threads.
-"""
+"""Trees of both formats as objects of a store. Every read is checked against its id; work on rows is in threads."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+import msgspec
 import polars as pl
 import pyarrow as pa
 
+from penstock.kernel.formats import LAKE_TREE, check_version
 from penstock.lake.core.committed.columns import joined
+from penstock.lake.core.committed.contents import Contents
 from penstock.lake.core.committed.entry import empty_entries
+from penstock.lake.core.committed.leaves.node import LEAF_SCHEMA, Leaf, Leaves
+from penstock.lake.core.committed.leaves.root import Nodes, Root, decode_root
 from penstock.lake.core.committed.metarange import (
     EMPTY,
-    Location,
     MetaRange,
     Range,
     TreeAddress,
     decode_metarange,
-    encode_metarange,
     metarange_key,
     range_key,
+    tree_key,
 )
-from penstock.lake.core.committed.range import RangeId, decode_range, frame_of, read_range, table_of
+from penstock.lake.core.committed.range import RangeId, compact, decode_range, frame_of, read_range, table_of
 from penstock.lake.member.committed.cache import Cache
 from penstock.lake.member.committed.options import TreeOptions
+from penstock.lake.member.committed.packs import FetchedLeaves, FetchedNodes, PackFiles
 from penstock.plumbing.objects import MANY_MAX, ObjectStore
 
 __all__ = ["Fetched", "TreeFiles"]
@@ -44,21 +47,30 @@ class TreeFiles:
         self._writes = asyncio.Semaphore(options.writes_in_flight_max)
         # A tenth for the tables of contents: without them no range is found.
         self.metaranges: Cache[MetaRange] = Cache(options.cache_bytes_max // 10, _metarange_bytes)
-        self.ranges: Cache[pl.DataFrame] = Cache(options.cache_bytes_max * 9 // 10, _frame_bytes)
+        self.ranges: Cache[pl.DataFrame] = Cache(options.cache_bytes_max * 6 // 10, _frame_bytes)
+        self.roots: Cache[Root] = Cache(options.cache_bytes_max // 10, _root_bytes)
+        self.nodes: Cache[Leaves] = Cache(options.cache_bytes_max // 10, lambda leaves: 2 * _frame_bytes(leaves.frame))
+        self.packs = PackFiles(store, namespace, options.cache_bytes_max // 10)
 
     async def close(self) -> None:
         await self.metaranges.close()
         await self.ranges.close()
+        await self.roots.close()
+        await self.nodes.close()
+        await self.packs.footers.close()
         await asyncio.to_thread(self._threads.shutdown)
 
     def in_thread(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run work on rows, which lets go of the interpreter for most of its time."""
         return asyncio.get_running_loop().run_in_executor(self._threads, call)
 
-    async def open(self, address: TreeAddress) -> MetaRange:
-        """The table of contents of a tree."""
+    async def open(self, address: TreeAddress) -> MetaRange | Root:
+        """Return what a tree begins with: its ranges, or its nodes."""
         if address.id == EMPTY.id:
             return EMPTY
+        check_version(LAKE_TREE, address.format, f"tree {address.id}")
+        if address.format == 3:
+            return await self.roots.get(tree_key(address), lambda: self._read_root(address))
         # Not by id alone: an equal tree elsewhere refers to other locations, which may be garbage while these are not.
         key = metarange_key(address.location, address.id)
         return await self.metaranges.get(key, lambda: self._read_metarange(address))
@@ -67,24 +79,56 @@ class TreeFiles:
         data = await self._read(metarange_key(address.location, address.id))
         return await self.in_thread(lambda: decode_metarange(data, address.id))
 
-    async def save(self, tree: MetaRange, location: Location) -> TreeAddress:
-        """Write the table of contents; its ranges must be stored already."""
-        address = TreeAddress(tree.id, location)
-        if tree.id != EMPTY.id:
-            data = await self.in_thread(lambda: encode_metarange(tree))
-            key = metarange_key(location, tree.id)
-            await self.write({key: data})
-            self.metaranges.put(key, tree)
-        return address
+    async def _read_root(self, address: TreeAddress) -> Root:
+        data = await self._read(tree_key(address))
+        return await self.in_thread(lambda: decode_root(data, address.id))
 
-    async def entries(self, found: Range) -> pl.DataFrame:
-        """Return the entries of a range, and cache them for the next reader."""
-        return await self.ranges.get(found.id, lambda: self._read_range(found))
+    async def leaves(self, nodes: Nodes) -> Leaves:
+        """Return the leaves of some nodes, in order."""
+        each = await self.leaves_of_each(nodes)
+        return Leaves(pl.concat([Leaves.empty().frame, *[leaves.frame for leaves in each]]))
+
+    async def leaves_of_each(self, nodes: Nodes) -> list[Leaves]:
+        """Return the leaves of each of some nodes."""
+        places = list(nodes.frame.select("id", "pack", "group").iter_rows())
+        held: dict[tuple[str, str, int], Leaves | None] = {
+            place: self.nodes.peek(_node_name(*place)) for place in places
+        }
+        missing = [place for place in places if held[place] is None]
+        if missing:
+            fetched = FetchedNodes(missing, await self.packs.fetch((key, group) for _, key, group in missing))
+            for place, leaves in zip(missing, await self.in_thread(fetched.leaves), strict=True):
+                self.nodes.put(_node_name(*place), leaves)
+                held[place] = leaves
+        return [found for place in places if (found := held[place]) is not None]
+
+    async def all_parts(self, tree: MetaRange | Root) -> MetaRange | Leaves:
+        """Return all ranges, or all leaves, of a tree."""
+        return await self.leaves(tree.nodes) if isinstance(tree, Root) else tree
+
+    async def entries(self, found: Range | Leaf) -> pl.DataFrame:
+        """Return the entries of a range or a leaf, and keep them in the cache."""
+        return await self.ranges.get(found.id, lambda: self._read_part(found))
 
     async def scan(self, found: Range) -> pl.DataFrame:
         """The entries of a range, for work which passes over many of them once and must not crowd out the others."""
         held = self.ranges.peek(found.id)
         return held if held is not None else await self._read_range(found)
+
+    async def _read_part(self, found: Range | Leaf) -> pl.DataFrame:
+        if isinstance(found, Range):
+            return await self._read_range(found)
+        one = Leaves(pl.DataFrame([msgspec.structs.astuple(found)], schema=LEAF_SCHEMA, orient="row"))
+        fetched = await self.fetch_parts(one)
+        return compact(await self.in_thread(fetched.entries))
+
+    async def fetch_parts(self, parts: Contents) -> "Fetched | FetchedLeaves":
+        """Read ranges or leaves, but decode nothing yet."""
+        if isinstance(parts, Leaves):
+            places = parts.frame.select("pack", "group").unique(maintain_order=True).iter_rows()
+            return FetchedLeaves(parts, await self.packs.fetch(places))
+        assert isinstance(parts, MetaRange)
+        return await self.fetch([parts[row] for row in range(len(parts))])
 
     async def fetch(self, ranges: Sequence[Range]) -> "Fetched":
         """Read some ranges, as `scan` does, but decode nothing yet."""
@@ -100,7 +144,7 @@ class TreeFiles:
             some = missing[start : start + MANY_MAX]
             found = await self._store.get_many([self._namespace + range_key(each.location, each.id) for each in some])
             parts.update((each.id, one.data) for each, one in zip(some, found, strict=True))
-        return Fetched([(each.id, parts[each.id]) for each in ranges])
+        return Fetched([(each.id, parts[each.id]) for each in ranges], [each.count for each in ranges])
 
     async def _read_range(self, found: Range) -> pl.DataFrame:
         data = await self._read(range_key(found.location, found.id))
@@ -123,8 +167,17 @@ class Fetched:
     So nothing waits for the event loop between a file and the rows in it.
     """
 
-    def __init__(self, parts: "list[tuple[RangeId, pl.DataFrame | memoryview]]") -> None:
+    def __init__(self, parts: "list[tuple[RangeId, pl.DataFrame | memoryview]]", counts: list[int]) -> None:
         self._parts = parts
+        self._counts = counts
+
+    @property
+    def counts(self) -> list[int]:
+        return self._counts
+
+    def table(self) -> pa.Table | None:
+        """Return the entries of all, in order."""
+        return joined(self.tables()) if self._parts else None
 
     def tables(self) -> list[pa.Table]:
         """The entries of each."""
@@ -139,6 +192,15 @@ class Fetched:
 
 def _frame_bytes(frame: pl.DataFrame) -> int:
     return int(frame.estimated_size()) + 1
+
+
+def _root_bytes(root: Root) -> int:
+    return 3 * _frame_bytes(root.nodes.frame)
+
+
+def _node_name(id_: str, key: str, group: int) -> str:
+    """Not by id alone: an equal node elsewhere refers to other packs, which may be garbage while these are not."""
+    return f"{id_}/{key}/{group}"
 
 
 def _metarange_bytes(tree: MetaRange) -> int:

@@ -6,6 +6,8 @@ import msgspec
 
 from penstock.kernel.errors import InvalidArgument
 from penstock.lake.core.committed.boundary import CHUNKING, Chunking
+from penstock.lake.core.committed.leaves.cut import LEAF_CUT, LeafCut
+from penstock.lake.core.committed.leaves.spans import JOB_ROWS
 
 __all__ = ["TreeOptions"]
 
@@ -18,9 +20,11 @@ class TreeOptions(msgspec.Struct, frozen=True, kw_only=True):
     jobs_per_thread_max: int = 4  # of a build: while one is at its rows, others are read and written
     reads_in_flight_max: int = 8  # ranges of one lookup
     writes_in_flight_max: int = 4  # calls of the store, with many objects each
-    chunking: Chunking = CHUNKING  # part of the format: the same for everyone who writes to a repository
+    chunking: Chunking = CHUNKING  # of format 2; part of the format: the same for everyone who uses a repository
+    leaf_cut: LeafCut = LEAF_CUT  # the same of format 3
+    job_rows: int = JOB_ROWS  # touched rows of one job of a build
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            if name != "chunking" and getattr(self, name) < 1:
+            if name not in ("chunking", "leaf_cut") and getattr(self, name) < 1:
                 raise InvalidArgument(f"option {name} of committed data is {getattr(self, name)}")

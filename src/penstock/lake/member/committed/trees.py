@@ -8,28 +8,31 @@ Everything a call writes lies in the `location` it is given, the folder of its a
 to those that its parent and sources refer to, and to nothing else that happens to exist (L15).
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from functools import partial
 from typing import Final, Self
 
 import msgspec
 import polars as pl
 import pyarrow as pa
 
-from penstock.lake.core.committed.build import Job, finish_build, pieces_of, plan_build, to_range
-from penstock.lake.core.committed.diff import Overlap, compare, empty_diff, plan_diff, visible
+from penstock.lake.core.committed.changes import empty_changes
+from penstock.lake.core.committed.contents import Contents
+from penstock.lake.core.committed.diff import Overlap, batched, compare, empty_diff, only_in, plan_diff, visible
 from penstock.lake.core.committed.entry import empty_entries
-from penstock.lake.core.committed.graft import Seam, finish_graft, pieces_of_seam, plan_graft
 from penstock.lake.core.committed.importing import import_changes, imported_entries
+from penstock.lake.core.committed.leaves.graft import plan_graft, put_again, seam_leaves
+from penstock.lake.core.committed.leaves.node import Leaves
+from penstock.lake.core.committed.leaves.root import Nodes, Root
+from penstock.lake.core.committed.leaves.spans import places_of
 from penstock.lake.core.committed.listing import Listing, ListPage
-from penstock.lake.core.committed.lookup import Lookup, entries_at, find_entry, plan_lookup
+from penstock.lake.core.committed.lookup import LookupBatch, batches_of, entries_at, find_entry, plan_lookup
 from penstock.lake.core.committed.merging.merge import Strategy, merge_changes
 from penstock.lake.core.committed.merging.reparent import patch_changes, paths_to_patch
 from penstock.lake.core.committed.merging.splice import splice
-from penstock.lake.core.committed.metarange import Location, MetaRange, Range, TreeAddress, range_key
-from penstock.lake.core.committed.range import EncodedRange
+from penstock.lake.core.committed.metarange import Location, MetaRange, TreeAddress
 from penstock.lake.core.staging.entry import Entry
+from penstock.lake.member.committed.building import Progress, TreeBuilder
 from penstock.lake.member.committed.files import TreeFiles
 from penstock.lake.member.committed.in_order import in_order
 from penstock.lake.member.committed.options import TreeOptions
@@ -37,7 +40,9 @@ from penstock.plumbing.objects import ObjectStore
 
 __all__ = ["MergeOutcome", "Progress", "Trees"]
 
-Progress = Callable[[int, int], None]  # how much is done, of how much
+ROWS_AT_ONCE: Final = 1 << 16  # of a lookup
+
+Tree = MetaRange | Root
 
 
 class MergeOutcome(msgspec.Struct, frozen=True):
@@ -62,32 +67,69 @@ class Trees:
 
     async def get(self, tree: TreeAddress, path: str) -> Entry | None:
         """The entry of one path."""
-        contents = await self.files.open(tree)
-        row = contents.find(path)
-        return None if row is None else find_entry(await self.files.entries(contents[row]), path)
+        parts: Contents = await self._parts_at(await self.files.open(tree), path)
+        row = parts.find(path)
+        if row is None:
+            return None
+        assert isinstance(parts, MetaRange | Leaves)
+        return find_entry(await self.files.entries(parts[row]), path)
+
+    async def _parts_at(self, tree: Tree, path: str) -> MetaRange | Leaves:
+        """Return the ranges, or the leaves of the one node, that may hold a path."""
+        if isinstance(tree, MetaRange):
+            return tree
+        row = tree.nodes.find(path)
+        return await self.files.leaves(tree.nodes.of([] if row is None else [row]))
 
     async def get_many(self, tree: TreeAddress, paths: pl.Series) -> pl.DataFrame:
         """The entries of those paths which the tree has, sorted."""
         return await self._look_up(await self.files.open(tree), paths if paths.is_sorted() else paths.sort())
 
-    async def _look_up(self, contents: MetaRange, paths: pl.Series) -> pl.DataFrame:
-        async def part(found: Lookup) -> pl.DataFrame:
-            found_in = await self.files.fetch([contents[found.row]])
-            asked = paths.slice(found.start, found.end - found.start)
-            return await self.files.in_thread(lambda: entries_at(found_in.entries(), asked))
+    async def _look_up(self, tree: Tree | Leaves, paths: pl.Series) -> pl.DataFrame:
+        if isinstance(tree, Root):
+            tree = await self.files.leaves(tree.nodes.of([each.row for each in plan_lookup(tree.nodes, paths)]))
+        wanted = tree
 
-        parts = in_order(plan_lookup(contents, paths), part, self._options.reads_in_flight_max)
-        return pl.concat([empty_entries(), *[frame async for frame in parts]])
+        async def part(batch: LookupBatch) -> pl.DataFrame:
+            found = await self.files.fetch_parts(wanted.of(batch.rows))
+            asked = paths.slice(batch.start, batch.end - batch.start)
+            return await self.files.in_thread(lambda: entries_at(found.entries(), asked))
+
+        batches = batches_of(tree, paths, ROWS_AT_ONCE)
+        async with aclosing(in_order(batches, part, self._options.reads_in_flight_max)) as parts:
+            return pl.concat([empty_entries(), *[frame async for frame in parts]])
 
     async def list_page(
         self, tree: TreeAddress, prefix: str = "", *, after: str = "", delimiter: str = "", limit: int = 1000
     ) -> ListPage:
         """A page of what lies below a prefix."""
-        contents = await self.files.open(tree)
+        opened = await self.files.open(tree)
+        contents: Contents = opened.nodes if isinstance(opened, Root) else opened
         listing = Listing(contents, prefix, after=after, delimiter=delimiter, limit=limit)
-        while (row := listing.wanted()) is not None:
-            listing.take(await self.files.entries(contents[row]))
+        while (wanted := listing.wanted()) is not None:
+            parts, row = wanted
+            if isinstance(parts, Nodes):
+                listing.enter(await self.files.leaves(parts.of([row])))
+            else:
+                assert isinstance(parts, MetaRange | Leaves)
+                listing.take(await self.files.entries(parts[row]))
         return listing.page()
+
+    async def paths_below(self, tree: TreeAddress, prefix: str) -> pl.Series:
+        """Return all paths that begin with a prefix, sorted."""
+        opened = await self.files.open(tree)
+        contents: MetaRange | Leaves
+        if isinstance(opened, Root):
+            contents = await self.files.leaves(opened.nodes.of(list(opened.nodes.below(prefix))))
+        else:
+            contents = opened
+        found = [pl.Series("path", [], pl.String)]
+        below = contents.of(list(contents.below(prefix)))
+        for first in range(0, len(below), ROWS_AT_ONCE >> 8):
+            some = await self.files.fetch_parts(below.of(slice(first, first + (ROWS_AT_ONCE >> 8))))
+            found.append((await self.files.in_thread(some.entries))["path"])
+        paths = pl.concat(found)
+        return paths.filter(paths.str.starts_with(prefix))
 
     async def diff(
         self, left: TreeAddress, right: TreeAddress, prefix: str = "", *, readdressed: bool = False, start: str = ""
@@ -96,22 +138,36 @@ class Trees:
 
         Ranges that end before `start` are not read. The first frame may hold paths before it.
         """
-        one, other = await self.files.open(left), await self.files.open(right)
+        if left.id == right.id:
+            return
+        one, other = await self._differing(await self.files.open(left), await self.files.open(right), prefix, start)
         async with aclosing(self._differences(one, other, prefix, start)) as parts:
             async for frame in parts:
                 shown = frame if readdressed else visible(frame)
                 if shown.height:
                     yield shown
 
+    async def _differing(
+        self, left: Tree, right: Tree, prefix: str, start: str
+    ) -> tuple[MetaRange | Leaves, MetaRange | Leaves]:
+        """Return the ranges, or the leaves of nodes, that differ. Trees of two formats differ everywhere."""
+        if isinstance(left, Root) and isinstance(right, Root):
+            one, other = (
+                nodes.of([row for row in nodes.below(prefix) if nodes.max_keys[row] >= start])
+                for nodes in (only_in(left.nodes, right.nodes), only_in(right.nodes, left.nodes))
+            )
+            return await self.files.leaves(one), await self.files.leaves(other)
+        return await self.files.all_parts(left), await self.files.all_parts(right)
+
     async def _differences(
-        self, one: MetaRange, other: MetaRange, prefix: str = "", start: str = ""
+        self, one: MetaRange | Leaves, other: MetaRange | Leaves, prefix: str = "", start: str = ""
     ) -> AsyncGenerator[pl.DataFrame, None]:
         async def part(overlap: Overlap) -> pl.DataFrame:
-            old = await self.files.fetch([one[row] for row in overlap.left])
-            new = await self.files.fetch([other[row] for row in overlap.right])
+            old = await self.files.fetch_parts(one.of(list(overlap.left)))
+            new = await self.files.fetch_parts(other.of(list(overlap.right)))
             return await self.files.in_thread(lambda: compare(overlap, old.entries(), new.entries(), prefix=prefix))
 
-        overlaps = plan_diff(one, other, prefix, start=start)
+        overlaps = batched(plan_diff(one, other, prefix, start=start), one, other)
         async with aclosing(in_order(overlaps, part, self._options.threads_max * 2)) as parts:
             async for frame in parts:
                 yield frame
@@ -125,72 +181,40 @@ class Trees:
         sources: Sequence[TreeAddress] = (),
         progress: Progress = lambda done, total: None,
     ) -> TreeAddress:
-        """The parent overlaid by sorted changes, written and durable."""
-        trees = {address: await self.files.open(address) for address in (*sources, parent)}
-        return await self._build_on(trees[parent], changes, location, trees, progress)
-
-    async def _build_on(
-        self,
-        parent: MetaRange,
-        changes: pl.DataFrame,
-        location: Location,
-        trees: Mapping[TreeAddress, MetaRange],
-        progress: Progress = lambda done, total: None,
-    ) -> TreeAddress:
-        """Overlay ranges of some trees, which may be referred to, and save the result."""
-        known = {name: where for tree in trees.values() for name, where in tree.locations.items()}
-        chunking = self._options.chunking
-        jobs = await self.files.in_thread(lambda: plan_build(parent, changes, chunking))
-        write = partial(self._do_job, parent, changes, known, location)
-        pieces: list[list[Range]] = []
-        in_flight_max = self._options.threads_max * self._options.jobs_per_thread_max
-        async with aclosing(in_order(jobs, write, in_flight_max)) as done:
-            async for ranges in done:
-                pieces.append(ranges)
-                progress(len(pieces), len(jobs))
-        built = finish_build(parent, jobs, pieces)
-        same = next((address for address in trees if address.id == built.id), None)
-        return same or await self.files.save(built, location)
-
-    async def _do_job(
-        self, parent: MetaRange, changes: pl.DataFrame, known: dict[str, str], location: Location, job: Job
-    ) -> list[Range]:
-        """Do all the work on the rows of a job in one thread; another thread has another job meanwhile."""
-        base = await self.files.fetch([parent[row] for row in range(job.first, job.last)])
-        own = changes.slice(job.start, job.end - job.start)
-
-        def make() -> list[tuple[Range, memoryview | None]]:
-            pieces = pieces_of(base.tables(), own, self._options.chunking)
-            return _rows_of(pieces, known, location)
-
-        return await self._write(await self.files.in_thread(make))
-
-    async def _write(self, made: "list[tuple[Range, memoryview | None]]") -> list[Range]:
-        """Store the ranges that are not stored already."""
-        await self.files.write({range_key(row.location, row.id): data for row, data in made if data is not None})
-        return [row for row, _ in made]
+        """The parent overlaid by sorted changes, written and durable, in format 3."""
+        known = {address: await self.files.open(address) for address in (parent, *sources)}
+        if not changes.height:
+            return parent
+        builder = TreeBuilder(self.files, self._options, location, known, progress)
+        tree = known[parent]
+        if isinstance(tree, MetaRange):
+            return await builder.rewrite(tree, changes)
+        return await builder.overlay(tree.nodes, changes)
 
     async def graft(self, parent: TreeAddress, source: TreeAddress, prefix: str, location: Location) -> TreeAddress:
         """The parent with a whole other tree in place of whatever it has below a prefix. Only the seams are read."""
-        old, new = await self.files.open(parent), await self.files.open(source)
-        chunking, known = self._options.chunking, {**old.locations, **new.locations}
-        plan = await self.files.in_thread(lambda: plan_graft(old, new, prefix, chunking))
-        made = [await self._do_seam(old, new, prefix, seam, known, location) for seam in plan.seams]
-        built = finish_graft(old, new, plan, made)
-        same = next((address for address in (parent, source) if address.id == built.id), None)
-        return same or await self.files.save(built, location)
+        known = {address: await self.files.open(address) for address in (parent, source)}
+        old, new, cut = known[parent], known[source], self._options.leaf_cut
+        if not isinstance(new, Root):
+            return await self._graft_rows(parent, new, prefix, location)
+        if not isinstance(old, Root):  # of format 2: written once, at bulk speed
+            made = await TreeBuilder(self.files, self._options, location, known).rewrite(old, empty_changes())
+            found = await self.files.open(made)
+            old = known[made] = found if isinstance(found, Root) else Root(Nodes.empty(), {})
+        plan = plan_graft(old.nodes, new.nodes, prefix, cut)
+        seams = seam_leaves(await self.files.leaves(plan.old), prefix)
+        last = await self.files.leaves(plan.new)
+        rows, more = await self.files.fetch_parts(seams), await self.files.fetch_parts(last)
+        changes = await self.files.in_thread(lambda: put_again(rows.entries(), more.entries(), prefix))
+        builder = TreeBuilder(self.files, self._options, location, known)
+        return await builder.overlay(plan.nodes, changes, places={**places_of(last.frame), **places_of(seams.frame)})
 
-    async def _do_seam(
-        self, old: MetaRange, new: MetaRange, prefix: str, seam: Seam, known: dict[str, str], location: Location
-    ) -> list[Range]:
-        rows = await self.files.fetch([old[row] for row in range(seam.first, seam.last)])
-        more = await self.files.fetch([new[row] for row in range(seam.start, seam.end)])
-
-        def make() -> list[tuple[Range, memoryview | None]]:
-            pieces = pieces_of_seam(prefix, seam, rows.entries(), more.entries(), self._options.chunking)
-            return _rows_of(pieces, known, location)
-
-        return await self._write(await self.files.in_thread(make))
+    async def _graft_rows(self, parent: TreeAddress, source: MetaRange, prefix: str, location: Location) -> TreeAddress:
+        """The same with a tree of format 2: all its rows are put."""
+        rows = await self.files.fetch_parts(source)
+        entries = await self.files.in_thread(rows.entries)
+        existing = await self.paths_below(parent, prefix)
+        return await self.build(parent, import_changes(entries, existing), location)
 
     async def merge(
         self,
@@ -205,15 +229,41 @@ class Trees:
             return MergeOutcome(source)
         if source.id in (base.id, dest.id):
             return MergeOutcome(dest)
-        trees = {each: await self.files.open(each) for each in (source, dest)}
-        old, chunking = await self.files.open(base), self._options.chunking
-        spliced = await self.files.in_thread(lambda: splice(old, trees[dest], trees[source], chunking))
-        diff = await self._all_of(self._differences(spliced.base, spliced.source))
-        entries = await self._look_up(spliced.dest, diff["path"])
+        known = {each: await self.files.open(each) for each in (dest, source)}
+        old, mine, theirs = await self.files.open(base), known[dest], known[source]
+        builder = TreeBuilder(self.files, self._options, location, known)
+        cut, chunking = self._options.leaf_cut, self._options.chunking
+        if isinstance(old, Root) and isinstance(mine, Root) and isinstance(theirs, Root):
+            sides = old.nodes, mine.nodes, theirs.nodes
+            nodes = await self.files.in_thread(lambda: splice(sides[0], sides[1], sides[2], cut))
+            each = [await self.files.leaves(side) for side in (nodes.base, nodes.dest, nodes.source)]
+            leaves = await self.files.in_thread(lambda: splice(each[0], each[1], each[2], cut))
+            changes = await self._decided(leaves.base, leaves.source, leaves.dest, strategy)
+            if isinstance(changes, MergeOutcome):
+                return changes
+            places = places_of(leaves.source.frame)
+            made = await builder.overlay(nodes.tree, changes, opened=leaves.tree, open_rows=nodes.both, places=places)
+        elif isinstance(old, MetaRange) and isinstance(mine, MetaRange) and isinstance(theirs, MetaRange):
+            ranges = await self.files.in_thread(lambda: splice(old, mine, theirs, chunking))
+            changes = await self._decided(ranges.base, ranges.source, ranges.dest, strategy)
+            if isinstance(changes, MergeOutcome):
+                return changes
+            made = await builder.rewrite(ranges.tree, changes)
+        else:
+            changes = await self._decided(*await self._differing(old, theirs, "", ""), mine, strategy)
+            if isinstance(changes, MergeOutcome):
+                return changes
+            made = await self.build(dest, changes, location, sources=[source])
+        return MergeOutcome(made)
+
+    async def _decided(
+        self, base: MetaRange | Leaves, source: MetaRange | Leaves, dest: Tree | Leaves, strategy: Strategy
+    ) -> pl.DataFrame | MergeOutcome:
+        """Return the changes to lay over the destination, or the conflicts."""
+        diff = await self._all_of(self._differences(base, source))
+        entries = await self._look_up(dest, diff["path"])
         merged = await self.files.in_thread(lambda: merge_changes(diff, entries, strategy))
-        if not merged.is_clean:
-            return MergeOutcome(None, tuple(merged.conflicts))
-        return MergeOutcome(await self._build_on(spliced.tree, merged.changes, location, trees))
+        return merged.changes if merged.is_clean else MergeOutcome(None, tuple(merged.conflicts))
 
     async def reparent(
         self,
@@ -239,19 +289,10 @@ class Trees:
     ) -> TreeAddress:
         """The parent with the listed objects in place of whatever it has below `destination`. No object is copied."""
         imported = await self.files.in_thread(lambda: imported_entries(listing, destination))
-        contents = await self.files.open(parent)
-        rows = await self.files.fetch([contents[row] for row in contents.below(destination)])
-        below = pl.col("path").str.starts_with(destination)
-        changes = await self.files.in_thread(lambda: import_changes(imported, rows.entries().filter(below)["path"]))
+        existing = await self.paths_below(parent, destination)
+        changes = await self.files.in_thread(lambda: import_changes(imported, existing))
         return await self.build(parent, changes, location)
 
     async def _all_of(self, diff: AsyncGenerator[pl.DataFrame, None]) -> pl.DataFrame:
         async with aclosing(diff) as parts:
             return pl.concat([empty_diff(), *[frame async for frame in parts]])
-
-
-def _rows_of(
-    pieces: Sequence[EncodedRange], known: Mapping[str, str], location: Location
-) -> list[tuple[Range, memoryview | None]]:
-    """Return pieces as rows of a metarange, with the files of those that are not known to be stored."""
-    return [(to_range(each, known, location), None if each.id in known else each.to_parquet()) for each in pieces]

@@ -8,15 +8,16 @@ Keys are relative to a repository's storage namespace. Every one of them has a l
 An object without a link epoch is never garbage: commits are kept for ever, and so are objects of other programs.
 """
 
-import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import Final
 
 import msgspec
 import polars as pl
 
-from penstock.lake.core.committed.metarange import EMPTY, Range, TreeAddress, metarange_key, range_key
+from penstock.lake.core.committed.leaves.node import Leaves
+from penstock.lake.core.committed.leaves.root import Root
+from penstock.lake.core.committed.metarange import EMPTY, MetaRange, TreeAddress, range_key, tree_key
 from penstock.lake.core.refs.commit import commit_key
 from penstock.lake.core.staging.branch import Repository
 from penstock.lake.core.staging.machine import StagingMachine
@@ -27,7 +28,8 @@ from penstock.lake.records.service import Progress, Watch
 
 __all__ = ["Held", "commit_ids", "held_by", "listed", "mark", "reachable"]
 
-READS_AT_ONCE: Final = 8
+LEAVES_AT_ONCE: Final = 512  # that are read at once
+RANGES_AT_ONCE: Final = 16
 KEYS: Final = pl.Schema({"key": pl.String()})
 LISTED: Final = pl.Schema({"key": pl.String(), "size": pl.Int64(), "epoch": pl.Int64()})
 _EPOCH: Final = r"^(?:data|_penstock)/([0-9]{8})/"
@@ -100,33 +102,57 @@ async def mark(
 
     Of `trees_only` the trees alone, not their contents: merges and diffs of other commits still need them.
     """
-    trees, ranges = await _metadata(shelf, commits)
-    other_trees, other_ranges = await _metadata(shelf, trees_only)
-    frames = [_keys([*trees, *ranges, *other_trees, *other_ranges]), *(_below(shelf, each) for each in held.staged)]
-    wanted = list(ranges.values())
-    for first in range(0, len(wanted), READS_AT_ONCE):
+    kept, others = await _trees(shelf, commits), await _trees(shelf, trees_only)
+    frames = [_keys(sorted(_files_of([*kept, *others]))), *(_below(shelf, each) for each in held.staged)]
+    known: set[str] = set()
+    for done, tree in enumerate(kept):
         if watch is not None:
-            watch(Progress("marking", first, len(wanted)))
-        some = wanted[first : first + READS_AT_ONCE]
-        entries = await asyncio.gather(*(shelf.trees.files.scan(each) for each in some))
-        frames += [_below(shelf, each.select("address")) for each in entries]
+            watch(Progress("marking", done, len(kept)))
+        frames += [_below(shelf, each) async for each in _addresses(shelf, tree, known)]
     return await shelf.trees.files.in_thread(lambda: pl.concat(frames).unique())
 
 
-async def _metadata(shelf: Shelf, commits: Iterable[CommitId]) -> tuple[dict[str, TreeAddress], dict[str, Range]]:
-    """The metaranges and ranges of some commits, by key."""
-    trees: dict[str, TreeAddress] = {}
+async def _trees(shelf: Shelf, commits: Iterable[CommitId]) -> list[tuple[str, MetaRange | Root]]:
+    """Return the trees of some commits, each once, with the keys of the files that they begin with."""
+    found: dict[str, TreeAddress] = {}
     for commit in commits:
         tree = (await shelf.history.get(commit)).tree
         if tree.id != EMPTY.id:
-            trees[metarange_key(tree.location, tree.id)] = tree
-    ranges: dict[str, Range] = {}
-    for tree in trees.values():
-        contents = await shelf.trees.files.open(tree)
-        for row in range(len(contents)):
-            found = contents[row]
-            ranges[range_key(found.location, found.id)] = found
-    return trees, ranges
+            found[tree_key(tree)] = tree
+    return [(key, await shelf.trees.files.open(tree)) for key, tree in found.items()]
+
+
+def _files_of(trees: Iterable[tuple[str, MetaRange | Root]]) -> set[str]:
+    """Return the keys of all files of some trees. A root lists its packs, so no node is read."""
+    found: set[str] = set()
+    for key, tree in trees:
+        found.add(key)
+        if isinstance(tree, Root):
+            found |= tree.files
+        else:
+            found.update(range_key(location, id_) for id_, location in tree.locations.items())
+    return found
+
+
+async def _addresses(
+    shelf: Shelf, tree: tuple[str, MetaRange | Root], known: set[str]
+) -> AsyncGenerator[pl.DataFrame, None]:
+    """Yield the addresses of a tree's entries; nodes, leaves and ranges in `known` are left out, and added to it."""
+    parts: MetaRange | Leaves
+    if isinstance(tree[1], Root):
+        nodes = tree[1].nodes
+        new = [row for row, id_ in enumerate(nodes.frame["id"]) if id_ not in known]
+        known.update(nodes.frame["id"][new])
+        parts = await shelf.trees.files.leaves(nodes.of(new))
+    else:
+        parts = tree[1]
+    rows = [row for row, id_ in enumerate(parts.frame["id"]) if id_ not in known]
+    known.update(parts.frame["id"][rows])
+    wanted = parts.of(rows)
+    at_once = LEAVES_AT_ONCE if isinstance(wanted, Leaves) else RANGES_AT_ONCE
+    for first in range(0, len(wanted), at_once):
+        found = await shelf.trees.files.fetch_parts(wanted.of(slice(first, first + at_once)))
+        yield (await shelf.trees.files.in_thread(found.entries)).select("address")
 
 
 def _keys(keys: list[str]) -> pl.DataFrame:

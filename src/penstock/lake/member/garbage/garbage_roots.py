@@ -4,7 +4,7 @@ Design: lake.md L15. The kept commits are decided here, as for the collector's o
 range is read. Roots must be asked for after a listing of the store: objects that come in between are then in neither.
 """
 
-from penstock.lake.core.committed.metarange import EMPTY, metarange_key
+from penstock.lake.core.committed.metarange import EMPTY, tree_key
 from penstock.lake.member.engine import Engine
 from penstock.lake.member.garbage.garbage_marks import held_by, reachable
 from penstock.lake.member.garbage.retention_service import kept_by_rules
@@ -38,4 +38,4 @@ class GarbageRoots:
 
 async def _metaranges(shelf: Shelf, commits: list[str]) -> tuple[str, ...]:
     trees = [(await shelf.history.get(commit)).tree for commit in commits]
-    return tuple(dict.fromkeys(metarange_key(tree.location, tree.id) for tree in trees if tree.id != EMPTY.id))
+    return tuple(dict.fromkeys(tree_key(tree) for tree in trees if tree.id != EMPTY.id))

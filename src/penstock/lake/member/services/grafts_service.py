@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.kernel.errors import InvalidArgument
+from penstock.kernel.formats import LAKE_TREE
+from penstock.lake.core.committed.leaves.root import Root
 from penstock.lake.core.committed.metarange import Location, MetaRangeId, TreeAddress
 from penstock.lake.core.refs.commit import Commit
 from penstock.lake.core.staging.proposing import port
@@ -35,8 +37,10 @@ class GraftWish:
     async def make(self, head: str, parent: Commit, location: Location) -> Made:
         trees = self.draft.shelf.trees
         contents = await trees.files.open(self.source)
-        if any(each != self.source.location for each in contents.locations.values()):
-            raise InvalidArgument(f"tree {self.source.id} refers to ranges outside of {self.source.location}")
+        own = f"{self.source.location}/"
+        files = contents.files if isinstance(contents, Root) else {f"{each}/" for each in contents.locations.values()}
+        if not all(each.startswith(own) for each in files):
+            raise InvalidArgument(f"tree {self.source.id} refers to files outside of {self.source.location}")
         return Made(await trees.graft(parent.tree, self.source, self.prefix, location))
 
 
@@ -48,9 +52,14 @@ class Grafts(Commits):
         where = _LOCATION.fullmatch(body.location)
         if where is None or not _ID.fullmatch(body.tree) or not 0 < len(body.query) <= 200:
             raise InvalidArgument("a tree has an id of 64 hexadecimal digits, a location, and the id of its job")
+        if not LAKE_TREE.reads <= body.format <= LAKE_TREE.version:
+            raise InvalidArgument(
+                f"format {body.format}: expected {LAKE_TREE.reads} to {LAKE_TREE.version}",
+                next_step="run the same release of Penstock on the lake and in Spark",
+            )
         found, known = await self.engine.branch(repository, branch)
         draft = self._draft(self.engine.shelves.of(found), body.message or "Import", "", body.metadata)
-        source = TreeAddress(MetaRangeId(body.tree), Location(body.location))
+        source = TreeAddress(MetaRangeId(body.tree), Location(body.location), body.format)
         request = Request(f"tree/{body.query}", self.engine.machine.now)
         was_known = self.engine.machine.requests.get(request.id) is not None
         wish = GraftWish(draft, source, body.prefix)

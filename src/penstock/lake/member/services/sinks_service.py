@@ -16,7 +16,7 @@ from penstock.kernel.errors import InvalidArgument, LimitExceeded, NotFound, Pre
 from penstock.lake.core.committed.changes import puts
 from penstock.lake.core.committed.entry import ENTRY_SCHEMA, check_entries
 from penstock.lake.core.committed.importing import import_changes
-from penstock.lake.core.committed.metarange import EMPTY_TREE, Location, TreeAddress, metarange_key
+from penstock.lake.core.committed.metarange import EMPTY_TREE, Location, tree_key
 from penstock.lake.core.refs.commit import Commit
 from penstock.lake.core.staging.branch import Branch, SinkState
 from penstock.lake.core.staging.proposing import port
@@ -66,7 +66,7 @@ class SinkWish:
     async def make(self, head: str, parent: Commit, location: Location) -> Made:
         trees = self.draft.shelf.trees
         entries = check_entries(self._entries())
-        existing = [await self._paths(parent.tree, each.prefix) for each in self.tables if each.replaces]
+        existing = [await trees.paths_below(parent.tree, each.prefix) for each in self.tables if each.replaces]
         changes = import_changes(entries, pl.concat(existing).sort()) if existing else puts(entries)
         return Made(await trees.build(parent.tree, changes, location))
 
@@ -82,14 +82,6 @@ class SinkWish:
             "metadata": [f'{{"rows":"{each.rows}"}}' for each in files],
         }
         return pl.DataFrame(columns, schema=ENTRY_SCHEMA).sort("path")
-
-    async def _paths(self, tree: TreeAddress, prefix: str) -> pl.Series:
-        """Return the paths of the tree below a prefix."""
-        files = self.draft.shelf.trees.files
-        contents = await files.open(tree)
-        rows = [(await files.scan(contents[row]))["path"] for row in contents.below(prefix)]
-        paths = pl.concat([pl.Series("path", [], pl.String()), *rows])
-        return paths.filter(paths.str.starts_with(prefix))
 
 
 class Sinks(Commits):
@@ -128,7 +120,7 @@ class Sinks(Commits):
         """Return where the tree of a ref lies in the store; of a branch, the committed tree."""
         shelf, id_ = await self.engine.commit_of(repository, ref)
         tree = (await shelf.history.get(id_)).tree
-        key = "" if tree.id == EMPTY_TREE.id else metarange_key(tree.location, tree.id)
+        key = "" if tree.id == EMPTY_TREE.id else tree_key(tree)
         return TreePlace(id_, self.store_url, shelf.folder, shelf.storage, shelf.prefix, key)
 
     async def sinks(self, repository: str, branch: str) -> list[SinkBody]:

@@ -29,7 +29,7 @@ from penstock.lake.core.committed.entry import STORED_COLUMNS, is_ascending, row
 from penstock.lake.core.committed.metarange import Location, MetaRange, Range
 from penstock.lake.core.committed.range import EncodedRange, encode_ranges, table_of
 
-__all__ = ["JOB_ROWS", "Job", "finish_build", "pieces_of", "plan_build", "to_range"]
+__all__ = ["JOB_ROWS", "RangeJob", "finish_build", "pieces_of", "plan_build", "to_range"]
 
 JOB_ROWS: Final = 1 << 16  # adjacent segments share a job up to this many rows: fewer and larger calls
 
@@ -38,7 +38,7 @@ _WINDOW_MEANS: Final = 4  # how far to look for a boundary key to divide additio
 Rows = npt.NDArray[np.int64]
 
 
-class Job(msgspec.Struct, frozen=True, gc=False):
+class RangeJob(msgspec.Struct, frozen=True, gc=False):
     """A span of whole segments to write again: the parent's ranges [first, last), the changes [start, end)."""
 
     first: int
@@ -49,7 +49,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
 
 def plan_build(
     parent: MetaRange, changes: pl.DataFrame, chunking: Chunking = CHUNKING, job_rows: int = JOB_ROWS
-) -> list[Job]:
+) -> list[RangeJob]:
     """The jobs which turn the parent into the parent overlaid by the changes, in key order."""
     if changes.height == 0:
         return []
@@ -59,11 +59,11 @@ def plan_build(
     change_ends = _changes_per_segment(parent, changes, ends)
     glued = _glued(parent, changes, ends)
     counts = np.concatenate([[0], np.cumsum(parent.frame["count"].to_numpy())])
-    jobs: list[Job] = []
+    jobs: list[RangeJob] = []
     for first_segment, last_segment in _spans(ends, change_ends, glued, counts, job_rows):
         first = int(ends[first_segment - 1]) if first_segment else 0
         start = int(change_ends[first_segment - 1]) if first_segment else 0
-        jobs.append(Job(first, int(ends[last_segment - 1]), start, int(change_ends[last_segment - 1])))
+        jobs.append(RangeJob(first, int(ends[last_segment - 1]), start, int(change_ends[last_segment - 1])))
     last = jobs.pop()
     return jobs + _split_additions(last, parent, changes, chunking, job_rows)
 
@@ -112,8 +112,8 @@ def _spans(
 
 
 def _split_additions(
-    job: Job, parent: MetaRange, changes: pl.DataFrame, chunking: Chunking, job_rows: int
-) -> list[Job]:
+    job: RangeJob, parent: MetaRange, changes: pl.DataFrame, chunking: Chunking, job_rows: int
+) -> list[RangeJob]:
     """The last job, divided at boundary keys which are put behind everything the parent has."""
     if job.end - job.start <= job_rows or job.last != len(parent):
         return [job]
@@ -127,7 +127,7 @@ def _split_additions(
             cuts.append(start + int(found[0]) + 1)
     cuts.append(job.end)
     spans = list(pairwise(cuts))
-    return [Job(job.first, job.last, *spans[0]), *(Job(job.last, job.last, *span) for span in spans[1:])]
+    return [RangeJob(job.first, job.last, *spans[0]), *(RangeJob(job.last, job.last, *span) for span in spans[1:])]
 
 
 def pieces_of(base: Sequence[pa.Table], changes: pl.DataFrame, chunking: Chunking = CHUNKING) -> list[EncodedRange]:
@@ -164,11 +164,11 @@ def to_range(piece: EncodedRange, known: Mapping[str, str], location: Location) 
     return Range(piece.id, piece.min_key, piece.max_key, piece.count, piece.size, where)
 
 
-def finish_build(parent: MetaRange, jobs: Sequence[Job], pieces: Sequence[Sequence[Range]]) -> MetaRange:
+def finish_build(parent: MetaRange, jobs: Sequence[RangeJob], pieces: Sequence[Sequence[Range]]) -> MetaRange:
     """The new tree: each job's ranges in place of those it replaced, all others by reference."""
     frames: list[pl.DataFrame] = []
     at = 0
     for job, ranges in zip(jobs, pieces, strict=True):
-        frames += [parent.frame.slice(at, job.first - at), MetaRange.of(ranges).frame]
+        frames += [parent.frame.slice(at, job.first - at), MetaRange.of_ranges(ranges).frame]
         at = job.last
     return MetaRange(pl.concat([*frames, parent.frame.slice(at)]).rechunk())
