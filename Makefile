@@ -83,6 +83,10 @@ tests: setup
 java: # Spark and the model checker need Java 17 or newer
 	@scripts/ensure-java
 
+.PHONY: jar
+jar: setup ## Compile the source in Java (JDK 17) into the jar that the wheel has: src/penstock/spark/jvm/penstock-spark.jar
+	@$(BIN)/python scripts/make_jar.py
+
 .PHONY: postgresql
 postgresql: # a store of consumers
 	@scripts/ensure-postgresql

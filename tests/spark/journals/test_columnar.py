@@ -185,6 +185,32 @@ def test_what_java_does_not_read_comes_from_workers(
     assert same(spark, brokers, name, "n long, list array<bigint>", framing="arrow") > 0
 
 
+def test_parts_within_parts_are_read_in_every_batch(
+    spark: SparkSession, brokers: Brokers, journals: BlockingJournals
+) -> None:
+    name = make(journals, "columnar/parts", fragment_bytes=1 << 22)
+    pad = "x" * 300_000  # so that workers send several batches
+    rows: list[dict[str, Any]] = [
+        {"n": n, "s": {"b": n % 2 == 0, "in": {"text": f"t{n:03}", "deep": {"x": n / 2, "list": [n, None]}}},
+         "each": [{"sku": f"s{n % 3}", "parts": [{"id": n, "tags": ["a", str(n)]}]}] * (n % 3)}
+        for n in range(60)
+    ]  # fmt: skip
+    publisher = Publisher(producer_id(9), NOON)
+    for row in rows:
+        journals.append(name, publisher.committed(name, JsonLines(), [{**row, "pad": pad}]), timeout=TIMEOUT_S)
+    ddl = (
+        "n long, s struct<b: boolean, in: struct<text: string, deep: struct<x: double, list: array<bigint>>>>, "
+        "each array<struct<sku: string, parts: array<struct<id: bigint, tags: array<string>>>>>"
+    )
+    found = by_columns(spark, brokers, name, ddl)
+    assert not frames_of(parts_of(brokers, name, ddl))
+    (only,) = found.selectExpr("count(*)", "sum(s.in.deep.x)", "sum(s.in.deep.list[0])", "max(s.in.text)").collect()
+    count = len(rows)
+    assert tuple(only) == (count, count * (count - 1) / 4, count * (count - 1) // 2, "t059")
+    assert [row.asDict(recursive=True) for row in found.orderBy("n").collect()] == rows
+    assert found.cache().where("size(each) = 2").count() == sum(row["n"] % 3 == 2 for row in rows)
+
+
 def test_journals_are_read_from_any_thread(spark: SparkSession, brokers: Brokers, history: str) -> None:
     found: list[int] = []
     reading = threading.Thread(target=lambda: found.append(by_columns(spark, brokers, history, DDL).count()))

@@ -1,9 +1,10 @@
 """The source written in Java (`jvm/*.java`), as a jar which a session knows. Decision 603 says why there is one.
 
-It is compiled when it is used first on a machine, by Janino, which is among Spark's own jars: no JDK is needed. The
-jar's name is a hash of its ingredients (sources, Spark's version), and it is kept in the user's cache. What always
-holds: a jar under its name is whole, because it is linked there when it is; who comes second, at the same time or
-later, uses the first.
+The package has the jar, and its manifest names the hash of the sources that it was compiled from (`make jar`). A tree
+whose sources were edited since has another hash: then Janino, which is among Spark's own jars, compiles them at the
+first use. That jar's name is a hash of its ingredients (sources, Spark's version), and it is kept in the user's cache.
+Invariants: no jar of other sources is used. A jar under its name is whole, because it is linked there when it is; who
+comes second, at the same time or later, uses the first.
 """
 
 import hashlib
@@ -20,10 +21,25 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-__all__ = ["CLASS", "add_jar", "has_jvm", "known_here", "make_jar"]
+__all__ = [
+    "CLASS",
+    "SHIPPED",
+    "SOURCES",
+    "add_jar",
+    "has_jvm",
+    "jar_of",
+    "java_sources",
+    "known_here",
+    "make_jar",
+    "manifest",
+    "shipped_jar",
+    "zipped",
+]
 
 CLASS: Final = "penstock.spark.jvm.JournalSource"
 SOURCES: Final = Path(__file__).parents[1] / "jvm"
+SHIPPED: Final = SOURCES / "penstock-spark.jar"
+MANIFEST: Final = "META-INF/MANIFEST.MF"
 JAVA_VERSION: Final = 8  # of what Janino writes; any Java runs it
 _DATE: Final = (1980, 1, 1, 0, 0, 0)  # of files in the jar: the same sources are the same bytes
 
@@ -38,7 +54,7 @@ def has_jvm(spark: SparkSession) -> bool:
 def add_jar(spark: SparkSession) -> None:
     """Make the source known to a session and to its executors."""
     if spark not in _added:
-        path = str(make_jar(spark.sparkContext._gateway, spark.version)).replace("\\", "\\\\").replace("'", "\\'")
+        path = str(jar_of(spark)).replace("\\", "\\\\").replace("'", "\\'")
         spark.sql(f"ADD JAR '{path}'")
         _added.add(spark)
 
@@ -57,13 +73,38 @@ def known_here(spark: SparkSession) -> Iterator[None]:
         thread.setContextClassLoader(before)
 
 
+def jar_of(spark: SparkSession) -> Path:
+    """Return the jar for a session: the shipped one if it was made of the sources as they are, or a compiled one."""
+    return shipped_jar() or make_jar(spark.sparkContext._gateway, spark.version)
+
+
+def java_sources() -> dict[str, str]:
+    """Return the text of each source, by its name."""
+    return {path.name: path.read_text(encoding="utf-8") for path in sorted(SOURCES.glob("*.java"))}
+
+
+def manifest(sources: dict[str, str]) -> str:
+    """Return the manifest of a jar made of these sources."""
+    hashed = hashlib.sha256(repr(sorted(sources.items())).encode()).hexdigest()[:48]  # lines have 72 bytes at most
+    return f"Manifest-Version: 1.0\r\nPenstock-Sources: {hashed}\r\n\r\n"
+
+
+def shipped_jar() -> Path | None:
+    """Return the jar of this package; None if its manifest names other sources."""
+    try:
+        with zipfile.ZipFile(SHIPPED) as jar:
+            return SHIPPED if jar.read(MANIFEST).decode() == manifest(java_sources()) else None
+    except (OSError, KeyError, zipfile.BadZipFile):
+        return None
+
+
 def make_jar(gateway: Any, version: str) -> Path:
     """Return the jar for this version of Spark: the kept one, or one compiled in the JVM of a gateway."""
-    sources = {path.name: path.read_text() for path in sorted(SOURCES.glob("*.java"))}
+    sources = java_sources()
     named = hashlib.sha256(repr((version, JAVA_VERSION, sources)).encode()).hexdigest()[:24]
     path = _folder() / f"journal-source-{named}.jar"
     if not _is_whole(path):
-        _put(path, _zipped(_compiled(gateway, sources)))
+        _put(path, zipped(_compiled(gateway, sources), manifest(sources)))
     return path
 
 
@@ -85,9 +126,11 @@ def _compiled(gateway: Any, sources: dict[str, str]) -> dict[str, bytes]:
     return {str(name): bytes(content) for name, content in dict(classes).items()}
 
 
-def _zipped(classes: dict[str, bytes]) -> bytes:
+def zipped(classes: dict[str, bytes], told: str) -> bytes:
+    """Return a jar of class files by their paths, and a manifest. The same classes are the same bytes."""
     content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as jar:
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as jar:
+        jar.writestr(zipfile.ZipInfo(MANIFEST, _DATE), told)
         for name, code in sorted(classes.items()):
             jar.writestr(zipfile.ZipInfo(name, _DATE), code)
     return content.getvalue()

@@ -18,6 +18,7 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
@@ -73,10 +74,12 @@ public final class JournalSource implements TableProvider {
 
     /** One use of them in a query: only the columns which it needs are read. */
     public static final class JournalScan implements ScanBuilder, SupportsPushDownRequiredColumns, Scan, Batch {
+        private final StructType full;
         private StructType schema;
         private final Plan plan;
 
         JournalScan(StructType schema, String plan) {
+            this.full = schema;
             this.schema = schema;
             try {
                 this.plan = (Plan) new ObjectMapper().readValue(plan, Plan.class);
@@ -85,9 +88,14 @@ public final class JournalSource implements TableProvider {
             }
         }
 
+        /** Spark also asks for parts of columns; a column is read as a whole, and its schema says so. */
         @Override
         public void pruneColumns(StructType wanted) {
-            schema = wanted;
+            StructField[] fields = new StructField[wanted.length()];
+            for (int column = 0; column < fields.length; column++) {
+                fields[column] = full.apply(wanted.fields()[column].name());
+            }
+            schema = new StructType(fields);
         }
 
         @Override

@@ -90,7 +90,7 @@ final class WorkerReader implements PartitionReader<ColumnarBatch> {
             List<FieldVector> vectors = root.getFieldVectors();
             columns = new ColumnVector[names.length];
             for (int column = 0; column < columns.length; column++) {
-                columns[column] = new ArrowColumnVector((FieldVector) vectors.get(column));
+                columns[column] = new StreamColumn((FieldVector) vectors.get(column));
             }
         }
         batch = new ColumnarBatch(columns, root.getRowCount());
@@ -100,6 +100,20 @@ final class WorkerReader implements PartitionReader<ColumnarBatch> {
     @Override
     public ColumnarBatch get() {
         return batch;
+    }
+
+    /**
+     * A column of the stream, which frees it. Spark closes a batch before it asks for the next one, and a struct that was
+     * closed has no children to load the next batch into.
+     */
+    private static final class StreamColumn extends ArrowColumnVector {
+        StreamColumn(FieldVector vector) {
+            super(vector);
+        }
+
+        @Override
+        public void close() {
+        }
     }
 
     /** A worker which has not said everything is ended, because nobody would listen. */
