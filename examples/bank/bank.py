@@ -15,8 +15,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 import penstock
-from penstock.consumers.library import ShardContext, SqlStore, Store, sqlite_store
-from penstock.messages.mapping import modulo
+from penstock.spi import ShardContext, SqlStore, Store, modulo, sqlite_store
 
 SHARDS = 4
 OPENING = 1_000  # of every account
@@ -63,7 +62,7 @@ class Bank(penstock.Application[Any]):
         assert context.folder is not None
         return sqlite_store(context.keyspace, context.folder, root=context.root, setup=make_tables)(context)
 
-    def consume(self, message: penstock.CommittedMessage, store: Any, publish: penstock.Publish) -> None:
+    def consume(self, message: penstock.Message, store: Any, publish: penstock.Publish) -> None:
         order = message.value
         if message.journal.startswith("bank/transfers-"):
             book(store, order["id"], order["from"], -order["amount"])

@@ -21,7 +21,7 @@ from penstock.kernel.errors import Indeterminate, NoChanges, PenstockError, Unav
 from penstock.keyspace.shell.embedded.lock import is_stopped
 from penstock.lake.client.lake_api import LakeApi
 from penstock.lake.client.lake_place import LakePlace
-from penstock.lake.client.lake_repository import Branch, Repository
+from penstock.lake.client.lake_repository import AsyncBranch, AsyncRepository
 from penstock.plumbing.objects.keys import RESERVED
 from penstock.plumbing.process.ports import Ports
 from penstock.server.cluster.local import LocalCluster
@@ -129,9 +129,9 @@ class Load:
         for api in self._apis:
             await api.close()
 
-    def main(self) -> Branch:
+    def main(self) -> AsyncBranch:
         """The branch, through some member."""
-        return Repository(self.rng.choice(self._apis), "drill").branch("main")
+        return AsyncRepository(self.rng.choice(self._apis), "drill").branch("main")
 
     async def again(self, call: Callable[[], Awaitable[T]]) -> T:
         """Ask some member after the other until one answers. For what may be done twice."""
@@ -146,7 +146,7 @@ class Load:
             await asyncio.sleep(AWAY_S)
 
     async def prepare(self) -> None:
-        await self.again(lambda: Repository(self._apis[0], "drill").create(exists_ok=True))
+        await self.again(lambda: AsyncRepository(self._apis[0], "drill").create(exists_ok=True))
 
     async def write(self, writer: int) -> None:
         """New objects, one after the other, each until it is acknowledged."""
@@ -221,14 +221,14 @@ class Load:
         starts it now.
         """
         self.members.start_again_what_ended()
-        return await _tree(Repository(api, "drill").branch("main"))
+        return await _tree(AsyncRepository(api, "drill").branch("main"))
 
 
-async def _tree(branch: Branch) -> dict[str, str]:
+async def _tree(branch: AsyncBranch) -> dict[str, str]:
     return {each.path: each.etag async for each in branch.list()}
 
 
-async def _log(branch: Branch) -> set[str]:
+async def _log(branch: AsyncBranch) -> set[str]:
     return {each.id async for each in branch.log()}
 
 

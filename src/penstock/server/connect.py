@@ -12,6 +12,7 @@ async with penstock.aio.connect() as stock: ...       # the same names, with awa
 Clients are imported when they are first needed, so that `import penstock; penstock.connect` costs little.
 """
 
+import asyncio
 import os
 from functools import cached_property
 from pathlib import Path
@@ -20,15 +21,24 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from penstock.journals.client.journal import Journals
     from penstock.journals.client.journal_blocking import BlockingJournals
-    from penstock.journals.client.named_journal import AsyncJournal, Journal
-    from penstock.lake.client.lake_api import LakeApi
-    from penstock.lake.client.lake_blocking import BlockingLake, BlockingRepository
+    from penstock.journals.client.named_blocking import Journal
+    from penstock.journals.client.named_journal import AsyncJournal
+    from penstock.lake.client.lake_blocking import Lake, Repository
     from penstock.lake.client.lake_place import LakePlace
-    from penstock.lake.client.lake_repository import Repository
+    from penstock.lake.client.lake_repository import AsyncLake, AsyncRepository
     from penstock.plumbing.config import Effective
     from penstock.server.data_server import DataServer
 
-__all__ = ["AsyncStock", "OpenStock", "Stock", "connect", "connect_async", "open"]
+__all__ = [
+    "AsyncOpenStock",
+    "AsyncStock",
+    "OpenStock",
+    "Stock",
+    "connect",
+    "connect_async",
+    "open",
+    "open_async",
+]
 
 
 class _Places:
@@ -94,7 +104,7 @@ class Stock:
 
     def __init__(self, places: _Places) -> None:
         self._places = places
-        self._lake: BlockingLake | None = None
+        self._lake: Lake | None = None
         self._journals: BlockingJournals | None = None
 
     def __enter__(self) -> Self:
@@ -104,6 +114,7 @@ class Stock:
         self.close()
 
     def close(self) -> None:
+        """Close the connections."""
         if self._lake is not None:
             self._lake.close()
         if self._journals is not None:
@@ -112,21 +123,21 @@ class Stock:
 
     def journal(self, name: str) -> "Journal":
         """Return one journal."""
-        from penstock.journals.client.named_journal import Journal
+        from penstock.journals.client.named_blocking import Journal
 
         return Journal(self.journals, name)
 
-    def lake(self, repository: str) -> "BlockingRepository":
-        """A repository of the lake."""
+    def lake(self, repository: str) -> "Repository":
+        """Return a repository of the lake."""
         return self.lakes.repository(repository)
 
     @property
-    def lakes(self) -> "BlockingLake":
+    def lakes(self) -> "Lake":
         """The lake's server: all repositories."""
         if self._lake is None:
-            from penstock.lake.client.lake_blocking import BlockingLake
+            from penstock.lake.client.lake_blocking import Lake
 
-            self._lake = BlockingLake(self._places.lake)
+            self._lake = Lake(self._places.lake)
         return self._lake
 
     @property
@@ -142,7 +153,7 @@ class AsyncStock:
 
     def __init__(self, places: _Places) -> None:
         self._places = places
-        self._lake: LakeApi | None = None
+        self._lake: AsyncLake | None = None
         self._journals: Journals | None = None
 
     async def __aenter__(self) -> Self:
@@ -152,6 +163,7 @@ class AsyncStock:
         await self.close()
 
     async def close(self) -> None:
+        """Close the connections."""
         if self._lake is not None:
             await self._lake.close()
         if self._journals is not None:
@@ -164,14 +176,18 @@ class AsyncStock:
 
         return AsyncJournal(self.journals, name)
 
-    def lake(self, repository: str) -> "Repository":
-        """A repository of the lake."""
-        from penstock.lake.client.lake_api import LakeApi
-        from penstock.lake.client.lake_repository import Repository
+    def lake(self, repository: str) -> "AsyncRepository":
+        """Return a repository of the lake."""
+        return self.lakes.repository(repository)
 
+    @property
+    def lakes(self) -> "AsyncLake":
+        """The lake's server: all repositories."""
         if self._lake is None:
-            self._lake = LakeApi(self._places.lake)
-        return Repository(self._lake, repository)
+            from penstock.lake.client.lake_repository import AsyncLake
+
+            self._lake = AsyncLake(self._places.lake)
+        return self._lake
 
     @property
     def journals(self) -> "Journals":
@@ -189,14 +205,39 @@ class OpenStock(Stock):
         self._server = server
 
     def close(self) -> None:
+        """Close the connections, and stop the server: it stores everything first."""
         try:
             super().close()
         finally:
             self._server.stop()
 
 
+class AsyncOpenStock(AsyncStock):
+    """`OpenStock`, for asyncio: its server starts when its block begins."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(_Places(None, None, None, folder))
+        self._folder = folder
+        self._server: DataServer | None = None
+
+    async def __aenter__(self) -> Self:
+        from penstock.server.data_server import DataServer
+
+        self._server = server = await asyncio.to_thread(DataServer, self._folder)
+        self._places = _Places(server.running.broker, server.running.lake, None, server.folder)
+        return self
+
+    async def close(self) -> None:
+        """Close the connections, and stop the server: it stores everything first."""
+        try:
+            await super().close()
+        finally:
+            if self._server is not None:
+                await asyncio.to_thread(self._server.stop)
+
+
 def open(folder: str | os.PathLike[str] = "penstock-data") -> OpenStock:
-    """A server with every role on a data folder, for as long as the block: for scripts, notebooks and tests.
+    """Start a server with every role on a data folder, for as long as the block: for scripts, notebooks and tests.
 
     All acknowledged data is in the folder: `open` it again, or run `penstock up` there. `PreconditionFailed` if a
     process runs there already: `connect` to that one.
@@ -208,11 +249,22 @@ def open(folder: str | os.PathLike[str] = "penstock-data") -> OpenStock:
     return OpenStock(DataServer(Path(folder)))
 
 
+def open_async(folder: str | os.PathLike[str] = "penstock-data") -> AsyncOpenStock:
+    """Do as `penstock.open` does, for asyncio. The server starts when the block begins."""
+    from penstock.kernel.extras import require
+
+    require("server", "penstock.aio.open")
+    return AsyncOpenStock(Path(folder))
+
+
 def connect(address: str | None = None, *, lake: str | None = None, token: str | None = None) -> Stock:
-    """The local server; or the broker at HOST:PORT, and the lake at a URL."""
+    """Connect to the local server; or to the broker at HOST:PORT, and to the lake at a URL.
+
+    Connections are made when they are first needed.
+    """
     return Stock(_Places(address, lake, token))
 
 
 def connect_async(address: str | None = None, *, lake: str | None = None, token: str | None = None) -> AsyncStock:
-    """The same, for asyncio."""
+    """Do as `penstock.connect` does, for asyncio."""
     return AsyncStock(_Places(address, lake, token))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.consumers.library import Application, CommittedMessage, Publish, ShardContext, application_of
+from penstock.consumers.library import Application, Message, Publish, ShardContext, application_of
 from penstock.journals.client.journal import Journals
 from penstock.journals.client.messages import JSON
 from penstock.kernel.errors import ConfigError, InvalidArgument
@@ -64,7 +64,7 @@ def test_a_journal_has_one_framing() -> None:
 
 
 def test_functions_with_other_parameters_are_refused() -> None:
-    async def generating(messages: AsyncIterator[CommittedMessage]) -> AsyncIterator[tuple[str, Any]]:
+    async def generating(messages: AsyncIterator[Message]) -> AsyncIterator[tuple[str, Any]]:
         yield "shop/a", {}
 
     wrong: list[Any] = [lambda message: None, generating]

@@ -9,7 +9,8 @@ import pytest
 
 from penstock.consumers.core.checkpoint import Checkpoint
 from penstock.consumers.core.effects import Publication
-from penstock.consumers.library import Application, CommittedMessage, Publish, application_of
+from penstock.consumers.library import Application, Publish, application_of
+from penstock.consumers.library import Message as CommittedMessage
 from penstock.consumers.worker.consuming import Consuming
 from penstock.journals.client.messages import JSON
 from penstock.kernel.errors import InvalidArgument

@@ -17,7 +17,7 @@ from penstock.consumers.library import ShardCode
 from penstock.consumers.stores.application import Application, Publish
 from penstock.consumers.worker.process import ConsumerConfig, RunningConsumer, running_consumer
 from penstock.journals.client.journal import Change, Journals
-from penstock.journals.client.messages import CommittedMessage
+from penstock.journals.client.messages import Message
 from penstock.journals.records.spec import FragmentSpec, JournalSpec
 from penstock.kernel.errors import ConfigError, InvalidArgument, NotFound, PreconditionFailed, Unavailable
 from penstock.keyspace.core.allocator.layout import Layout, MemberId
@@ -121,7 +121,7 @@ async def test_a_process_which_drains_leaves_when_another_is_ready(tmp_path: Pat
 class Tally(Application[dict[str, int]]):
     """The smallest application there is: its state is a dict, and its store the default one."""
 
-    def consume(self, message: CommittedMessage, store: dict[str, int], publish: Publish) -> None:
+    def consume(self, message: Message, store: dict[str, int], publish: Publish) -> None:
         for word in message.value["text"].split():
             store[word] = store.get(word, 0) + 1
             publish(WORDS, {"word": word, "n": 1})

@@ -25,7 +25,7 @@ from penstock.consumers.library import (
     sql_store,
 )
 from penstock.journals.client.journal import Journals
-from penstock.journals.client.messages import JSON, CommittedMessage, MessagePublisher, read_committed
+from penstock.journals.client.messages import JSON, Message, MessagePublisher, read_committed
 from penstock.journals.records.spec import JournalSpec
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.ids import MILLISECOND, Offset
@@ -60,7 +60,7 @@ class Count(Application[Connection]):
     def begin(self, store: Connection) -> None:
         self.counted.clear()
 
-    def consume(self, message: CommittedMessage, store: Connection, publish: Publish) -> None:
+    def consume(self, message: Message, store: Connection, publish: Publish) -> None:
         for word in message.value["text"].split():
             self.counted[word] += 1
             add(store, word)
@@ -196,16 +196,16 @@ async def test_it_goes_on_through_the_loss_of_brokers(tmp_path: Path, url: str) 
 
 
 async def test_applications_are_functions_too(tmp_path: Path, url: str) -> None:
-    def plain(message: CommittedMessage, store: Connection, publish: Publish) -> None:
+    def plain(message: Message, store: Connection, publish: Publish) -> None:
         for word in message.value["text"].split():
             add(store, word)
             publish(WORDS, {"word": word, "n": 1})
 
-    async def awaiting(message: CommittedMessage, store: Connection, publish: Publish) -> None:
+    async def awaiting(message: Message, store: Connection, publish: Publish) -> None:
         await asyncio.sleep(0)
         plain(message, store, publish)
 
-    async def generating(messages: AsyncIterator[CommittedMessage], store: Connection) -> AsyncIterator[Any]:
+    async def generating(messages: AsyncIterator[Message], store: Connection) -> AsyncIterator[Any]:
         counted: Counter[str] = Counter()
         async for message in messages:
             counted.update(message.value["text"].split())

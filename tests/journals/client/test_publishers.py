@@ -10,7 +10,8 @@ from tests.journals.broker.cluster import running_cluster
 
 from penstock.journals.client import publishers
 from penstock.journals.client.journal_blocking import BlockingJournals
-from penstock.journals.client.named_journal import AsyncJournal, Journal
+from penstock.journals.client.named_blocking import Journal
+from penstock.journals.client.named_journal import AsyncJournal
 from penstock.kernel.errors import InvalidArgument, NotFound
 from penstock.messages.framing.csv_rows import CsvRows
 

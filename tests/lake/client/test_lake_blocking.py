@@ -7,23 +7,23 @@ import pytest
 from tests.lake.rest.servers import KEY, SECRET, LakeProcess
 
 from penstock.kernel.errors import MergeConflict, NotFound
-from penstock.lake.client.lake_blocking import BlockingLake, BlockingRepository
+from penstock.lake.client.lake_blocking import Lake, Repository
 from penstock.lake.client.lake_place import LakePlace
 
 
 @pytest.fixture(scope="module")
-def lake(lake_process: LakeProcess) -> Iterator[BlockingLake]:
-    lake = BlockingLake(LakePlace(lake_process.url, KEY, SECRET))
+def lake(lake_process: LakeProcess) -> Iterator[Lake]:
+    lake = Lake(LakePlace(lake_process.url, KEY, SECRET))
     yield lake
     lake.close()
 
 
-def made(lake: BlockingLake, name: str) -> BlockingRepository:
+def made(lake: Lake, name: str) -> Repository:
     lake.repository(name).create()
     return lake.repository(name)
 
 
-def test_a_branch_is_a_dict_of_files(lake: BlockingLake, tmp_path: Path) -> None:
+def test_a_branch_is_a_dict_of_files(lake: Lake, tmp_path: Path) -> None:
     main = made(lake, "dict").branch("main")
     (tmp_path / "prices.csv").write_bytes(b"kettle,39.90\n")
     main["prices/2026.csv"] = tmp_path / "prices.csv"
@@ -45,7 +45,7 @@ def test_a_branch_is_a_dict_of_files(lake: BlockingLake, tmp_path: Path) -> None
         lake.repository("dict").branch("absent")["a"]
 
 
-def test_transactions_branches_and_merges(lake: BlockingLake) -> None:
+def test_transactions_branches_and_merges(lake: Lake) -> None:
     shop = made(lake, "moves")
     main = shop.branch("main")
     with main.transaction("new prices") as changes:

@@ -8,19 +8,19 @@ from tests.lake.rest.servers import KEY, SECRET, LakeProcess
 from penstock.kernel.errors import AlreadyExists, MergeConflict, NoChanges, NotFound, PreconditionFailed
 from penstock.lake.client.lake_api import LakeApi
 from penstock.lake.client.lake_place import LakePlace
-from penstock.lake.client.lake_repository import Branch, Repository
+from penstock.lake.client.lake_repository import AsyncBranch, AsyncRepository
 from penstock.lake.records.service import Change, ChangeKind
 
 
 @pytest.fixture
-async def shop(lake_process: LakeProcess, request: pytest.FixtureRequest) -> AsyncIterator[Repository]:
+async def shop(lake_process: LakeProcess, request: pytest.FixtureRequest) -> AsyncIterator[AsyncRepository]:
     async with LakeApi(LakePlace(lake_process.url, KEY, SECRET)) as api:
-        repository = Repository(api, request.node.name.replace("_", "-")[-40:].strip("-"))
+        repository = AsyncRepository(api, request.node.name.replace("_", "-")[-40:].strip("-"))
         await repository.create()
         yield repository
 
 
-async def test_put_read_commit(shop: Repository) -> None:
+async def test_put_read_commit(shop: AsyncRepository) -> None:
     main = shop.branch("main")
     put = await main.put("a/b", b"0123456789", content_type="text/plain")
     assert (put.size, put.content_type, put.is_folder) == (10, "text/plain", False)
@@ -40,12 +40,12 @@ async def test_put_read_commit(shop: Repository) -> None:
     assert [each.path async for each in main.list(delimiter="/")] == ["a/"]
 
 
-async def remove_then_fail(changes: Branch) -> None:
+async def remove_then_fail(changes: AsyncBranch) -> None:
     await changes.remove(["x"])
     await changes.read("x")
 
 
-async def test_a_transaction_is_one_commit_or_nothing(shop: Repository) -> None:
+async def test_a_transaction_is_one_commit_or_nothing(shop: AsyncRepository) -> None:
     main = shop.branch("main")
     async with main.transaction("both") as changes:
         await changes.put("x", b"1")
@@ -64,7 +64,7 @@ async def test_a_transaction_is_one_commit_or_nothing(shop: Repository) -> None:
     assert await shop.branches() == ["main"]
 
 
-async def test_what_is_refused_comes_back_as_the_error_it_was(shop: Repository) -> None:
+async def test_what_is_refused_comes_back_as_the_error_it_was(shop: AsyncRepository) -> None:
     main = shop.branch("main")
     with pytest.raises(NoChanges):
         await main.commit("nothing")
@@ -89,5 +89,5 @@ async def test_what_is_refused_comes_back_as_the_error_it_was(shop: Repository) 
     assert merged.message == "mine"
     assert await main.read("a") == b"3"
     assert (await main.revert("main", parent=1)).message.startswith("Revert")
-    tag = await shop.create_tag("v1", "main")
+    tag = await shop.tag("v1", "main")
     assert (await tag.head()).id == (await shop.tags())["v1"]

@@ -20,7 +20,7 @@ from penstock.consumers.stores.json_file_store import JsonFileStore
 from penstock.consumers.stores.sql_store import SqlStore
 from penstock.consumers.stores.sqlite_store import SqliteStore
 from penstock.consumers.worker.shard_host import ShardHost
-from penstock.journals.client.messages import JSON, CommittedMessage, MessagePublisher, read_committed
+from penstock.journals.client.messages import JSON, Message, MessagePublisher, read_committed
 from penstock.kernel.ids import Offset
 from penstock_lab.bench.messages_site import Site
 from penstock_lab.bench.report import Options, Recorder
@@ -85,7 +85,7 @@ async def _floor(site: Site, count: int) -> list[float]:
     return times
 
 
-async def _round(publish: MessagePublisher, journal: str, reading: AsyncIterator[CommittedMessage], n: int) -> float:
+async def _round(publish: MessagePublisher, journal: str, reading: AsyncIterator[Message], n: int) -> float:
     began = time.perf_counter()
     seen = asyncio.ensure_future(_next(reading))
     await publish(journal, {"n": n})
@@ -93,33 +93,33 @@ async def _round(publish: MessagePublisher, journal: str, reading: AsyncIterator
     return time.perf_counter() - began
 
 
-async def _next(reading: AsyncIterator[CommittedMessage]) -> CommittedMessage:
+async def _next(reading: AsyncIterator[Message]) -> Message:
     return await anext(reading)
 
 
 # A shard
 
 
-def _to_sqlite(message: CommittedMessage, store: apsw.Connection, publish: Publish, out: str) -> None:
+def _to_sqlite(message: Message, store: apsw.Connection, publish: Publish, out: str) -> None:
     value = message.value
     store.execute("INSERT OR REPLACE INTO seen VALUES (?, ?)", (value["n"] % 1_000, value["n"]))
     publish(out, {"n": value["n"]})
 
 
-def _to_json(message: CommittedMessage, store: dict[str, int], publish: Publish, out: str) -> None:
+def _to_json(message: Message, store: dict[str, int], publish: Publish, out: str) -> None:
     value = message.value
     store[str(value["n"] % 1_000)] = value["n"]
     publish(out, {"n": value["n"]})
 
 
-def _to_sql(message: CommittedMessage, store: Any, publish: Publish, out: str) -> None:
+def _to_sql(message: Message, store: Any, publish: Publish, out: str) -> None:
     value = message.value
     store.exec_driver_sql("INSERT OR REPLACE INTO seen VALUES (?, ?)", (value["n"] % 1_000, value["n"]))
     publish(out, {"n": value["n"]})
 
 
 _TABLE: Final = "CREATE TABLE IF NOT EXISTS seen (id INTEGER PRIMARY KEY, n INTEGER)"
-Consume = Callable[[CommittedMessage, Any, Publish, str], None]
+Consume = Callable[[Message, Any, Publish, str], None]
 
 
 def _kind(site: Site, number: int, log: str) -> tuple[Consume, Callable[[], Store[Any]]]:

@@ -6,7 +6,8 @@ from typing import Final
 import msgspec
 
 from penstock.journals.client.journal import Journals
-from penstock.journals.client.messages import CommittedMessage, read_committed
+from penstock.journals.client.messages import Message as CommittedMessage
+from penstock.journals.client.messages import read_committed
 from penstock.kernel.ids import Offset
 from penstock.messages.framing.csv_rows import CsvRows
 from penstock.messages.framing.framing import Framing

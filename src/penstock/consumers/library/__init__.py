@@ -23,7 +23,7 @@ from penstock.consumers.stores.application import Application, Publish, ShardCon
 from penstock.consumers.stores.json_file_store import JsonFileStore
 from penstock.consumers.stores.recovered_stores import json_file_store, sqlite_store
 from penstock.consumers.worker.shard_host import ShardHost
-from penstock.journals.client.messages import CommittedMessage
+from penstock.journals.client.messages import Message
 from penstock.kernel.extras import extra
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Application",
-    "CommittedMessage",
     "JsonFileStore",
+    "Message",
     "Publish",
     "ShardCode",
     "ShardContext",

@@ -28,7 +28,7 @@ import msgspec
 from penstock.consumers.core.effects import Publication
 from penstock.consumers.core.store import Store
 from penstock.journals.client.journal import Journals
-from penstock.journals.client.messages import JSON, CommittedMessage
+from penstock.journals.client.messages import JSON, Message
 from penstock.journals.records.names import check_journal_name
 from penstock.kernel.errors import ConfigError, InvalidArgument
 from penstock.keyspace.shell.port import KeySpace
@@ -107,7 +107,7 @@ class Application(Generic[T]):
         """A transaction begins. Its first message is at hand."""
         return None
 
-    def consume(self, message: CommittedMessage, store: T, publish: Publish) -> Awaitable[None] | None:
+    def consume(self, message: Message, store: T, publish: Publish) -> Awaitable[None] | None:
         """Take one message: change the store, publish."""
         raise NotImplementedError(f"{type(self).__name__} does not consume: define consume")
 
@@ -116,8 +116,8 @@ class Application(Generic[T]):
         return None
 
 
-Consumer = Callable[[CommittedMessage, Any, Publish], Awaitable[None] | None]
-Generator = Callable[[AsyncIterator[CommittedMessage], Any], AsyncIterator[tuple[str, Any]]]
+Consumer = Callable[[Message, Any, Publish], Awaitable[None] | None]
+Generator = Callable[[AsyncIterator[Message], Any], AsyncIterator[tuple[str, Any]]]
 
 
 class FunctionApplication(Application[Any]):

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from penstock.consumers.core.effects import Publication
 from penstock.consumers.core.store import Store
 from penstock.consumers.stores.application import Application, Consumer, FunctionApplication, Generator, Publish
-from penstock.journals.client.messages import CommittedMessage
+from penstock.journals.client.messages import Message as CommittedMessage
 from penstock.kernel.errors import InvalidArgument
 from penstock.messages.message import Message
 

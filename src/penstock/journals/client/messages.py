@@ -27,28 +27,29 @@ from penstock.kernel.ids import Offset
 from penstock.messages.clock import to_unix_ns
 from penstock.messages.framing.framing import Framing
 from penstock.messages.framing.json_lines import JsonLines
-from penstock.messages.message import Message, Replay
+from penstock.messages.message import Message as Frame
+from penstock.messages.message import Replay
 from penstock.messages.publisher import Publisher
 from penstock.messages.read_state import ReadState
 from penstock.messages.reader import Committed, CommittedReader, OnBad
 from penstock.messages.uuid import ACK_TXN, Uuid, producer_id
 from penstock.plumbing.process.logs import get_logger
 
-__all__ = ["JSON", "CommittedMessage", "MessagePublisher", "committed_batches", "read_committed"]
+__all__ = ["JSON", "Message", "MessagePublisher", "committed_batches", "read_committed"]
 
 JSON: Final = JsonLines()
 log = get_logger()
 
 
-class CommittedMessage(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A committed message of a source journal. Its value and its UUID are decoded when they are looked at."""
+class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """A message of a journal. Its value and its UUID are decoded when they are looked at."""
 
     journal: str
-    _message: Message
+    _message: Frame
     _framing: Framing
 
     def __repr__(self) -> str:
-        return f"CommittedMessage({self.journal} [{self.begin}, {self.end}))"
+        return f"Message({self.journal} [{self.begin}, {self.end}))"
 
     @property
     def value(self) -> Any:
@@ -133,7 +134,7 @@ async def read_committed(
     framing: Framing = JSON,
     follow: bool = False,
     on_bad: OnBad = OnBad.FAIL,
-) -> AsyncIterator[CommittedMessage]:
+) -> AsyncIterator[Message]:
     """The committed messages of a journal from an offset on, each once, without the ACKs which committed them."""
     batches = committed_batches(journals, journal, offset, framing=framing, follow=follow, on_bad=on_bad)
     async with aclosing(batches):
@@ -150,7 +151,7 @@ async def committed_batches(
     framing: Framing = JSON,
     follow: bool = False,
     on_bad: OnBad = OnBad.FAIL,
-) -> AsyncGenerator[list[CommittedMessage], None]:
+) -> AsyncGenerator[list[Message], None]:
     """Yield the messages of `read_committed` in lists, as chunks of the journal bring them."""
     reader = CommittedReader(journal, framing, ReadState(Offset(offset)), on_bad=on_bad)
     async for chunk in journals.read(journal, offset, follow=follow):
@@ -161,7 +162,7 @@ async def committed_batches(
             elif isinstance(found, Committed):
                 messages = [message for message in found.messages if message.flags != ACK_TXN or not message.is_ack]
                 if messages:
-                    yield list(map(CommittedMessage, repeat(journal), messages, repeat(framing)))
+                    yield list(map(Message, repeat(journal), messages, repeat(framing)))
             else:
                 log.warning("passed over", journal=journal, found=str(found))
 

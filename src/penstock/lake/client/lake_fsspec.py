@@ -20,10 +20,9 @@ from typing import Any, Final, cast
 from penstock.kernel.errors import NotFound, PreconditionFailed
 from penstock.kernel.extras import extra
 from penstock.lake.client.lake import LakeUrl, parse_lake_url
-from penstock.lake.client.lake_blocking import BlockingBranch, BlockingLake, BlockingRef
+from penstock.lake.client.lake_blocking import Branch, Lake, Ref
 from penstock.lake.client.lake_place import find_lake
 from penstock.lake.client.lake_repository import LakeFile
-from penstock.plumbing.process.loop_thread import LoopThread
 
 with extra("tables", "a lake:// file system"):
     from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
@@ -48,7 +47,7 @@ class LakeFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._lake = BlockingLake(find_lake(lake, access_key_id, secret_access_key))
+        self._lake = Lake(find_lake(lake, access_key_id, secret_access_key))
         weakref.finalize(self, _close_soon, self._lake)
 
     # looking
@@ -198,10 +197,10 @@ class LakeFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
     def _url(self, path: str) -> LakeUrl:
         return parse_lake_url(f"lake://{self._strip_protocol(path)}")
 
-    def _ref(self, url: LakeUrl) -> BlockingRef:
+    def _ref(self, url: LakeUrl) -> Ref:
         return self._lake.repository(url.repository).ref(url.ref)
 
-    def _branch(self, url: LakeUrl) -> BlockingBranch:
+    def _branch(self, url: LakeUrl) -> Branch:
         return self._lake.repository(url.repository).branch(url.ref)
 
     @staticmethod
@@ -259,9 +258,9 @@ class LakeFileHandle(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has 
             self._gathered = None
 
 
-def _close_soon(lake: BlockingLake) -> None:
+def _close_soon(lake: Lake) -> None:
     """Close the connections of a file system that is gone, from any thread: fsspec never closes one."""
-    LoopThread.shared().start(lake.api.close())
+    lake.close_soon()
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """A repository of the lake from Python, for asyncio: refs to read, branches to write, transactions.
 
-    shop = Repository(api, "shop")
+    shop = AsyncLake(find_lake()).repository("shop")
     main = shop.branch("main")
     await main.put("prices.csv", Path("prices.csv"))
     await main.commit("new prices")
@@ -16,7 +16,7 @@ import secrets
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Self
 from urllib.parse import quote
 
 import msgspec
@@ -24,10 +24,11 @@ import msgspec
 from penstock.kernel.errors import InvalidArgument, NoChanges, NotFound, PenstockError
 from penstock.lake.client.lake import LakeUrl
 from penstock.lake.client.lake_api import LakeApi
+from penstock.lake.client.lake_place import LakePlace
 from penstock.lake.records.service import Change, ChangeKind, Commit, Strategy
 from penstock.plumbing.http.client import Body
 
-__all__ = ["Branch", "Content", "LakeFile", "Ref", "Repository", "Transaction"]
+__all__ = ["AsyncBranch", "AsyncLake", "AsyncRef", "AsyncRepository", "AsyncTransaction", "Content", "LakeFile"]
 
 Content = bytes | bytearray | memoryview | Path | BinaryIO | AsyncIterable[bytes]
 CHUNK_BYTES: Final = 1 << 20
@@ -50,7 +51,35 @@ class LakeFile(msgspec.Struct, frozen=True):
         return self.path.endswith("/") and not self.etag
 
 
-class Repository:
+class AsyncLake:
+    """One lake's server: all its repositories."""
+
+    def __init__(self, place: LakePlace) -> None:
+        self.api = LakeApi(place)
+
+    def __repr__(self) -> str:
+        return f"Lake({self.api.place.url})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.api.close()
+
+    def repository(self, name: str) -> "AsyncRepository":
+        """Return a repository of the lake. Nothing is asked before one of its methods is called."""
+        return AsyncRepository(self.api, name)
+
+    async def repositories(self) -> list[str]:
+        """Return the names of all repositories."""
+        return [each["id"] async for each in self.api.pages("/repositories")]
+
+
+class AsyncRepository:
     """One repository. Nothing is asked before a method is called."""
 
     def __init__(self, api: LakeApi, name: str) -> None:
@@ -80,25 +109,28 @@ class Repository:
         """Delete the repository, its branches and tags. Its objects stay in the store."""
         await self.api.call("DELETE", self._path)
 
-    def ref(self, name: str) -> "Ref":
+    def ref(self, name: str) -> "AsyncRef":
         """Anything that names a commit: a branch, a tag, an id, main~2. To read only."""
-        return Ref(self, name)
+        return AsyncRef(self, name)
 
-    def branch(self, name: str) -> "Branch":
-        return Branch(self, name)
+    def branch(self, name: str) -> "AsyncBranch":
+        """Return a branch. Whether it exists is not asked."""
+        return AsyncBranch(self, name)
 
-    async def create_branch(self, name: str, source: str, *, is_hidden: bool = False) -> "Branch":
+    async def create_branch(self, name: str, source: str, *, is_hidden: bool = False) -> "AsyncBranch":
+        """Make a branch that begins at a ref."""
         body = {"name": name, "source": source, "hidden": is_hidden}
         await self.api.call("POST", f"{self._path}/branches", body)
-        return Branch(self, name)
+        return AsyncBranch(self, name)
 
     async def branches(self) -> list[str]:
         """Return the names of all branches."""
         return [each["id"] async for each in self.api.pages(f"{self._path}/branches")]
 
-    async def create_tag(self, name: str, ref: str) -> "Ref":
+    async def tag(self, name: str, ref: str) -> "AsyncRef":
+        """Make a tag."""
         await self.api.call("POST", f"{self._path}/tags", {"id": name, "ref": ref})
-        return Ref(self, name)
+        return AsyncRef(self, name)
 
     async def delete_tag(self, name: str) -> None:
         """Delete a tag. Its commit stays."""
@@ -118,17 +150,17 @@ class Repository:
         return await self.ref(merged["reference"]).head()
 
 
-class Ref:
+class AsyncRef:
     """A tree to read: what a ref shows."""
 
-    def __init__(self, repository: Repository, name: str) -> None:
+    def __init__(self, repository: AsyncRepository, name: str) -> None:
         self.repository = repository
         self.name = name
         self._api = repository.api
         self._url = LakeUrl(repository.name, name)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(lake://{self.repository.name}@{self.name})"
+        return f"{type(self).__name__.removeprefix('Async')}(lake://{self.repository.name}@{self.name})"
 
     async def head(self) -> Commit:
         """The commit it names."""
@@ -140,6 +172,7 @@ class Ref:
         return file_from(await self._api.call("GET", f"{self._url.ref_api}/objects/stat", path=path))
 
     async def exists(self, path: str) -> bool:
+        """Return whether a path has an object."""
         try:
             await self.stat(path)
         except NotFound:
@@ -180,7 +213,7 @@ class Ref:
             yield Change(each["path"], ChangeKind(each["type"]))
 
 
-class Branch(Ref):
+class AsyncBranch(AsyncRef):
     """A tree to write: changes are uncommitted until a commit makes them part of the history."""
 
     async def put(self, path: str, content: Content, *, content_type: str = "", if_absent: bool = False) -> LakeFile:
@@ -235,11 +268,11 @@ class Branch(Ref):
     @asynccontextmanager
     async def transaction(
         self, message: str, *, metadata: Mapping[str, str] | None = None
-    ) -> AsyncIterator["Transaction"]:
+    ) -> AsyncIterator["AsyncTransaction"]:
         """Changes which become one commit when the block ends; if it raises, nothing has happened."""
         name = f"tx-{secrets.token_hex(8)}"
         await self.repository.create_branch(name, self.name, is_hidden=True)
-        changes = Transaction(self.repository, name)
+        changes = AsyncTransaction(self.repository, name)
         try:
             yield changes
             with suppress(NoChanges):
@@ -250,7 +283,7 @@ class Branch(Ref):
                 await changes.delete()
 
 
-class Transaction(Branch):
+class AsyncTransaction(AsyncBranch):
     """The branch of a transaction. `committed` is its commit, once the block has ended; None if nothing changed."""
 
     committed: Commit | None = None

@@ -1,0 +1,5 @@
+"""Writes the stubs and the page of the API: `python -m penstock_lab.papers`."""
+
+from penstock_lab.papers import stubs
+
+stubs.write()

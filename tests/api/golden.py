@@ -1,0 +1,53 @@
+"""The public names. A change of this file is a change of the API: it belongs into the changelog."""
+
+from typing import Final
+
+_BOTH: Final = [
+    "Application",
+    "Appended",
+    "Branch",
+    "Commit",
+    "FragmentSpec",
+    "Indeterminate",
+    "InvalidArgument",
+    "Journal",
+    "JournalSpec",
+    "Lake",
+    "Message",
+    "NotFound",
+    "PenstockError",
+    "Pipeline",
+    "PreconditionFailed",
+    "Publish",
+    "Publisher",
+    "QuorumLog",
+    "Refused",
+    "Repository",
+    "ShardDefinition",
+    "Stock",
+    "Unavailable",
+]
+NAMES: Final = {
+    "penstock": [*_BOTH, "aio", "connect", "open"],
+    "penstock.aio": [*_BOTH, "connect", "open"],
+    "penstock.spi": [
+        "ArrowBatches",
+        "Fixed",
+        "Framing",
+        "JsonFileStore",
+        "JsonLines",
+        "Mapping",
+        "ShardContext",
+        "SqlStore",
+        "SqliteStore",
+        "StateMachine",
+        "Store",
+        "StoreFactory",
+        "application_of",
+        "json_file_store",
+        "modulo",
+        "rendezvous",
+        "sql_store",
+        "sqlite_store",
+    ],
+}
