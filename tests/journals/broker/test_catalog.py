@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.journals.broker.cluster import running_cluster
 
-from penstock.journals.broker.catalog import Catalog
+from penstock.journals.broker.specs.catalog import Catalog
 from penstock.journals.records.labels import LabelSelector
 from penstock.journals.records.route import decoders
 from penstock.journals.records.spec import JournalSpec
@@ -38,9 +38,9 @@ async def test_a_journal_which_the_mirror_has_not_heard_of_is_looked_for_in_the_
 
 async def test_a_name_finds_its_journal_and_no_other(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, 1) as cluster, cluster.client() as journals:
-        await cluster.create(*(JournalSpec(name=name, replication=1) for name in ("shop/b", "shop/b/c", "shop/bc")))
+        await cluster.create(*(JournalSpec(name=name, replication=1) for name in ("shop/b", "shop/bc", "shop/bd/c")))
         assert [each.spec.name for each in await journals.list("name=shop/b")] == ["shop/b"]
         assert [each.spec.name for each in await journals.list("name in (shop/b, shop/bc)")] == ["shop/b", "shop/bc"]
-        assert [each.spec.name for each in await journals.list("name:prefix=shop/b/")] == ["shop/b/c"]
+        assert [each.spec.name for each in await journals.list("name:prefix=shop/bd/")] == ["shop/bd/c"]
         assert await journals.list("name=shop/b, region=eu") == []
         assert await journals.list("name=shop/none") == []

@@ -15,12 +15,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from penstock.journals.broker.catalog import Catalog
 from penstock.journals.broker.config import BrokerConfig
 from penstock.journals.broker.figures import TALLY, Alarms, Figures
 from penstock.journals.broker.load_reporter import LoadReporter
 from penstock.journals.broker.persister import Persister, PersisterOptions
 from penstock.journals.broker.replica_host import ReplicaHost
+from penstock.journals.broker.specs.catalog import Catalog
 from penstock.journals.broker.spools.spool_files import DamagedSpan, Keeps, SpoolFiles, damages_in, kept_journals
 from penstock.journals.core.replica import Replica
 from penstock.journals.core.resolve import resolve_by_table
@@ -86,6 +86,7 @@ class BrokerServer:
         self.listing = asyncio.Semaphore(LISTINGS_MAX)
         self.quarantine = Quarantine(folder / "quarantine", ports)
         self._hosts: dict[str, ReplicaHost] = {}
+        self._closing: set[str] = set()  # journals whose last replica has not closed its files yet
         self._refused: dict[str, PenstockError] = {}  # journals whose Spools cannot be opened
         self._damages: dict[str, list[DamagedSpan]] = {}
         self._is_exiting = False
@@ -233,8 +234,7 @@ class BrokerServer:
         return self._damages.get(journal, [])
 
     def nested(self, journal: str) -> list[str]:
-        prefix = self.catalog.layout.items
-        return [entry.key[len(prefix) :] for entry in self.mirror.range(f"{prefix}{journal}/")]
+        return self.catalog.nesting.below(journal)
 
     def retained_from(self, journal: str) -> Offset:
         entry = self.mirror.get(self._retained + journal)
@@ -286,14 +286,34 @@ class BrokerServer:
             self._drop(host)
             return
         if host is None:
-            if self.me not in topology.route.members:
+            if self.me not in topology.route.members or journal in self._closing:
                 return
             host = self._open(journal)
         if host is None:
             return
+        if host.is_replaced:
+            return
+        if self._syncs_otherwise(host, topology):
+            host.is_replaced = True  # it learns nothing of the new spec, so it promises nothing on it
+            self.tasks.start(self._reopen_with(host), f"{journal}: opens again, with another fsync")
+            return
         host.on_topology(topology)
         if host.is_stored:
             self._let_go(host)
+
+    def _syncs_otherwise(self, host: ReplicaHost, topology: Topology) -> bool:
+        """Return whether the journal's `fsync` was changed since its replica was opened."""
+        spool, spec = host.replica.spool, topology.spec
+        if spec is None or host.failed or self.me not in topology.route.members:
+            return False
+        return spool.is_kept is not spec.fsync and spool.create_revision == topology.create_revision
+
+    async def _reopen_with(self, host: ReplicaHost) -> None:
+        """Close a replica as a process that ends would, and open it as the next process would."""
+        await host.close(keeps=True)
+        if self._hosts.get(host.journal) is host and not self._is_exiting:
+            del self._hosts[host.journal]
+            self._touch(host.journal)
 
     def _leads(self, journal: str) -> bool:
         host = self._hosts.get(journal)
@@ -390,4 +410,12 @@ class BrokerServer:
         if self._hosts.get(host.journal) is host:
             del self._hosts[host.journal]
         self._has_left.set()
-        self.tasks.start(host.close(keeps=self._is_exiting), f"{host.journal}: closes")
+        self._closing.add(host.journal)
+        self.tasks.start(self._close(host), f"{host.journal}: closes")
+
+    async def _close(self, host: ReplicaHost) -> None:
+        """Close a replica, and open the next one of its journal only then: it has the same folder."""
+        await host.close(keeps=self._is_exiting)
+        self._closing.discard(host.journal)
+        if not self._is_exiting:
+            self._touch(host.journal)

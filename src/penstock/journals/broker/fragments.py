@@ -86,6 +86,7 @@ class JournalFragments:
         self._shelf = shelf
         self._clock = clock
         self._spec: JournalSpec | None = None
+        self._begin = Offset(0)  # of this life of the journal
         self._was_primary = False
         self._primary: NodeId | None = None
         self._before = Offset(0)  # what begins below was written under another primary, or in an earlier run
@@ -121,9 +122,13 @@ class JournalFragments:
 
     def gaps(self) -> list[Gap]:
         """Offsets which nothing covers, from where retention ended up to what readers may see."""
-        start = max(self._index.retained_from, self._shelf.retained_from(self.journal))
         resets = (each.start for each in self._owner.table.entries if each.is_reset)
-        return self._index.gaps(self._current(), start=start, reset=max(resets, default=Offset(0)))
+        return self._index.gaps(self._current(), start=self._first, reset=max(resets, default=Offset(0)))
+
+    @property
+    def _first(self) -> Offset:
+        """Return where the journal begins: former lives, and content that retention has removed, are below."""
+        return max(self._begin, self._index.retained_from, self._shelf.retained_from(self.journal))
 
     def _current(self) -> Fragment | None:
         """The Fragment which is being written, as far as readers may see it."""
@@ -148,7 +153,7 @@ class JournalFragments:
             self._index.cover,
             self._owner.table,
             is_refreshed=self.is_refreshed,
-            retained_from=max(self._index.retained_from, self._shelf.retained_from(self.journal)),
+            retained_from=self._first,
             is_mirror=self._spec is not None and self._spec.flags is Flags.READ_ONLY,
             now_ms=self._clock.time_ns() // 1_000_000,
         )
@@ -202,11 +207,14 @@ class JournalFragments:
             self._primary, self._before = primary, self._files.end
             self._shelf.persister.hasten(self.journal)
 
-    def on_topology(self, spec: JournalSpec | None) -> None:
-        """The spec may name other stores, and this broker may be the primary from now on."""
+    def on_topology(self, spec: JournalSpec | None, begin: Offset) -> None:
+        """The spec may name other stores, and this broker may be the primary from now on. This life of the journal
+        begins at `begin`.
+        """
         stores = self._stores
         if spec is not None:
-            self._spec = spec
+            self._spec, self._begin = spec, begin
+            self._index.begin_at(begin)
         is_primary = self._owner.is_primary
         if is_primary and not self._was_primary:
             self._shelf.persister.hasten(self.journal)
@@ -255,6 +263,7 @@ class JournalFragments:
         self._shelf.persister.cancel(self.journal)
         self._files.drop()
         self._index = FragmentIndex(self.journal)
+        self._index.begin_at(self._begin)
         self._refreshed.clear()
         self._is_stale.set()
 

@@ -107,6 +107,7 @@ class ReplicaHost:
         self.failed = ""
         self.mark = replica.spool.mark
         self.is_retired = False
+        self.is_replaced = False  # by another one, on the same files, as soon as this one is closed
         self.fragments = JournalFragments(journal, files, self, broker, broker.ports.clock)
         self._broker = broker
         self._links = ReplicateLinks(journal, broker.me, self, broker.channel_of, broker.tasks)
@@ -164,7 +165,7 @@ class ReplicaHost:
             self.is_retired = False
         self.fragments.on_primary(topology.route.primary)
         self.post(TopologyChanged(topology))
-        self.fragments.on_topology(topology.spec)
+        self.fragments.on_topology(topology.spec, topology.begin)
         if self._readers and not self.replica.knows_head:
             self.wake_readers()
 

@@ -36,6 +36,9 @@ def next_head(
     limit = Offset(start + limit_step)
     if head is not None and not decision.is_reset:
         limit = max(limit, head.limit)
+    begin = Offset(0)
+    if head is not None:
+        begin = head.begin if head.create_revision == create_revision else start
     return HeadRecord(
         create_revision=create_revision,
         epoch=epoch,
@@ -45,6 +48,7 @@ def next_head(
         registers=decision.point.registers,
         limit=limit,
         table=(head.table if head is not None else EMPTY_TABLE).with_entry(EpochStart(epoch, start, decision.is_reset)),
+        begin=begin,
     )
 
 

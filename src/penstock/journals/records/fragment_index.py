@@ -40,6 +40,7 @@ class FragmentIndex:
         self.journal = journal
         self.is_refreshed = False  # all stores were listed at least once
         self.retained_from = Offset(0)  # retention removed everything below
+        self.begin = Offset(0)  # of this life of the journal
         self._local: dict[str, Fragment] = {}  # by content path
         self._stored: dict[tuple[str, str], Fragment] = {}  # by store and content path
         self._news: dict[tuple[str, str], tuple[int, Fragment]] = {}  # stored since the listing with that number began
@@ -47,6 +48,11 @@ class FragmentIndex:
         self._cover: list[Fragment] | None = None
 
     # Learning
+
+    def begin_at(self, begin: Offset) -> None:
+        """This life of the journal begins there: stored Fragments below are of a former one, and readers see none."""
+        if begin != self.begin:
+            self.begin, self._cover = begin, None
 
     def add_local(self, fragment: Fragment) -> None:
         """A final Fragment which is in our Spool."""
@@ -94,7 +100,8 @@ class FragmentIndex:
     def cover(self) -> list[Fragment]:
         """The cover set of all Fragments, sorted; a stored Fragment comes before a local one with the same span."""
         if self._cover is None:
-            self._cover = cover([*self._stored.values(), *self._local.values()])
+            every = (*self._stored.values(), *self._local.values())
+            self._cover = cover([each for each in every if each.end > self.begin])
         return self._cover
 
     @property

@@ -73,13 +73,14 @@ class HeadRecord(msgspec.Struct, frozen=True, kw_only=True):
     registers: Registers  # at `start`
     limit: Offset  # no offset at or above was ever proposed
     table: HeadTable
+    begin: Offset = Offset(0)  # of this life: fragments below are of a former one
 
     def check(self) -> None:
         """Assert every invariant."""
         entries = self.table.entries
         assert entries[-1].epoch == self.epoch, (entries, self.epoch)
         assert entries[-1].start == self.start, (entries, self.start)
-        assert self.start <= self.limit
+        assert self.begin <= self.start <= self.limit
         for before, after in pairwise(entries):
             assert before.epoch < after.epoch, f"I8: epochs do not rise along the table: {entries}"
             assert before.start <= after.start, f"I7: starts fall along the table: {entries}"

@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.journals.records.head import HeadRecord
 from penstock.journals.records.spec import JournalSpec
-from penstock.kernel.ids import NodeId, Revision
+from penstock.kernel.ids import NodeId, Offset, Revision
 from penstock.keyspace.core.allocator.layout import Layout
 from penstock.keyspace.core.mirror import Decoder, Mirror
 from penstock.keyspace.core.records import NO_LEASE, NO_REVISION, LeaseId
@@ -83,6 +83,13 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
             route=Route(tuple(dict.fromkeys(each.broker for each in kept)), primary),
             lives=tuple((each.key, each.create_revision) for each in kept),
         )
+
+    @property
+    def begin(self) -> Offset:
+        """Return where this life of the journal begins, or will begin: content below is of a former life."""
+        if self.head is None:
+            return Offset(0)
+        return self.head.begin if self.head.create_revision == self.create_revision else self.head.limit
 
     @property
     def is_advertised(self) -> bool:

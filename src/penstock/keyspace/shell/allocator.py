@@ -57,6 +57,7 @@ class AllocatorDaemon:
         self._on_failure = on_failure
         self._layout = Allocator(root, policy).layout
         self._allocator: Allocator | None = None  # only while this member leads
+        self._aside: dict[str, str] = {}  # items that are set aside, as the log says
         self._missed: list[Applied] | None = None  # what changed while the allocator loads
         self._changed = asyncio.Event()
         self._mine: dict[str, str] = {}  # key of each assignment of this member → item
@@ -193,6 +194,7 @@ class AllocatorDaemon:
         pause_s = _RETRY_S
         while self.is_leading and not allocator.is_idle:
             batches = allocator.plan(self.me)
+            self._report_aside(allocator.aside_items)
             if not batches:
                 await asyncio.sleep(0)  # a plan looks at some items only: let others work before the next
                 continue
@@ -201,6 +203,11 @@ class AllocatorDaemon:
             else:
                 await self._wait_for_change(pause_s)
                 pause_s = min(2 * pause_s, _RETRY_S_MAX)
+
+    def _report_aside(self, aside: dict[str, str]) -> None:
+        for item in aside.keys() - self._aside.keys():
+            log.error("item not allocated", item=item[:200], reason=aside[item])
+        self._aside = aside
 
     async def _do(self, allocator: Allocator, batches: list[Batch]) -> bool:
         """Return whether all batches took place. The mirror then shows the successful ones."""

@@ -3,11 +3,12 @@
 from functools import partial
 from random import Random
 
+import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.keyspace.core.allocator.world import World
 
-from penstock.keyspace.core.allocator import MemberId
+from penstock.keyspace.core.allocator import Demand, MemberId
 from penstock.keyspace.core.transaction import Put
 
 
@@ -31,6 +32,18 @@ def test_a_new_item_gets_its_members_in_one_round_with_one_primary() -> None:
     world.round()
     assert world.members_of("x") == {"a#one", "b#one", "c#one"}
     assert sorted(slot for _, slot in world.routes()["x"]) == [0, 1, 2]
+
+
+def test_an_item_for_which_no_transaction_can_be_made_is_set_aside_and_stops_no_other() -> None:
+    """D20: the key of an assignment would be too long."""
+    world = three_zones()
+    bad = "x" * 2_030
+    world.put(Put(world.allocator.layout.items + bad, msgspec.json.encode(Demand(3, 1.0))))
+    world.item("y", 3)
+    world.settle()
+    assert world.members_of("y") == {"a#one", "b#one", "c#one"}
+    assert world.members_of(bad) == set()
+    assert "key" in world.allocator.aside_items[bad]
 
 
 def test_assignments_hang_on_their_members_lease() -> None:

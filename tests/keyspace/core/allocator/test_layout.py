@@ -2,8 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.kernel.errors import InvalidArgument
+from penstock.kernel.errors import InvalidArgument, LimitExceeded
 from penstock.keyspace.core.allocator.layout import Layout, MemberId, Place
+from penstock.keyspace.core.limits import KEY_BYTES_MAX, check_key
 
 names = st.text(st.characters(min_codepoint=0x24, max_codepoint=0x7E), min_size=1, max_size=8)
 
@@ -51,3 +52,16 @@ def test_names_which_would_not_be_read_back_are_refused(name: str) -> None:
 def test_a_root_is_a_key_and_no_folder(root: str) -> None:
     with pytest.raises(InvalidArgument):
         Layout(root)
+
+
+def test_every_key_of_an_accepted_item_and_member_is_one_that_the_keyspace_takes() -> None:
+    layout = Layout("/root")
+    member = MemberId("z" * 100, "s" * 154)
+    layout.member_key(member)
+    with pytest.raises(LimitExceeded, match="more than 255 bytes"):
+        layout.member_key(MemberId("z" * 100, "s" * 155))
+    longest = "i" * (KEY_BYTES_MAX - len("/root/assign/##999") - 255)
+    layout.item_key(longest)
+    assert check_key(layout.assignment_key(longest, member, 999)) == KEY_BYTES_MAX
+    with pytest.raises(LimitExceeded, match="is 1 bytes too long"):
+        layout.item_key(longest + "i")

@@ -20,6 +20,7 @@ from penstock.keyspace.core.allocator.policy import Capacity, Policy
 from penstock.keyspace.core.allocator.ranking import Ranking, is_spread
 from penstock.keyspace.core.allocator.state import Assignment, Item, Member
 from penstock.keyspace.core.allocator.steps import Batch, Step, Stepper, pack
+from penstock.keyspace.core.limits import check_transaction
 from penstock.keyspace.core.mirror import Entry, EntryChange
 from penstock.keyspace.core.transaction import is_unchanged
 
@@ -52,6 +53,7 @@ class Allocator:
         self._waiting: dict[str, dict[str, None]] = {}  # member → items which wait until it has room
         self._bereft: dict[str, None] = {}  # items none of whose preferred members serves them
         self._is_balanced = False
+        self._aside: dict[str, str] = {}  # items for which no transaction can be made, and why
 
     # Asking
 
@@ -82,6 +84,13 @@ class Allocator:
     def gathered_items(self) -> list[str]:
         """Items all of whose members are in one zone, because no other zone has room."""
         return sorted(self._placement.gathered)
+
+    @property
+    def aside_items(self) -> dict[str, str]:
+        """Items that were set aside, because no transaction can be made for them, and why. They stop no other item, and
+        are looked at again when they or the members change.
+        """
+        return dict(self._aside)
 
     def target_of(self, item_id: str) -> list[str]:
         """The members an item should have."""
@@ -171,6 +180,7 @@ class Allocator:
         capacity = 0 if offered.is_exiting else offered.limit
         self._ranking.resize(member, capacity)
         self._is_balanced = False
+        self._dirty.update(dict.fromkeys(self._aside))
         if capacity < before or change.after is None:
             self._dirty.update(dict.fromkeys([*member.wanted, *member.serves]))
         if capacity > before:
@@ -280,7 +290,7 @@ class Allocator:
             if item_id in steps:
                 again[item_id] = None
             else:
-                steps[item_id] = self._look_at(item_id, stepper)
+                steps[item_id] = self._step_of(item_id, stepper)
         self._dirty.update(again)
         for member, item_id in stepper.waiting:
             self._waiting.setdefault(member, {})[item_id] = None
@@ -297,6 +307,18 @@ class Allocator:
             self._ranking.has_room_freed = False
             for item in self._placement.room_was_freed():
                 self._touch(item.id)
+
+    def _step_of(self, item_id: str, stepper: Stepper) -> Step | None:
+        """Return the item's next step. An item for which none can be made is set aside."""
+        self._aside.pop(item_id, None)
+        try:
+            step = self._look_at(item_id, stepper)
+            if step is not None:
+                check_transaction(step.transaction)
+        except PenstockError as error:
+            self._aside[item_id] = str(error)
+            return None
+        return step
 
     def _look_at(self, item_id: str, stepper: Stepper) -> Step | None:
         item = self._items.get(item_id)

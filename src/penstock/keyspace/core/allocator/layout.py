@@ -12,9 +12,12 @@ from typing import Final
 
 import msgspec
 
-from penstock.kernel.errors import InvalidArgument
+from penstock.kernel.errors import InvalidArgument, LimitExceeded
+from penstock.keyspace.core.limits import KEY_BYTES_MAX
 
-__all__ = ["PRIMARY_SLOT", "SLOT_MAX", "Layout", "MemberId", "Place", "check_name"]
+__all__ = ["MEMBER_BYTES_MAX", "PRIMARY_SLOT", "SLOT_MAX", "Layout", "MemberId", "Place", "check_name"]
+
+MEMBER_BYTES_MAX: Final = 255  # of a zone and a suffix together: keys of items leave room for the longest
 
 PRIMARY_SLOT: Final = 0
 SLOT_MAX: Final = 999
@@ -61,10 +64,22 @@ class Layout:
         self.assignments = f"{root}/assign/"
 
     def item_key(self, item: str) -> str:
-        return self.items + check_name("item", item)
+        """The key of an item. `LimitExceeded` if the key of one of its assignments would be too long."""
+        check_name("item", item)
+        longest = len(f"{self.assignments}{item}##{SLOT_MAX}".encode()) + MEMBER_BYTES_MAX
+        if longest > KEY_BYTES_MAX:
+            raise LimitExceeded(
+                f"{item[:80]!r} is {longest - KEY_BYTES_MAX} bytes too long: its assignments would have keys of "
+                f"{longest} bytes, and at most {KEY_BYTES_MAX} are allowed",
+                next_step="choose a shorter name",
+            )
+        return self.items + item
 
     def member_key(self, member: MemberId) -> str:
-        return f"{self.members}{check_name('zone', member.zone)}#{check_name('suffix', member.suffix)}"
+        name = f"{check_name('zone', member.zone)}#{check_name('suffix', member.suffix)}"
+        if len(name.encode()) > MEMBER_BYTES_MAX:
+            raise LimitExceeded(f"member {name[:80]!r} has more than {MEMBER_BYTES_MAX} bytes")
+        return self.members + name
 
     def assignment_key(self, item: str, member: MemberId | str, slot: int) -> str:
         return f"{self.assignments}{item}#{member}#{slot}"

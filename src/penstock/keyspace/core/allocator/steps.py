@@ -39,6 +39,10 @@ class Step:
     def require(self, compares: Iterable[Compare]) -> None:
         self.compares.update((compare.key, compare) for compare in compares)
 
+    @property
+    def transaction(self) -> Transaction:
+        return Transaction(tuple(self.compares.values()), tuple(self.operations))
+
 
 @dataclass(slots=True)
 class Batch:

@@ -11,6 +11,7 @@ from typing import Final, cast
 import msgspec
 
 from penstock.journals.broker.config import BrokerConfig
+from penstock.journals.broker.specs.nesting import Nesting, check_keys
 from penstock.journals.core.allocation import BrokerSpec
 from penstock.journals.records.head import HeadRecord
 from penstock.journals.records.labels import LabelSelector
@@ -18,18 +19,28 @@ from penstock.journals.records.names import check_journal_name
 from penstock.journals.records.protocol import Apply, Change, JournalInfo, Listing, ListQuery, Serving
 from penstock.journals.records.route import Topology, topology_of
 from penstock.journals.records.spec import JournalSpec
-from penstock.kernel.errors import InvalidArgument, NotFound, PreconditionFailed
+from penstock.kernel.errors import (
+    InvalidArgument,
+    LimitExceeded,
+    NotFound,
+    PreconditionFailed,
+    Unavailable,
+    Written,
+)
 from penstock.kernel.ids import NodeId, Offset, Revision
 from penstock.keyspace.core.allocator.layout import Layout
+from penstock.keyspace.core.limits import OPERATIONS_MAX
 from penstock.keyspace.core.mirror import Entry, Mirror
 from penstock.keyspace.core.records import NO_REVISION
-from penstock.keyspace.core.transaction import Compare, Delete, Operation, Put, is_at, is_present
+from penstock.keyspace.core.transaction import Compare, Delete, Operation, Put, Relation, Target, is_at, is_present
 from penstock.keyspace.shell.mirror import KeySpaceMirror
 from penstock.keyspace.shell.port import KeySpace
 
 __all__ = ["Catalog"]
 
 CHANGES_MAX: Final = 100  # of one apply: it is one transaction
+ATTEMPTS: Final = 10  # of one apply, while others create journals in new folders
+IN_FORCE_S: Final = 10.0  # a sync takes milliseconds
 PART_JOURNALS: Final = 256  # of a listing, per message
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -39,6 +50,7 @@ class Catalog:
 
     def __init__(self, keyspace: KeySpace, mirror: KeySpaceMirror, layout: Layout, config: BrokerConfig) -> None:
         self.layout = layout
+        self.nesting = Nesting(layout.root, mirror)
         self._keyspace = keyspace
         self._mirror = mirror
         self._default_store = config.default_store
@@ -133,26 +145,89 @@ class Catalog:
     # changing
 
     async def apply(self, request: Apply) -> Revision:
-        """Apply all changes, or none of them."""
+        """Apply all changes, or none of them; a changed `fsync` is in force when this returns."""
         if not 0 < len(request.changes) <= CHANGES_MAX:
             raise InvalidArgument(f"{len(request.changes)} changes: expected 1 to {CHANGES_MAX} at a time")
+        synced = self._with_another_fsync(request)
+        for _ in range(ATTEMPTS):
+            compares, then = self._transaction(request)
+            outcome = await self._keyspace.transact(compares, then)
+            if outcome.succeeded:
+                await self._mirror.wait_for_revision(outcome.revision)
+                await self._in_force(synced, outcome.revision)
+                return outcome.revision
+            await self._mirror.wait_for_revision(outcome.revision)
+            conflict = await self._conflict(request)
+            if conflict is not None:
+                raise conflict
+        raise PreconditionFailed("journals are created all the time", next_step="apply it again")
+
+    def _transaction(self, request: Apply) -> tuple[list[Compare], list[Operation]]:
+        """Return the changes as one transaction, with all that must not have changed meanwhile."""
         compares: list[Compare] = []
         then: list[Operation] = []
+        created: list[str] = []
         for change in request.changes:
-            key = self.layout.items + _name(change)
+            name = _name(change)
+            key, known = self.layout.items + name, self._mirror.get(self.layout.items + name)
             if change.expect_mod_revision >= 0:
                 compares.append(is_at(key, Revision(change.expect_mod_revision)))
-            if change.upsert is not None:
-                then.append(Put(key, _encode(self._completed(change.upsert))))
-            else:
+            if change.upsert is None:
                 if change.expect_mod_revision < 0:
                     compares.append(is_present(key))
                 then.append(Delete(key))
-        outcome = await self._keyspace.transact(compares, then)
-        if not outcome.succeeded:
-            raise await self._conflict(request)
-        await self._mirror.wait_for_revision(outcome.revision)
-        return outcome.revision
+                continue
+            spec = self._completed(change.upsert)
+            check_keys(self.layout, spec)
+            then.append(Put(key, _encode(spec)))
+            if known is None:
+                created.append(name)
+            elif change.expect_mod_revision < 0:
+                compares.append(Compare(key, Target.CREATE_REVISION, Relation.EQUAL, known.stored.create_revision))
+        deletes = any(change.upsert is None for change in request.changes)
+        guards, folders = self.nesting.guard(created, deletes=deletes)
+        compares, then = [*compares, *guards], [*then, *folders]
+        if max(len(compares), len(then)) > OPERATIONS_MAX:
+            raise LimitExceeded(
+                f"{len(request.changes)} changes make {len(folders) - 1} new folders: this is more than one "
+                "transaction of the KeySpace takes",
+                next_step="apply fewer journals at a time",
+            )
+        return compares, then
+
+    def _with_another_fsync(self, request: Apply) -> list[str]:
+        """Return the journals in use whose `fsync` changes."""
+        found: list[str] = []
+        for change in request.changes:
+            topology = self.topology(_name(change))
+            if change.upsert is not None and topology.spec is not None and topology.head is not None:
+                found += [change.upsert.name] * (self._completed(change.upsert).fsync != topology.spec.fsync)
+        return found
+
+    async def _in_force(self, journals: list[str], revision: Revision) -> None:
+        """Wait until these journals have synchronized on the new spec: each broker has taken it before it promised."""
+
+        def is_behind(journal: str) -> bool:
+            topology = self.topology(journal)
+            return topology.spec is not None and (topology.head is None or topology.head.epoch.revision < revision)
+
+        behind: list[str] = []
+        changed = asyncio.Event()
+        stop = self._mirror.observe(lambda _: changed.set())
+        try:
+            async with asyncio.timeout(IN_FORCE_S):
+                while behind := [journal for journal in journals if is_behind(journal)]:
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            raise Unavailable(
+                f"the spec of {behind[0]} is saved, but its `fsync` is not in force yet: its brokers have not "
+                f"synchronized within {IN_FORCE_S:.0f} s",
+                written=Written.YES,
+                next_step=f"penstock journals explain {behind[0]}",
+            ) from None
+        finally:
+            stop()
 
     def _completed(self, spec: JournalSpec) -> JournalSpec:
         """With this cluster's store, if the spec names none; on no more brokers than it may have.
@@ -166,8 +241,10 @@ class Catalog:
         fragment = msgspec.structs.replace(spec.fragment, stores=(self._default_store,))
         return msgspec.structs.replace(spec, fragment=fragment)
 
-    async def _conflict(self, request: Apply) -> NotFound | PreconditionFailed:
-        """Return the error for the change that did not hold, as far as it can be seen afterwards."""
+    async def _conflict(self, request: Apply) -> NotFound | PreconditionFailed | None:
+        """Return the error for the change that did not hold, as far as it can be seen afterwards. None: other journals
+        were created, or this one changed, and that is no matter.
+        """
         for change in request.changes:
             stored = await self._keyspace.get(self.layout.items + _name(change))
             now = stored.mod_revision if stored is not None else NO_REVISION
@@ -183,7 +260,7 @@ class Catalog:
                     "it was changed meanwhile",
                     next_step="list it, and apply the change to the present version",
                 )
-        return PreconditionFailed("a journal was changed meanwhile", next_step="apply it again")
+        return None
 
 
 def _name(change: Change) -> str:
