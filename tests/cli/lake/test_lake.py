@@ -82,6 +82,16 @@ def test_from_a_file_to_a_merged_commit(lake: Lake, tmp_path: Path, monkeypatch:
     assert lake("retention", "set", "lake://shop", "--days", "1", "--branch", "work")[0] == 2
     assert lake("retention", "clear", "lake://shop")[0] == 0
     assert "all history is kept" in lake("retention", "show", "lake://shop")[1]
+    assert "no rules" in lake("protection", "list", "lake://shop")[1]
+    assert lake("protection", "set", "lake://shop", "--branch", "main", "--branch", "v*=commit")[0] == 0
+    rows = [line.split() for line in lake("protection", "list", "lake://shop")[1].splitlines()[2:]]
+    assert rows == [["main", "staging_write,", "commit"], ["v*", "commit"]]
+    status, _, told = lake("commit", "lake://shop@main", "-m", "no")
+    assert (status, "cannot commit to protected branch main" in told) == (1, True)
+    assert lake("protection", "set", "lake://shop", "--branch", "main=delete")[0] == 2
+    assert lake("protection", "clear", "lake://shop")[0] == 0
+    assert lake("repo", "create", "fixed", "--read-only")[0] == 0
+    assert lake("branch", "create", "lake://fixed@work")[0] == 1
     assert lake("branch", "delete", "lake://shop@work")[0] == 0
     assert "work" not in lake("branch", "list", "lake://shop")[1]
 

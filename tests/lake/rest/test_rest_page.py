@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from penstock.lake.records.service import Lake
+from penstock.lake.rest.refused import REFUSED
 from penstock.lake.rest.rest_commits import CommitHandlers
 from penstock.lake.rest.rest_objects import ObjectHandlers
 from penstock.lake.rest.rest_refs import RefHandlers
@@ -30,3 +31,9 @@ def test_the_page_and_the_routes_agree() -> None:
         part.add_to(add)
     named = set(re.findall(r"^\| `([A-Z]+ /\S+)` \|", PAGE.read_text(), re.MULTILINE))
     assert {each for each in named if "/repositories" in each} == routes
+
+
+def test_the_page_has_every_call_that_is_refused() -> None:
+    rows = re.findall(r"^\| ([A-Z ]+) `(/\S+)` \| (.+?) \| (.+?) \|$", PAGE.read_text(), re.MULTILINE)
+    expected = [(methods, template, what, instead) for template, (methods, (what, instead)) in REFUSED.items()]
+    assert [row for row in rows if row[1] in REFUSED] == expected

@@ -7,6 +7,7 @@ from cyclopts.validators import Number
 
 from penstock.cli.lake.lake_names import branch, repo, tag
 from penstock.cli.lake.lake_objects import cat, import_objects, ls, put, rm
+from penstock.cli.lake.lake_protection import protection
 from penstock.cli.lake.lake_retention import retention
 from penstock.cli.lake.lake_targets import AtLake, LakeTarget, Message, lake_of, when
 from penstock.cli.lake.lake_wait import wait_for
@@ -32,6 +33,7 @@ app = noun(
 app.command(repo)
 app.command(branch)
 app.command(tag)
+app.command(protection)
 app.command(retention)
 app.command(ls, help_epilogue=examples("penstock lake ls lake://shop@main", "penstock lake ls lake://shop@main/a/ -r"))
 app.command(

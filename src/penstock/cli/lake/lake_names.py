@@ -39,11 +39,12 @@ def create(
         str, Parameter(help="Its storage namespace. Default: a folder of its name.", metavar="URL")
     ] = "",
     samples: Annotated[bool, Parameter(help="With some sample data.")] = False,
+    read_only: Annotated[bool, Parameter(help="Refuse changes, for good.")] = False,
     lake: AtLake = None,
     session: InSession,
 ) -> None:
     """Make a repository, with a branch main."""
-    body = {"name": name, "storage_namespace": storage, "sample_data": samples}
+    body = {"name": name, "storage_namespace": storage, "sample_data": samples, "read_only": read_only}
     with lake_of(session, lake) as client:
         made = client.call("POST", "/repositories", body)
     session.emit(made, f"lake://{made['id']}@{made['default_branch']}, with its objects in {made['storage_namespace']}")

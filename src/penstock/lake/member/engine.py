@@ -5,6 +5,7 @@ branch that was made again meanwhile, it does nothing, and is repeated with a re
 """
 
 import asyncio
+import copy
 import secrets
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from penstock.kernel.errors import (
     AlreadyExists,
     DeadlineExceeded,
     DirtyBranch,
+    Forbidden,
     Gone,
     Indeterminate,
     InternalError,
@@ -28,8 +30,18 @@ from penstock.kernel.errors import (
 from penstock.lake.core.refs.expression import BaseKind, Ref, follow, lookup_order, parse_ref
 from penstock.lake.core.staging.branch import Branch, Repository
 from penstock.lake.core.staging.machine import StagingMachine
-from penstock.lake.core.staging.proposing.port import Write
-from penstock.lake.core.staging.records import Changing, CommitId, Instance, Request, StagingToken
+from penstock.lake.core.staging.proposing.port import Commit, Move, Write
+from penstock.lake.core.staging.records import (
+    Changing,
+    CommitId,
+    Condemn,
+    CreateRepository,
+    GcFence,
+    Instance,
+    Request,
+    SetProtection,
+    StagingToken,
+)
 from penstock.lake.core.staging.results import Result, Status
 from penstock.lake.member.builder import LakeBuilder
 from penstock.lake.member.names import check_branch, check_repository
@@ -38,7 +50,9 @@ from penstock.lake.member.view import View
 
 __all__ = ["Engine", "Host", "new_instance", "new_token"]
 
+READ_ONLY_STEP: Final = "send force=true with a change that must be made, or change another repository"
 QUEUE_S: Final = 30.0  # how long the queue may take
+_HOUSEKEEPING: Final = (CreateRepository, SetProtection, GcFence, Condemn)  # a read-only repository takes these
 AGAIN_MAX: Final = 5  # how often a write is made again on a newer view
 
 
@@ -76,6 +90,7 @@ class Engine:
     def __init__(self, host: Host, shelves: Shelves, builder: LakeBuilder) -> None:
         self.host = host
         self.shelves = shelves
+        self.is_forced = False  # changes read-only repositories too
         builder.shelf_of = self.shelf_of
 
     @property
@@ -129,12 +144,33 @@ class Engine:
         return branch
 
     async def branch_to_write(self, repository: str, name: str) -> tuple[Repository, Branch]:
-        """Return a branch as this member knows it: the record itself checks that it still exists."""
+        """Return a branch as this member knows it: the record itself checks that it still exists and takes changes."""
         try:
             found = self.known_repository(repository)
-            return found, self.known_branch(found, name)
-        except NotFound:
-            return await self.branch(repository, name)
+            branch = self.known_branch(found, name)
+            self._check_open(found, branch)
+        except (NotFound, Forbidden):
+            found, branch = await self.branch(repository, name)
+            self._check_open(found, branch)
+        return found, branch
+
+    def _check_open(self, repository: Repository, branch: Branch) -> None:
+        """Refuse early, before bytes travel."""
+        self._check_changeable(repository)
+        blocked = self.machine.is_blocked(branch, "staging_write")
+        if blocked is not None:
+            raise _error_of(blocked, branch.name)
+
+    def _check_changeable(self, repository: Repository | None) -> None:
+        """Refuse changes of a read-only repository. It is one for good, so no record needs to decide it."""
+        if repository is not None and repository.is_read_only and not self.is_forced:
+            raise Forbidden(f"read-only repository: {repository.name} takes no changes", next_step=READ_ONLY_STEP)
+
+    def forced(self) -> "Engine":
+        """Return the same engine, whose changes a read-only repository takes."""
+        other = copy.copy(self)
+        other.is_forced = True
+        return other
 
     # refs
 
@@ -202,8 +238,22 @@ class Engine:
         """A new wish, under an id of its own."""
         return Request(secrets.token_hex(16), self.machine.now)
 
+    async def ask(self, wish: Commit | Move, *, to_the_end: bool = False) -> Result:
+        """Have a head moved; the final result."""
+        self._check_changeable(self._repository_of(wish.instance))
+        result: Result = await self.host.request(wish, to_the_end=to_the_end)
+        return result
+
+    def _repository_of(self, instance: Instance) -> Repository | None:
+        """Return the repository of a branch or a tag's record, or that with the instance itself."""
+        branch = self.machine.branches.get(instance)
+        return self.machine.repositories.get(instance if branch is None else branch.repository)
+
     async def write(self, record: Changing) -> Result:
         """Have a record applied; its final result."""
+        if not isinstance(record, _HOUSEKEEPING):
+            named = getattr(record, "repository", None) or getattr(record, "instance", None)
+            self._check_changeable(self._repository_of(named) if named is not None else None)
         try:
             async with asyncio.timeout(QUEUE_S):
                 result: Result = await self.host.request(Write(record))
@@ -257,6 +307,14 @@ def _cancelled(what: str, result: Result) -> PenstockError:
             return Refused(f"{what}: given up ({result.detail})")
 
 
+def _protected(what: str, result: Result) -> PenstockError:
+    verb = "commit" if result.detail == "commit" else "write"
+    return Forbidden(
+        f"cannot {verb} to protected branch {what}",
+        next_step="work on another branch and merge it, or change the rules: penstock lake protection list",
+    )
+
+
 _ERRORS: Final[dict[Status, Callable[[str, Result], PenstockError]]] = {
     Status.NO_BRANCH: _missing,
     Status.NO_REPOSITORY: _missing,
@@ -266,6 +324,7 @@ _ERRORS: Final[dict[Status, Callable[[str, Result], PenstockError]]] = {
     Status.PRECONDITION_FAILED: lambda _, result: PreconditionFailed(f"precondition failed: {result.detail}"),
     Status.NO_CHANGES: lambda *_: NoChanges("no changes"),
     Status.DIRTY: lambda *_: DirtyBranch("uncommitted changes (dirty branch)"),
+    Status.PROTECTED: _protected,
     Status.EXPIRED_COMMIT: lambda what, _: Gone(f"{what}: the commit was given up by the garbage collector"),
     Status.ABORTED: lambda what, _: Unavailable(f"{what}: the commit was aborted: its build failed or took too long"),
     Status.EXPIRED: lambda what, _: Indeterminate(f"{what}: too old for anyone to remember; ask the branch's log"),

@@ -13,8 +13,8 @@ What always holds: a call which returned has taken effect, and every call begun 
 
 Errors: `NotFound` (its `details["kind"]` says of what: repository, branch, tag, ref, commit, object, upload),
 `AlreadyExists`, `PreconditionFailed` (an If-Match or If-None-Match that does not hold), `NoChanges`, `DirtyBranch`,
-`MergeConflict` (`details["paths"]`), `Gone` (the garbage collector has it), `Forbidden` (the default branch), and
-`InvalidArgument`.
+`MergeConflict` (`details["paths"]`), `Gone` (the garbage collector has it), `Forbidden` (the default branch, a
+protected one, a read-only repository), and `InvalidArgument`.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
@@ -25,6 +25,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from penstock.kernel.errors import ErrorRecord
+from penstock.lake.core.refs.protection import ProtectionRule
 from penstock.lake.core.refs.rules import RetentionRules
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.records import Precondition
@@ -89,6 +90,7 @@ class Repository(msgspec.Struct, frozen=True):
     storage: str  # its storage namespace, as it was given
     default_branch: str
     created_at: float = 0.0  # seconds since 1970
+    is_read_only: bool = False
 
 
 class Branch(msgspec.Struct, frozen=True):
@@ -212,17 +214,32 @@ class Lake(Protocol):
         """The store of all bytes. Keys below `scratch/` may be used by any part of the lake, and live a day at most."""
         ...
 
+    def asked_by(self, user: str | None = None, *, force: bool = False) -> "Lake":
+        """Return the same lake for a user, who commits; with `force`, read-only repositories take its changes."""
+        ...
+
     # repositories
 
     async def create_repository(
-        self, name: str, *, storage: str = "", default_branch: str = "main", with_samples: bool = False
-    ) -> Repository: ...
+        self, name: str, *, storage: str = "", default_branch: str = "main", is_read_only: bool = False,
+        with_samples: bool = False,
+    ) -> Repository: ...  # fmt: skip
 
     async def repository(self, name: str) -> Repository: ...
 
     async def repositories(self, *, prefix: str = "", after: str = "", limit: int = AMOUNT_MAX) -> Page[Repository]: ...
 
     async def delete_repository(self, name: str) -> None: ...
+
+    async def protection(self, repository: str) -> Sequence[ProtectionRule]:
+        """Return the rules of branch protection."""
+        ...
+
+    async def set_protection(
+        self, repository: str, rules: Sequence[ProtectionRule], *, expected: str | None = None
+    ) -> None:
+        """Replace the rules, if those in force are the expected ones (`etag_of`). Every member decides it at apply."""
+        ...
 
     # branches and tags
 

@@ -29,6 +29,11 @@ class Credentials:
         self._basic = f"Basic {pair}".encode()
         self._token_key = hashlib.sha256(b"penstock lake token\0" + secret_access_key.encode()).digest()
 
+    @property
+    def user(self) -> str:
+        """The name of the pair's user. It is the committer of the user's commits."""
+        return self.access_key_id
+
     def check(self, request: Request) -> None:
         """Raise `Unauthenticated` unless the request may pass."""
         given = request.header("authorization").encode()

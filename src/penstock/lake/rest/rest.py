@@ -17,11 +17,13 @@ from penstock.kernel.errors import (
 )
 from penstock.lake.records.service import Lake
 from penstock.lake.rest.credentials import Credentials
+from penstock.lake.rest.refused import add_refused
 from penstock.lake.rest.rest_commits import CommitHandlers
 from penstock.lake.rest.rest_models import LoginBody
 from penstock.lake.rest.rest_objects import ObjectHandlers
 from penstock.lake.rest.rest_refs import RefHandlers
 from penstock.lake.rest.rest_sinks import SinkHandlers
+from penstock.lake.rest.words import message_of
 from penstock.plumbing.http.app import Site
 from penstock.plumbing.http.request import Request
 from penstock.plumbing.http.response import Response, json_response
@@ -38,12 +40,14 @@ _STATUSES: Final[dict[type[PenstockError], int]] = {
     StagedFileMissing: 409,
     AlreadyExists: 409,
 }
+STATISTICS_BYTES_MAX: Final = 1 << 20
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 def rest_site(lake: Lake, credentials: Credentials, *, namespace_prefix: str, can_sign: bool) -> Site:
     """The site of one lake, for all paths below /api/v1."""
     router = Router()
+    lake = lake.asked_by(credentials.user)
     general = _General(credentials, namespace_prefix, can_sign=can_sign)
 
     def guarded(handler: Handler) -> Handler:
@@ -62,16 +66,20 @@ def rest_site(lake: Lake, credentials: Credentials, *, namespace_prefix: str, ca
     router.get(f"{BASE}/setup_lakefs", general.setup)
     add("GET", "/config", general.config)
     add("GET", "/config/version", general.version)
+    add("GET", "/config/storage", general.storage)
     add("GET", "/user", general.user)
+    add("GET", "/auth/capabilities", general.capabilities)
+    add("POST", "/statistics", general.statistics)
     for part in (RefHandlers(lake), ObjectHandlers(lake, can_sign=can_sign), CommitHandlers(lake), SinkHandlers(lake)):
         part.add_to(add)
+    add_refused(add)
     return Site("lake-rest", router, _render, lambda request: request.raw_path.startswith(BASE + "/"))
 
 
 def _render(request: Request, error: PenstockError, status: int) -> Response:
     own = next((_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES), status)
     # `message` is all that lakeFS's clients read; ours make the same error of the rest.
-    body: dict[str, Any] = {"message": error.message, "penstock": error.to_record()}
+    body: dict[str, Any] = {"message": message_of(error), "penstock": error.to_record()}
     if isinstance(error, MergeConflict):
         body["reference"] = ""
     response = json_response(body, own)
@@ -94,7 +102,8 @@ class _General:
         return Response(204)
 
     async def setup(self, request: Request) -> Response:
-        return json_response({"state": "initialized", "comm_prefs_missing": False})
+        login = {"RBAC": "none", "login_url": "", "logout_url": "", "login_cookie_names": []}
+        return json_response({"state": "initialized", "comm_prefs_missing": False, "login_config": login})
 
     async def login(self, request: Request) -> Response:
         body = await request.json(LoginBody)
@@ -102,14 +111,32 @@ class _General:
         return json_response({"token": token, "token_expiration": ends_at})
 
     async def user(self, request: Request) -> Response:
-        return json_response({"user": {"id": self._credentials.access_key_id, "creation_date": 0}})
+        return json_response({"user": {"id": self._credentials.user, "creation_date": 0}})
 
     async def version(self, request: Request) -> Response:
         return json_response({"version": VERSION})
 
     async def config(self, request: Request) -> Response:
+        storage = self._storage()
+        # Both forms: clients that know of several stores look for theirs in the list, others take the one.
+        return json_response(
+            {"version_config": {"version": VERSION}, "storage_config": storage, "storage_config_list": [storage]}
+        )
+
+    async def storage(self, request: Request) -> Response:
+        return json_response(self._storage())
+
+    async def capabilities(self, request: Request) -> Response:
+        return json_response({"invite_user": False, "forgot_password": False})
+
+    async def statistics(self, request: Request) -> Response:
+        """Take what clients report of themselves, and keep nothing of it."""
+        await request.read(STATISTICS_BYTES_MAX)
+        return Response(204)
+
+    def _storage(self) -> dict[str, object]:
         kind = self._prefix.partition(":")[0]
-        storage = {
+        return {
             "blockstore_type": kind,
             "blockstore_namespace_example": f"{self._prefix}example",
             "blockstore_namespace_ValidityRegex": f"^{self._prefix}",
@@ -120,7 +147,5 @@ class _General:
             "import_validity_regex": f"^{self._prefix}",
             "pre_sign_multipart_upload": False,
             "blockstore_id": "",
+            "blockstore_description": "",
         }
-        return json_response(
-            {"version_config": {"version": VERSION}, "storage_config": storage, "storage_config_list": []}
-        )

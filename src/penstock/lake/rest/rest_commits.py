@@ -15,6 +15,7 @@ from penstock.lake.rest.rest_models import (
     ImportBody,
     MergeBody,
     RevertBody,
+    asked,
     change_json,
     commit_json,
     import_json,
@@ -88,7 +89,7 @@ class CommitHandlers:
     async def _commit(self, request: Request, body: CommitBody, watch: Any) -> Any:
         if request.query_value("source_metarange"):
             raise InvalidArgument("source_metarange is not supported", status=501)
-        return await self._lake.commit(
+        return await asked(self._lake, request, body).commit(
             request.parameters["repository"],
             request.parameters["branch"],
             body.message,
@@ -164,7 +165,7 @@ class CommitHandlers:
         return json_response({"id": work.id}, 202)
 
     async def _merge(self, request: Request, body: MergeBody, watch: Any) -> Any:
-        return await self._lake.merge(
+        return await asked(self._lake, request, body).merge(
             request.parameters["repository"],
             request.parameters["ref"],
             request.parameters["branch"],
@@ -187,7 +188,7 @@ class CommitHandlers:
 
     async def revert(self, request: Request) -> Response:
         body = await request.json(RevertBody)
-        await self._lake.revert(
+        await asked(self._lake, request, body).revert(
             request.parameters["repository"],
             request.parameters["branch"],
             body.ref,
@@ -198,7 +199,7 @@ class CommitHandlers:
 
     async def cherry_pick(self, request: Request) -> Response:
         body = await request.json(CherryPickBody)
-        picked = await self._lake.cherry_pick(
+        picked = await asked(self._lake, request, body).cherry_pick(
             request.parameters["repository"], request.parameters["branch"], body.ref, parent=body.parent_number or 0
         )
         return json_response(commit_json(picked), 201)
@@ -219,7 +220,7 @@ class CommitHandlers:
     async def start_import(self, request: Request) -> Response:
         body = await request.json(ImportBody)
         paths = [ImportPath(each.path, each.destination, each.type == "common_prefix") for each in body.paths]
-        id_ = await self._lake.start_import(
+        id_ = await asked(self._lake, request, body).start_import(
             request.parameters["repository"],
             request.parameters["branch"],
             paths,

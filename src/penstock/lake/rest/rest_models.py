@@ -11,17 +11,20 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from penstock.kernel.bounds import Address, Count, Metadata, Moment, Name, Paragraph, Size, Span
+from penstock.lake.core.refs.protection import ACTIONS
 from penstock.lake.records.service import (
     Branch,
     Change,
     ChangeKind,
     Commit,
     ImportStatus,
+    Lake,
     Object,
     Page,
     Repository,
     Tag,
 )
+from penstock.plumbing.http.request import Request
 
 __all__ = [
     "BranchBody",
@@ -34,10 +37,12 @@ __all__ = [
     "LoginBody",
     "MergeBody",
     "PathsBody",
+    "ProtectionBody",
     "RepositoryBody",
     "ResetBody",
     "RevertBody",
     "TagBody",
+    "asked",
     "branch_json",
     "change_json",
     "commit_json",
@@ -66,12 +71,20 @@ class RepositoryBody(msgspec.Struct):
     storage_id: Name | None = ""
 
 
+class ProtectionBody(msgspec.Struct):
+    """A rule of branch protection. lakeFS's rules block both actions; `blocks` is ours."""
+
+    pattern: Name
+    blocks: Annotated[tuple[Name, ...], msgspec.Meta(max_length=10)] = ACTIONS
+
+
 class BranchBody(msgspec.Struct):
     """Make a branch."""
 
     name: Name
     source: Name
     hidden: bool | None = False
+    force: bool | None = False
 
 
 class TagBody(msgspec.Struct):
@@ -79,6 +92,7 @@ class TagBody(msgspec.Struct):
 
     id: Name
     ref: Name
+    force: bool | None = False
 
 
 class CommitBody(msgspec.Struct):
@@ -88,6 +102,7 @@ class CommitBody(msgspec.Struct):
     metadata: Metadata | None = None
     date: Moment | None = None
     allow_empty: bool | None = False
+    force: bool | None = False
 
 
 class MergeBody(msgspec.Struct):
@@ -107,6 +122,7 @@ class RevertBody(msgspec.Struct):
     ref: Name
     parent_number: Count = 0
     allow_empty: bool | None = False
+    force: bool | None = False
 
 
 class CherryPickBody(msgspec.Struct):
@@ -114,6 +130,7 @@ class CherryPickBody(msgspec.Struct):
 
     ref: Name
     parent_number: Count | None = 0
+    force: bool | None = False
 
 
 class ResetBody(msgspec.Struct):
@@ -121,6 +138,7 @@ class ResetBody(msgspec.Struct):
 
     type: Name
     path: Paragraph | None = ""
+    force: bool | None = False
 
 
 class PathsBody(msgspec.Struct):
@@ -134,6 +152,8 @@ class CopyBody(msgspec.Struct):
 
     src_path: Paragraph
     src_ref: Name | None = ""
+    force: bool | None = False
+    shallow: bool | None = False
 
 
 class Staging(msgspec.Struct):
@@ -151,6 +171,7 @@ class LinkBody(msgspec.Struct):
     user_metadata: Metadata | None = None
     content_type: Name | None = ""
     mtime: Moment | None = None
+    force: bool | None = False
 
 
 class GarbageBody(msgspec.Struct):
@@ -179,6 +200,7 @@ class ImportBody(msgspec.Struct):
 
     paths: Annotated[list[ImportLocation], msgspec.Meta(max_length=1_000)]
     commit: ImportCommit
+    force: bool | None = False
     allow_empty: bool = True  # ours: lakeFS commits also where nothing was found, or nothing changes
 
 
@@ -187,6 +209,12 @@ class LoginBody(msgspec.Struct):
 
     access_key_id: Name
     secret_access_key: Name
+
+
+def asked(lake: Lake, request: Request, body: Any = None) -> Lake:
+    """Return the lake for a request: one that says `force` changes read-only repositories too."""
+    is_forced = bool(getattr(body, "force", False)) or (request.query_value("force") or "").lower() == "true"
+    return lake.asked_by(force=True) if is_forced else lake
 
 
 # answers
@@ -214,7 +242,7 @@ def repository_json(repository: Repository) -> Json:
         "storage_namespace": repository.storage,
         "default_branch": repository.default_branch,
         "creation_date": int(repository.created_at),
-        "read_only": False,
+        "read_only": repository.is_read_only,
     }
 
 

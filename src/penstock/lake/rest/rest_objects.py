@@ -7,7 +7,7 @@ from penstock.kernel.errors import InvalidArgument
 from penstock.lake.core.staging.records import Precondition
 from penstock.lake.records.service import Lake, Object, Reading
 from penstock.lake.rest.multipart import content_part
-from penstock.lake.rest.rest_models import CopyBody, LinkBody, PathsBody, object_json, page_json
+from penstock.lake.rest.rest_models import CopyBody, LinkBody, PathsBody, asked, object_json, page_json
 from penstock.lake.rest.rest_refs import BRANCH, REPOSITORY, Add, PageQuery
 from penstock.plumbing.http.conditions import etags_of, parse_range
 from penstock.plumbing.http.problems import status_of
@@ -101,7 +101,7 @@ class ObjectHandlers:
         content_type = request.header("content-type")
         if content_type.startswith("multipart/form-data"):
             content, content_type = await content_part(request)
-        made = await self._lake.put(
+        made = await asked(self._lake, request).put(
             request.parameters["repository"],
             request.parameters["branch"],
             _path(request),
@@ -113,7 +113,8 @@ class ObjectHandlers:
         return json_response(object_json(made), 201)
 
     async def delete(self, request: Request) -> Response:
-        await self._lake.delete(request.parameters["repository"], request.parameters["branch"], [_path(request)])
+        lake = asked(self._lake, request)
+        await lake.delete(request.parameters["repository"], request.parameters["branch"], [_path(request)])
         return Response(204)
 
     async def delete_many(self, request: Request) -> Response:
@@ -122,7 +123,8 @@ class ObjectHandlers:
             raise InvalidArgument(f"{len(paths)} paths: at most {PATHS_MAX} are deleted at once")
         errors: list[object] = []
         try:
-            await self._lake.delete(request.parameters["repository"], request.parameters["branch"], paths)
+            lake = asked(self._lake, request)
+            await lake.delete(request.parameters["repository"], request.parameters["branch"], paths)
         except InvalidArgument:
             errors = await self._delete_one_by_one(request, paths)
         return json_response({"errors": errors})
@@ -132,18 +134,21 @@ class ObjectHandlers:
         errors: list[object] = []
         for path in paths:
             try:
-                await self._lake.delete(request.parameters["repository"], request.parameters["branch"], [path])
+                lake = asked(self._lake, request)
+                await lake.delete(request.parameters["repository"], request.parameters["branch"], [path])
             except InvalidArgument as error:
                 errors.append({"path": path, "status_code": status_of(error), "message": error.message})
         return errors
 
     async def copy(self, request: Request) -> Response:
         body = await request.json(CopyBody)
+        if body.shallow:
+            raise InvalidArgument("not implemented: a shallow copy; a copy shares its bytes here anyway", status=501)
         destination = request.query_value("dest_path")
         if not destination:
             raise InvalidArgument("dest_path is missing")
         branch = request.parameters["branch"]
-        made = await self._lake.copy(
+        made = await asked(self._lake, request, body).copy(
             request.parameters["repository"],
             branch,
             destination,
@@ -158,7 +163,7 @@ class ObjectHandlers:
         wants_url = _is_true(request.query_value("presign"))
         if wants_url and not self._can_sign:
             raise InvalidArgument("this store cannot sign URLs: upload through the lake")
-        place = await self._lake.upload_address(
+        place = await asked(self._lake, request).upload_address(
             request.parameters["repository"], request.parameters["branch"], _path(request), sign=wants_url
         )
         shown: dict[str, object] = {"physical_address": place.address}
@@ -168,7 +173,7 @@ class ObjectHandlers:
 
     async def link(self, request: Request) -> Response:
         body = await request.json(LinkBody)
-        made = await self._lake.link(
+        made = await asked(self._lake, request, body).link(
             request.parameters["repository"],
             request.parameters["branch"],
             _path(request),

@@ -7,13 +7,16 @@ import msgspec
 
 from penstock.kernel.bounds import Name, Signed
 from penstock.kernel.errors import InvalidArgument, NotFound
+from penstock.lake.core.refs.protection import ProtectionRule, etag_of
 from penstock.lake.core.refs.rules import RetentionRules
 from penstock.lake.records.service import Lake
 from penstock.lake.rest.rest_models import (
     BranchBody,
+    ProtectionBody,
     RepositoryBody,
     ResetBody,
     TagBody,
+    asked,
     branch_json,
     page_json,
     repository_json,
@@ -75,6 +78,10 @@ class RefHandlers:
         add("GET", REPOSITORY + "/settings/gc_rules", self.retention)
         add("PUT", REPOSITORY + "/settings/gc_rules", self.set_retention)
         add("DELETE", REPOSITORY + "/settings/gc_rules", self.forget_retention)
+        add("GET", REPOSITORY + "/settings/branch_protection", self.protection)
+        add("PUT", REPOSITORY + "/settings/branch_protection", self.set_protection)
+        add("GET", REPOSITORY + "/branch_protection/set_allowed", self.may_set)
+        add("GET", REPOSITORY + "/gc/rules/set_allowed", self.may_set)
         add("GET", REPOSITORY + "/branches", self.branches)
         add("POST", REPOSITORY + "/branches", self.create_branch)
         add("GET", BRANCH, self.branch)
@@ -101,6 +108,7 @@ class RefHandlers:
             body.name,
             storage=body.storage_namespace,
             default_branch=body.default_branch or "main",
+            is_read_only=bool(body.read_only),
             with_samples=bool(body.sample_data),
         )
         return json_response(repository_json(made), 201)
@@ -109,7 +117,7 @@ class RefHandlers:
         return json_response(repository_json(await self._lake.repository(request.parameters["repository"])))
 
     async def delete_repository(self, request: Request) -> Response:
-        await self._lake.delete_repository(request.parameters["repository"])
+        await asked(self._lake, request).delete_repository(request.parameters["repository"])
         return Response(204)
 
     async def repository_metadata(self, request: Request) -> Response:
@@ -133,6 +141,25 @@ class RefHandlers:
         await self._lake.set_retention(request.parameters["repository"], None)
         return Response(204)
 
+    async def protection(self, request: Request) -> Response:
+        rules = tuple(await self._lake.protection(request.parameters["repository"]))
+        answer = json_response([msgspec.to_builtins(rule) for rule in rules])
+        answer.headers["etag"] = etag_of(rules)
+        return answer
+
+    async def set_protection(self, request: Request) -> Response:
+        """With `If-Match`, only if the present rules have this ETag; an empty one is that of no rules."""
+        body = await request.json(list[ProtectionBody])
+        expected = request.header("if-match").strip('"') if "if-match" in request.headers else None
+        rules = [ProtectionRule(each.pattern, each.blocks) for each in body]
+        await self._lake.set_protection(request.parameters["repository"], rules, expected=expected)
+        return Response(204)
+
+    async def may_set(self, request: Request) -> Response:
+        """Every key of the lake may."""
+        await self._lake.repository(request.parameters["repository"])
+        return Response(204)
+
     # branches
 
     async def branches(self, request: Request) -> Response:
@@ -148,7 +175,7 @@ class RefHandlers:
 
     async def create_branch(self, request: Request) -> Response:
         body = await request.json(BranchBody)
-        made = await self._lake.create_branch(
+        made = await asked(self._lake, request, body).create_branch(
             request.parameters["repository"], body.name, body.source, is_hidden=bool(body.hidden)
         )
         return text_response(made.commit, 201, "text/html")
@@ -158,19 +185,20 @@ class RefHandlers:
         return json_response(branch_json(found))
 
     async def delete_branch(self, request: Request) -> Response:
-        await self._lake.delete_branch(request.parameters["repository"], request.parameters["branch"])
+        await asked(self._lake, request).delete_branch(request.parameters["repository"], request.parameters["branch"])
         return Response(204)
 
     async def reset(self, request: Request) -> Response:
         body = await request.json(ResetBody)
         repository, branch = request.parameters["repository"], request.parameters["branch"]
+        lake = asked(self._lake, request, body)
         match body.type:
             case "object":
-                await self._lake.reset(repository, branch, path=_given(body.path))
+                await lake.reset(repository, branch, path=_given(body.path))
             case "common_prefix":
-                await self._lake.reset(repository, branch, prefix=_given(body.path))
+                await lake.reset(repository, branch, prefix=_given(body.path))
             case "reset":
-                await self._lake.reset(repository, branch)
+                await lake.reset(repository, branch)
             case _:
                 raise InvalidArgument(f"type {body.type[:40]!r}: expected object, common_prefix or reset")
         return Response(204)
@@ -179,7 +207,7 @@ class RefHandlers:
         ref = request.query_value("ref")
         if not ref:
             raise InvalidArgument("ref is missing: which commit to reset to")
-        await self._lake.hard_reset(request.parameters["repository"], request.parameters["branch"], ref)
+        await asked(self._lake, request).hard_reset(request.parameters["repository"], request.parameters["branch"], ref)
         return Response(204)
 
     # tags
@@ -193,7 +221,7 @@ class RefHandlers:
 
     async def create_tag(self, request: Request) -> Response:
         body = await request.json(TagBody)
-        made = await self._lake.create_tag(request.parameters["repository"], body.id, body.ref)
+        made = await asked(self._lake, request, body).create_tag(request.parameters["repository"], body.id, body.ref)
         return json_response(branch_json(made), 201)
 
     async def tag(self, request: Request) -> Response:
@@ -201,7 +229,7 @@ class RefHandlers:
         return json_response(branch_json(found))
 
     async def delete_tag(self, request: Request) -> Response:
-        await self._lake.delete_tag(request.parameters["repository"], request.parameters["tag"])
+        await asked(self._lake, request).delete_tag(request.parameters["repository"], request.parameters["tag"])
         return Response(204)
 
 

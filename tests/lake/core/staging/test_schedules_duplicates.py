@@ -6,6 +6,7 @@ import pytest
 from tests.lake.core.staging.desk import MAIN, REPOSITORY, Desk
 from tests.lake.core.staging.lakes import Lake
 
+from penstock.lake.core.refs.protection import ProtectionRule
 from penstock.lake.core.staging import records as r
 from penstock.lake.core.staging.checkpoint import dump
 from penstock.lake.core.staging.machine import StagingMachine
@@ -17,6 +18,7 @@ from penstock.lake.core.staging.records import (
     StagingToken,
 )
 from penstock.lake.core.staging.results import Status
+from penstock.lake.core.staging.tables import RULES
 from penstock_lab.sim.workloads.lake_mutants import MUTANTS
 from penstock_lab.sim.workloads.lake_parts import Parts
 
@@ -63,7 +65,8 @@ def every_record(lake: Lake) -> list[r.Record]:
     lake(r.HardReset(Request("hard", 1), MAIN_1, CommitId("c1"), StagingToken("t6")))
     lake(r.GcFence(Request("fence", 1), REPOSITORY))
     lake(r.Condemn(Request("condemn", 1), REPOSITORY, 2, (CommitId("c9"),)))
-    lake(r.Version(Request("version", 1), 2, lake.machine.limits))
+    lake(r.Version(Request("version", 1), RULES, lake.machine.limits))
+    lake(r.SetProtection(Request("protect", 1), REPOSITORY, (ProtectionRule("release-*"),)))
     return [record for _, record in lake.log]
 
 

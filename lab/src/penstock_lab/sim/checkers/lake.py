@@ -1,4 +1,4 @@
-"""The lake's invariants over a whole run: I1 to I13 of lake.md, with the queue position as witness.
+"""The lake's invariants over a whole run: I1 to I13 of lake.md and I14 (protection), by position.
 
 Writes take effect at their record's position; a read must equal the state shown at a position that is not before any
 answer given before the read arrived. That is exact for this design: no search over histories is needed.
@@ -11,7 +11,7 @@ from penstock.lake.core.staging.machine import StagingMachine
 from penstock.lake.core.staging.records import CommitId, Instance
 from penstock.lake.core.staging.results import Result, Status
 from penstock.lake.core.staging.snapshot import Snapshot
-from penstock_lab.sim.checkers.lake_effects import EffectChecks, rows_of
+from penstock_lab.sim.checkers.lake_effects import EffectChecks, ProtectionChecks, rows_of
 from penstock_lab.sim.checkers.lake_shelf import DictTree, Shelf
 from penstock_lab.sim.checkers.lake_view import LakeView, Viewer
 
@@ -46,6 +46,7 @@ class LakeChecks:
 
     def __post_init__(self) -> None:
         self.effects = EffectChecks(self.shelf)
+        self.protection = ProtectionChecks()
         self._viewer = Viewer(self.shelf.tree)
         self._puts: dict[tuple[Instance, str, str], str] = {}  # the put of each row: instance, path, address
         self._live: dict[str, int] = {}  # request -> the highest attempt announced
@@ -109,6 +110,7 @@ class LakeChecks:
             self.effects.nothing(record, before, after)
         else:
             self._live[record.request.id] = record.attempt
+            self.protection.made(record)
             self.effects.announced(record, result, before, after)
 
     def _on_final(self, record: r.Changing, result: Result, before: LakeView, after: LakeView) -> None:
@@ -118,6 +120,7 @@ class LakeChecks:
             self.effects.put(record, result, before)
         if result.status in EFFECTIVE and not self._is_replay(record, result, before):
             self._on_effect(id_)
+            self.protection.made(record)
             self.effects.made(record, result, before, after)
             self._follow(record, before, after)
         else:
@@ -184,6 +187,7 @@ class LakeChecks:
             is_plain = all(row.when is None and row.source is None for row in record.rows) and record.source is None
             is_young = record.link_epoch >= before.gce - 1
             may_be = (Status.OK, Status.EXPIRED, Status.BUSY) if is_plain and is_young else tuple(Status)
+            may_be += (Status.PROTECTED,) if self.protection.blocks(record.instance, "staging_write") else ()
             assert result.status in may_be, f"I13: a plain put was refused: {result}"
         if result.status is Status.LOST:
             assert isinstance(record, r.Perform)

@@ -1,10 +1,13 @@
-"""The changes that each record may make, judged by the states shown before and after it: I1, I2, I5, I6, I9 of lake.md.
+"""The changes that each record may make, judged by the states shown before and after it: I1, I2, I5, I6, I9 of lake.md;
+and I14: what a rule of protection blocks did not happen while the rule was in force.
 
 Nothing here asks the state machine's rules: it looks at trees, tokens and heads on both sides of one position.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 
+from penstock.lake.core.refs.protection import ProtectionRule
 from penstock.lake.core.staging import records as r
 from penstock.lake.core.staging.areas.run import Run
 from penstock.lake.core.staging.entry import Entry
@@ -13,7 +16,7 @@ from penstock.lake.core.staging.results import Result, Status
 from penstock_lab.sim.checkers.lake_shelf import Shelf, overlaid
 from penstock_lab.sim.checkers.lake_view import BranchView, LakeView
 
-__all__ = ["EffectChecks", "rows_of"]
+__all__ = ["EffectChecks", "ProtectionChecks", "rows_of"]
 
 Shown = Mapping[str, Entry]
 
@@ -132,6 +135,39 @@ class EffectChecks:
     def _exists(self, commit: CommitId) -> None:
         for path, entry in self.shelf.tree(commit).items():
             assert entry.address in self.shelf.data, f"I10: {path} is in {commit}, its bytes are gone"
+
+
+class ProtectionChecks:
+    """I14, with the rules as the records gave them. There is one repository."""
+
+    def __init__(self) -> None:
+        self._rules: tuple[ProtectionRule, ...] = ()
+
+    def made(self, record: r.Changing) -> None:
+        """A record took effect."""
+        if isinstance(record, r.SetProtection):
+            self._rules = record.rules
+        for part in record.records if isinstance(record, r.Atomic) else (record,):
+            for action in _actions_of(part):
+                assert not self.blocks(getattr(part, "instance", ""), action), (
+                    f"I14: {type(part).__name__} took effect on {getattr(part, 'instance', '')}, against {self._rules}"
+                )
+
+    def blocks(self, instance: str, action: str) -> bool:
+        name = instance.partition("-")[0]
+        return any(action in rule.blocks and fnmatchcase(name, rule.pattern) for rule in self._rules)
+
+
+def _actions_of(record: r.Record) -> Iterable[str]:
+    match record:
+        case r.Put() | r.Delete() | r.Reset():
+            return ("staging_write",)
+        case r.Announce() | r.Perform(attempt=int()) | r.Perform(sink=r.SinkPart()):
+            return ("commit",)
+        case r.HardReset():
+            return ("staging_write", "commit")
+        case _:
+            return ()
 
 
 def rows_of(record: r.Put | r.Delete) -> dict[str, Entry | None]:

@@ -2,7 +2,8 @@
 sink, two garbage collectors.
 
 The state machine and the member are the real ones; committed trees are dicts. After every record I1 to I13 of lake.md
-are checked, with the queue position as the witness of linearizability (`sim.checkers.lake`).
+are checked, and that no record passes a rule of protection (I14), with the queue position as the witness of
+linearizability (`sim.checkers.lake`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,7 +62,7 @@ class LakeWorkload:
     """Members, clients, collectors; see the module."""
 
     name: ClassVar[str] = "lake"
-    about: ClassVar[str] = "queue-based staging: puts, reads, commits, merges, sinks and garbage (I1-I13)"
+    about: ClassVar[str] = "queue-based staging: puts, reads, commits, merges, sinks and garbage (I1-I14)"
     mutants: ClassVar[Mapping[str, str]] = {name: mutant.rule for name, mutant in MUTANTS.items()}
     probes: ClassVar[tuple[str, ...]] = (
         "lake.aborts_the_dead",

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from penstock.lake.core.refs.protection import Action
 from penstock.lake.core.staging.areas.area import StagingArea
 from penstock.lake.core.staging.branch import Branch, Repository, SinkState
 from penstock.lake.core.staging.machine import StagingMachine
@@ -93,6 +94,23 @@ class ResetKeepsTokens(StagingMachine):
             areas.append(StagingArea(area.instance, area.token, [run for run in runs if len(run)]))
         self.replace_areas(branch, areas)
         return Result(Status.OK)
+
+
+# protection
+
+
+class ProtectsAnnouncementsOnly(StagingMachine):
+    """A commit that was announced before a rule of protection is performed after it."""
+
+    def _refuse_protected(self, branch: Branch, perform: Perform) -> Result | None:
+        return None
+
+
+class ProtectsCommitsOnly(StagingMachine):
+    """Puts, deletes and resets pass whatever the rules say."""
+
+    def is_blocked(self, branch: Branch, *actions: Action) -> Result | None:
+        return None if actions == ("staging_write",) else super().is_blocked(branch, *actions)
 
 
 # attempts

@@ -61,6 +61,8 @@ MUTANTS: dict[str, Mutant] = {
     "differing-by-identity": _part("L9: D by stored entry", builder=shell.DifferingByIdentity),
     "abort-unrecorded": _machine("L10: ABORT ends the request", broken.AbortUnrecorded),
     "reset-keeps-tokens": _machine("L12: what a RESET touches gets a fresh token", broken.ResetKeepsTokens),
+    "protects-announcements-only": _machine("I14: a PERFORM is refused, too", broken.ProtectsAnnouncementsOnly),
+    "protects-commits-only": _machine("I14: a rule blocks staging", broken.ProtectsCommitsOnly),
     "no-request-table": _machine("L2: a request takes effect once", broken.NoRequestTable),
     "new-id-on-retry": _habit("L2: a retry has the same id", "keeps_request_ids", False),
     "records-retries": _machine("L2: RETRY results are not recorded", broken.RecordsRetries),

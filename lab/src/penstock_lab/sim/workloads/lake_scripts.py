@@ -1,10 +1,13 @@
-"""What clients of the simulated lake do: putters, readers, committers, movers, administrators, drivers of a sink."""
+"""What clients of the simulated lake do: putters, readers, committers, movers, administrators, protectors of branches,
+drivers of a sink.
+"""
 
 from collections.abc import Generator
 from random import Random
 from typing import Any
 
 from penstock.kernel.ids import MILLISECOND
+from penstock.lake.core.refs.protection import ProtectionRule, etag_of
 from penstock.lake.core.staging import records as r
 from penstock.lake.core.staging.areas.entry_columns import batch_of, batch_to_bytes
 from penstock.lake.core.staging.areas.run import SMALL_ROWS_MAX
@@ -24,6 +27,7 @@ from penstock.lake.core.staging.records import (
     StagingToken,
 )
 from penstock.lake.core.staging.results import Result, Status
+from penstock.lake.core.staging.tables import RULES
 from penstock_lab.sim.workloads.lake_builder import Import, Merge, Revert
 from penstock_lab.sim.workloads.lake_clients import Client, Pause, Script
 from penstock_lab.sim.workloads.lake_collector import collect
@@ -34,6 +38,7 @@ __all__ = ["PATHS", "SCRIPTS"]
 PATHS = ("a/1", "a/2", "b/1", "c/1", "d")
 REPOSITORY = Instance("r1")
 TTL_NS = 15 * MILLISECOND
+MAIN_RULES = (ProtectionRule("main"),)
 
 Steps = Generator[Any, Any, None]
 
@@ -191,6 +196,23 @@ def _limits(rng: Random) -> Limits:
     )
 
 
+def protect(client: Client) -> Steps:
+    """Change the rules of protection. Now and then the change expects the rules that a member has."""
+    rng = client.rng
+    machine = client.peek()
+    if machine is None or REPOSITORY not in machine.repositories:
+        return
+    if not machine.has_protection:
+        yield Write(r.Version(client.request(machine), RULES, machine.limits))
+        return
+    rules = rng.choice((MAIN_RULES, (ProtectionRule("*", ("commit",)),), (ProtectionRule("d?v", ("staging_write",)),)))
+    known = machine.repositories[REPOSITORY].protection
+    expected = etag_of(known) if rng.random() < 0.3 else None
+    yield Write(r.SetProtection(client.request(machine), REPOSITORY, rules, expected))
+    yield Pause(int(rng.random() * 10 * MILLISECOND))
+    yield Write(r.SetProtection(client.request(machine), REPOSITORY))
+
+
 def drive(client: Client) -> Steps:
     """A Spark driver: one batch after the other, each one head move; a second driver of the same query is a zombie."""
     machine = client.peek()
@@ -220,6 +242,7 @@ SCRIPTS = (
     Script("commit", lambda rng: rng.choice((1, 2, 3)), commit, think_ms=8),
     Script("move", lambda rng: rng.choice((0, 1, 2)), move, think_ms=8),
     Script("admin", lambda rng: rng.choice((0, 1)), administer, think_ms=10),
+    Script("protect", lambda rng: rng.choice((0, 0, 1)), protect, think_ms=20),
     Script("drive", lambda rng: rng.choice((0, 2)), drive, think_ms=8),
     Script("collect", lambda rng: rng.choice((0, 2)), collect, think_ms=10),
 )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from penstock.lake.core.refs.protection import ProtectionRule
 from penstock.lake.core.staging.areas.area import StagingArea
 from penstock.lake.core.staging.areas.index import Index, Overlay
 from penstock.lake.core.staging.areas.small_overlay import SmallOverlay
@@ -108,11 +109,15 @@ class Branch:
 class Repository:
     """One life of a repository, with what its garbage collector needs."""
 
-    def __init__(self, instance: Instance, name: str, storage: str, default_branch: str) -> None:
+    def __init__(
+        self, instance: Instance, name: str, storage: str, default_branch: str, *, is_read_only: bool = False
+    ) -> None:
         self.instance = instance
         self.name = name
         self.storage = storage
         self.default_branch = default_branch
+        self.is_read_only = is_read_only
+        self.protection: tuple[ProtectionRule, ...] = ()
         self.branches: dict[str, Branch] = {}
         self.tags: dict[str, Tag] = {}
         self.gce = 1  # the garbage collector's epoch
@@ -134,4 +139,7 @@ class Repository:
             self.default_branch,
             self.gce,
             self.has_touched_too_many,
+            # Only where they are: a state without them has the hash that releases before them gave it.
+            *(("read-only",) if self.is_read_only else ()),
+            *(("protection", self.protection) if self.protection else ()),
         )

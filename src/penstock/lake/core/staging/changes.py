@@ -29,6 +29,9 @@ class Changes(Tables):
         branch = self.branches.get(put.instance)
         if branch is None:
             return Result(Status.NO_BRANCH)
+        blocked = self.is_blocked(branch, "staging_write")
+        if blocked is not None:
+            return blocked
         if put.pinned is not None and put.pinned != branch.last.token:
             return Result(Status.STALE_TOKEN)
         try:
@@ -97,6 +100,9 @@ class Changes(Tables):
         branch = self.branches.get(delete.instance)
         if branch is None:
             return Result(Status.NO_BRANCH)
+        blocked = self.is_blocked(branch, "staging_write")
+        if blocked is not None:
+            return blocked
         if branch.rows + len(delete.paths) > self.limits.staged_rows_max:
             return Result(Status.BUSY)
         if "" in delete.paths:
@@ -126,6 +132,9 @@ class Changes(Tables):
         branch = self.branches.get(reset.instance)
         if branch is None:
             return Result(Status.NO_BRANCH)
+        blocked = self.is_blocked(branch, "staging_write")
+        if blocked is not None:
+            return blocked
         tokens = branch.tokens
         fresh = [reset.token, *(self._fresh_token(reset, place) for place in range(len(tokens)))]
         if any(token in tokens for token in fresh):

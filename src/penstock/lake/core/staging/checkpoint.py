@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from penstock.kernel.codec import Codec
+from penstock.lake.core.refs.protection import ProtectionRule
 from penstock.lake.core.staging.areas.area import StagingArea
 from penstock.lake.core.staging.areas.run import Run
 from penstock.lake.core.staging.branch import Attempt, Branch, Repository, SinkState, Tag
@@ -49,6 +50,8 @@ class _Repository(msgspec.Struct, frozen=True, array_like=True):
     expired: list[CommitId]
     touched: list[CommitId]
     has_touched_too_many: bool
+    is_read_only: bool = False
+    protection: tuple[ProtectionRule, ...] = ()
 
 
 class _State(msgspec.Struct, frozen=True, tag="lake-staging-1"):
@@ -136,6 +139,8 @@ def _dump_repository(repository: Repository) -> _Repository:
         list(repository.expired),
         list(repository.touched),
         repository.has_touched_too_many,
+        repository.is_read_only,
+        repository.protection,
     )
 
 
@@ -146,7 +151,10 @@ def _dump_branch(branch: Branch) -> _Branch:
 
 
 def _load_repository(machine: StagingMachine, saved: _Repository) -> None:
-    repository = Repository(saved.instance, saved.name, saved.storage, saved.default_branch)
+    repository = Repository(
+        saved.instance, saved.name, saved.storage, saved.default_branch, is_read_only=saved.is_read_only
+    )
+    repository.protection = saved.protection
     repository.gce, repository.has_touched_too_many = saved.gce, saved.has_touched_too_many
     machine.add_repository(repository)
     for tag in saved.tags.values():

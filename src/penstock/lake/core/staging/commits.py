@@ -48,6 +48,9 @@ class Commits(Changes):
             return Result(Status.SUPERSEDED, detail=str(live.number))
         if live is not None and live.number == announce.attempt:
             return Result(Status.ANNOUNCED, live.parent, live.range)
+        blocked = self.is_blocked(branch, "commit")
+        if blocked is not None:
+            return blocked
         if announce.expected_head not in (None, branch.head):
             return Result(Status.PRECONDITION_FAILED, branch.head)
         if announce.token in branch.tokens:
@@ -88,6 +91,8 @@ class Commits(Changes):
         refusal = self._refuse_attempt(perform)
         if refusal is None and perform.sink is not None:
             refusal = self._refuse_sink(branch, perform.sink)
+        if refusal is None:
+            refusal = self._refuse_protected(branch, perform)
         if refusal is None and not self._fits(branch, perform):
             refusal = Result(Status.LOST, branch.head, self._rest(branch, perform))
         if refusal is None and perform.is_clean and branch.rows:
@@ -102,6 +107,11 @@ class Commits(Changes):
         if live is None or live.instance != perform.instance:
             return Result(Status.ABORTED)
         return None if live.number == perform.attempt else Result(Status.SUPERSEDED, detail=str(live.number))
+
+    def _refuse_protected(self, branch: Branch, perform: Perform) -> Result | None:
+        """Refuse a commit of staged changes, and a sink's batch. Merges are the way into a protected branch."""
+        is_direct = perform.attempt is not None or perform.sink is not None
+        return self.is_blocked(branch, "commit") if is_direct else None
 
     def _fits(self, branch: Branch, perform: Perform) -> bool:
         return perform.parent == branch.head and perform.range == branch.tokens[:-1][: len(perform.range)]
@@ -193,6 +203,9 @@ class Commits(Changes):
         branch = self.branches.get(reset.instance)
         if branch is None:
             return Result(Status.NO_BRANCH)
+        blocked = self.is_blocked(branch, "commit", "staging_write")
+        if blocked is not None:
+            return blocked
         repository = self.repositories[branch.repository]
         if not self.may_reference(repository, reset.commit):
             return Result(Status.EXPIRED_COMMIT)

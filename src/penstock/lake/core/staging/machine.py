@@ -89,6 +89,7 @@ class StagingMachine(Garbage):
         records.Cancel: "_cancel",
         records.CreateRepository: "_create_repository",
         records.DeleteRepository: "_delete_repository",
+        records.SetProtection: "_set_protection",
         records.CreateBranch: "_create_branch",
         records.DeleteBranch: "_delete_branch",
         records.CreateTag: "_create_tag",

@@ -10,6 +10,7 @@ from typing import NewType
 import msgspec
 
 from penstock.kernel.codec import Codec
+from penstock.lake.core.refs.protection import ProtectionRule
 from penstock.lake.core.staging.entry import Entry
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "Request",
     "Reset",
     "Row",
+    "SetProtection",
     "SinkPart",
     "SinkRewind",
     "StagingToken",
@@ -251,6 +253,7 @@ class CreateRepository(msgspec.Struct, frozen=True, tag="create-repository"):
     branch_instance: Instance
     token: StagingToken
     commit: CommitId
+    is_read_only: bool = False  # for good: since version 3
 
 
 class DeleteRepository(msgspec.Struct, frozen=True, tag="delete-repository"):
@@ -258,6 +261,15 @@ class DeleteRepository(msgspec.Struct, frozen=True, tag="delete-repository"):
 
     request: Request
     repository: Instance
+
+
+class SetProtection(msgspec.Struct, frozen=True, tag="set-protection"):
+    """Replace a repository's rules of protection, if those in force have the expected name. Since version 3."""
+
+    request: Request
+    repository: Instance
+    rules: tuple[ProtectionRule, ...] = ()
+    expected: str | None = None
 
 
 class CreateBranch(msgspec.Struct, frozen=True, tag="create-branch"):
@@ -352,6 +364,7 @@ Changing = (
     | Cancel
     | CreateRepository
     | DeleteRepository
+    | SetProtection
     | GcFence
     | Condemn
     | Version

@@ -3,6 +3,7 @@
 A created thing has an instance of its own, given in the record and never used again; a deletion names it.
 """
 
+from penstock.lake.core.refs.protection import are_sound, etag_of
 from penstock.lake.core.staging.areas.area import StagingArea
 from penstock.lake.core.staging.branch import Branch, Repository, Tag
 from penstock.lake.core.staging.commits import Commits
@@ -15,6 +16,7 @@ from penstock.lake.core.staging.records import (
     DeleteBranch,
     DeleteRepository,
     DeleteTag,
+    SetProtection,
 )
 from penstock.lake.core.staging.results import Result, Status
 from penstock.lake.core.staging.tables import Plan
@@ -34,7 +36,10 @@ class Refs(Commits):
             return refusal
 
         def created() -> Result:
-            repository = Repository(create.instance, create.name, create.storage, create.branch)
+            is_read_only = create.is_read_only and self.has_protection
+            repository = Repository(
+                create.instance, create.name, create.storage, create.branch, is_read_only=is_read_only
+            )
             repository.gce = self.retired.get(create.storage, repository.gce)
             self.retire(create.storage, None)
             self.add_repository(repository)
@@ -63,6 +68,22 @@ class Refs(Commits):
             return Result(Status.OK)
 
         return deleted
+
+    def _set_protection(self, change: SetProtection) -> Result | Plan:
+        repository = self.repositories.get(change.repository)
+        if repository is None:
+            return Result(Status.NO_REPOSITORY)
+        if not self.has_protection or not are_sound(change.rules):
+            return Result(Status.MALFORMED, detail="the rules of protection cannot be read")
+        if change.expected not in (None, etag_of(repository.protection)):
+            return Result(Status.PRECONDITION_FAILED, detail="the rules of protection have changed")
+
+        def protected() -> Result:
+            with self.changing(repository):
+                repository.protection = change.rules
+            return Result(Status.OK)
+
+        return protected
 
     def _create_branch(self, create: CreateBranch) -> Result | Plan:
         repository = self.repositories.get(create.repository)

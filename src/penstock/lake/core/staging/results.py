@@ -28,6 +28,7 @@ class Status(Enum):
     STALE_TOKEN = "stale-token"  # of a pinned PUT; or a record would use a token again
     PRECONDITION_FAILED = "precondition-failed"  # detail = the path
     DIRTY = "dirty"
+    PROTECTED = "protected"  # a rule refuses it on this branch: detail = the action
     EXPIRED_COMMIT = "expired-commit"  # the garbage collector has condemned it
     FENCED = "fenced"  # of a sink: another driver, or another plan
     ALREADY = "already"  # of a sink: an older batch

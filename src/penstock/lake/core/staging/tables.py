@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from penstock.lake.core.refs.protection import Action, blocks
 from penstock.lake.core.staging.areas.state_hash import StateSum, item
 from penstock.lake.core.staging.branch import Attempt, Branch, Repository, SinkState
 from penstock.lake.core.staging.namespaces import Namespaces
@@ -21,7 +22,7 @@ __all__ = ["RULES", "Plan", "Tables"]
 
 Plan = Callable[[], Result]
 
-RULES: Final = 2  # the rules of this release: a VERSION record switches them on (L17)
+RULES: Final = 3  # the rules of this release: a VERSION record switches them on (L17)
 RETIRED_MAX: Final = 100_000  # namespaces of deleted repositories whose epochs are remembered
 
 
@@ -54,6 +55,17 @@ class Tables:
     def has_disjoint_namespaces(self) -> bool:
         """D17, since version 2."""
         return self.version >= 2
+
+    @property
+    def has_protection(self) -> bool:
+        """Rules of protection and read-only repositories, since version 3."""
+        return self.version >= 3
+
+    def is_blocked(self, branch: Branch, *actions: Action) -> Result | None:
+        """Refuse what the rules of protection refuse on a branch."""
+        rules = self.repositories[branch.repository].protection
+        blocked = next((action for action in actions if blocks(rules, branch.name, action)), None) if rules else None
+        return None if blocked is None else Result(Status.PROTECTED, detail=blocked)
 
     def capture(self, instance: Instance) -> Snapshot | None:
         """Head and areas of a branch together, as they are now (L6)."""

@@ -46,6 +46,7 @@ class Commits:
     """The part of the service which deals with commits."""
 
     engine: Engine
+    user = ""  # the default committer
 
     async def commit(
         self,
@@ -74,13 +75,13 @@ class Commits:
         created_at: float | None = None,
     ) -> Draft:
         created_ns = time.time_ns() if created_at is None else nanoseconds(created_at, "date")
-        draft = Draft(shelf, message, committer or DEFAULT_COMMITTER, dict(metadata or {}), created_ns)
+        draft = Draft(shelf, message, committer or self.user or DEFAULT_COMMITTER, dict(metadata or {}), created_ns)
         if watch is not None:
             draft.watch = watch
         return draft
 
     async def _performed(self, wish: port.Commit | port.Move, shelf: Shelf, branch: str) -> Commit:
-        result = await self.engine.host.request(wish)
+        result = await self.engine.ask(wish)
         self.engine.judge(result, branch)
         return shown(result.commit, await shelf.history.get(result.commit))
 

@@ -63,7 +63,7 @@ class Grafts(Commits):
         request = Request(f"tree/{body.query}", self.engine.machine.now)
         was_known = self.engine.machine.requests.get(request.id) is not None
         wish = GraftWish(draft, source, body.prefix)
-        result = await self.engine.host.request(
+        result = await self.engine.ask(
             port.Move(request, known.instance, wish, is_clean=True, link_epoch=int(where[1]))
         )
         if result.status not in (Status.OK, Status.NO_CHANGES):

@@ -113,7 +113,7 @@ class Imports(Commits):
             move = port.Move(
                 self.engine.request(), Instance(instance), wish, allow_empty, is_clean=True, link_epoch=made.link_epoch
             )
-            result = await self.engine.host.request(move, to_the_end=True)
+            result = await self.engine.ask(move, to_the_end=True)
             if result.status is Status.CANCELLED and made.is_cancelled:
                 raise _canceled()
             self.engine.judge(result, made.branch)

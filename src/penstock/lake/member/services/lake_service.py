@@ -4,6 +4,7 @@ async with serving_lake(QuorumQueue(log), store, "file:///data/objects", secret=
 """
 
 import asyncio
+import copy
 import secrets as random_names
 import socket
 from collections import OrderedDict
@@ -48,14 +49,32 @@ class LakeService(Names, Objects, Imports, Sinks, Grafts, GarbageCollector, Garb
         self._imports = OrderedDict()
 
     async def create_repository(
-        self, name: str, *, storage: str = "", default_branch: str = "main", with_samples: bool = False
+        self,
+        name: str,
+        *,
+        storage: str = "",
+        default_branch: str = "main",
+        is_read_only: bool = False,
+        with_samples: bool = False,
     ) -> Repository:
-        made = await super().create_repository(name, storage=storage, default_branch=default_branch)
+        made = await super().create_repository(
+            name, storage=storage, default_branch=default_branch, is_read_only=is_read_only
+        )
         if with_samples:
+            filling = self.asked_by(force=True)
             for path, content, content_type in sample_objects():
-                await self.put(name, default_branch, path, content, content_type=content_type)
-            await self.commit(name, default_branch, "Add sample data")
+                await filling.put(name, default_branch, path, content, content_type=content_type)
+            await filling.commit(name, default_branch, "Add sample data")
         return made
+
+    def asked_by(self, user: str | None = None, *, force: bool = False) -> "LakeService":
+        """Return the same service for a user, who commits; with `force`, read-only repositories take its changes."""
+        other = copy.copy(self)
+        if user is not None:
+            other.user = user
+        if force:
+            other.engine = self.engine.forced()
+        return other
 
     @property
     def store(self) -> ObjectStore:

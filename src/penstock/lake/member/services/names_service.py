@@ -1,12 +1,13 @@
 """Repositories, branches and tags of the lake's service. Design: lake.md L11, L12."""
 
 import bisect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from penstock.kernel.errors import AlreadyExists, Forbidden, InvalidArgument, NotFound
 from penstock.lake.core.committed.metarange import EMPTY_TREE
 from penstock.lake.core.refs.commit import Commit
+from penstock.lake.core.refs.protection import ACTIONS, RULES_MAX, ProtectionRule, are_sound
 from penstock.lake.core.staging.branch import Branch as BranchState
 from penstock.lake.core.staging.branch import Repository as RepositoryState
 from penstock.lake.core.staging.records import (
@@ -19,6 +20,7 @@ from penstock.lake.core.staging.records import (
     DeleteTag,
     HardReset,
     Reset,
+    SetProtection,
 )
 from penstock.lake.core.staging.results import Status
 from penstock.lake.member.engine import Engine, made_at, new_instance, new_token
@@ -38,7 +40,9 @@ class Names:
 
     # repositories
 
-    async def create_repository(self, name: str, *, storage: str = "", default_branch: str = "main") -> Repository:
+    async def create_repository(
+        self, name: str, *, storage: str = "", default_branch: str = "main", is_read_only: bool = False
+    ) -> Repository:
         check_repository(name)
         check_branch(default_branch)
         shelves = self.engine.shelves
@@ -55,13 +59,21 @@ class Names:
         commit = await History(shelves.store, shelves.folder_of(storage)).save(first)
         result = await self.engine.write(
             CreateRepository(
-                self.engine.request(), name, instance, storage, default_branch, new_instance("branch"), token, commit
+                self.engine.request(),
+                name,
+                instance,
+                storage,
+                default_branch,
+                new_instance("branch"),
+                token,
+                commit,
+                is_read_only,
             )
         )
         if result.status is Status.IN_USE:
             raise namespace_in_use(storage, result.detail)
         self.engine.judge(result, f"repository {name}")
-        return Repository(name, storage, default_branch, made_at(instance))
+        return Repository(name, storage, default_branch, made_at(instance), is_read_only)
 
     async def repository(self, name: str) -> Repository:
         return _repository(await self.engine.repository(name))
@@ -75,6 +87,25 @@ class Names:
         found = await self.engine.repository(name)
         result = await self.engine.write(DeleteRepository(self.engine.request(), found.instance))
         self.engine.judge(result, f"repository {name}")
+
+    # protection
+
+    async def protection(self, repository: str) -> tuple[ProtectionRule, ...]:
+        return (await self.engine.repository(repository)).protection
+
+    async def set_protection(
+        self, repository: str, rules: Sequence[ProtectionRule], *, expected: str | None = None
+    ) -> None:
+        chosen = tuple(rules)
+        if not are_sound(chosen):
+            raise InvalidArgument(
+                f"rules of protection: expected at most {RULES_MAX}, each with a pattern like main or release-* and "
+                f"some of {', '.join(ACTIONS)}",
+                next_step="write one rule for each pattern; braces have no meaning",
+            )
+        found = await self.engine.repository(repository)
+        result = await self.engine.write(SetProtection(self.engine.request(), found.instance, chosen, expected))
+        self.engine.judge(result, f"repository {repository}")
 
     # branches
 
@@ -114,7 +145,7 @@ class Names:
     async def delete_branch(self, repository: str, name: str) -> None:
         found, branch = await self.engine.branch(repository, name)
         if name == found.default_branch:
-            raise Forbidden(f"{name} is the default branch of {repository}: it cannot be deleted")
+            raise Forbidden(f"cannot delete repository default branch: {name} is that of {repository}")
         result = await self.engine.write(DeleteBranch(self.engine.request(), branch.instance))
         self.engine.judge(result, f"branch {name}")
 
@@ -191,7 +222,7 @@ def _page(names: Iterable[str], prefix: str, after: str, limit: int, show: Calla
 
 
 def _repository(found: RepositoryState) -> Repository:
-    return Repository(found.name, found.storage, found.default_branch, made_at(found.instance))
+    return Repository(found.name, found.storage, found.default_branch, made_at(found.instance), found.is_read_only)
 
 
 def _branch(found: BranchState) -> Branch:

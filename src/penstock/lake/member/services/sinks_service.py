@@ -176,7 +176,7 @@ class Sinks(Commits):
                 sink=part_of(body.sink, last, batch),
                 link_epoch=_oldest_epoch(tables),
             )
-            result = await self.engine.host.request(move)
+            result = await self.engine.ask(move)
             if result.status in (Status.OK, Status.NO_CHANGES):
                 return BatchOutcome("applied", result.commit)
             if result.status not in (Status.FENCED, Status.ALREADY):
@@ -195,9 +195,7 @@ class Sinks(Commits):
         if not was_known:
             await check_staged(self.engine.shelves.of(found), self.store_url, tables)
         wish = SinkWish(draft, tables)
-        result = await self.engine.host.request(
-            port.Move(request, known.instance, wish, link_epoch=_oldest_epoch(tables))
-        )
+        result = await self.engine.ask(port.Move(request, known.instance, wish, link_epoch=_oldest_epoch(tables)))
         if result.status not in (Status.OK, Status.NO_CHANGES):
             self.engine.judge(result, branch)
         return BatchOutcome("replayed" if was_known else "applied", result.commit)
