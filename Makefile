@@ -14,6 +14,7 @@ BIN := .venv/bin
 PYTEST ?= $(BIN)/pytest
 WORKERS ?= 2
 SEEDS ?= 0..2000
+SPARKS ?= 4.0.5 4.1.4 4.2.1 4.3.0
 BENCH ?= wire wal quorum keyspace objectstore allocator journal messages lake spark
 
 .PHONY: help
@@ -115,7 +116,7 @@ fuzz: setup java postgresql ## Every property and every parser on EXAMPLES (defa
 	HYPOTHESIS=curious $(PYTEST) -n $(WORKERS) tests/lab/sim -k fresh
 
 # The parts of `make matrix`: what is installed, and with what it works. Each is a target of its own.
-MATRIX := matrix-installs
+MATRIX := matrix-installs matrix-spark
 
 .PHONY: matrix
 matrix: $(MATRIX) ## Every part of the matrix: installs (bare, server, spark, all) and what they work with
@@ -123,6 +124,14 @@ matrix: $(MATRIX) ## Every part of the matrix: installs (bare, server, spark, al
 .PHONY: matrix-installs
 matrix-installs: setup java ## Environments bare / server / spark / all from the built wheel in .matrix/, and a test of each
 	$(PYTEST) -p no:xdist tests/matrix/slow_installs.py
+
+.PHONY: matrix-spark
+matrix-spark: setup java ## tests/spark with the oldest PySpark that Penstock works with
+	$(BIN)/python scripts/spark_matrix.py $(firstword $(SPARKS))
+
+.PHONY: spark-matrix
+spark-matrix: setup java ## tests/spark with each PySpark of SPARKS (4.0 to 4.3), in environments in .matrix/
+	$(BIN)/python scripts/spark_matrix.py $(SPARKS)
 
 .PHONY: specs
 specs: setup java ## Every small world of specs/, explored to its end by TLC, and every mutant caught

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,17 +17,20 @@ from pyspark import SparkContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tests.journals.broker.cluster import WAIT_S, running_cluster
 from tests.lake.rest.servers import LakeProcess
 
 import penstock.spark
 from penstock.journals.client.journal_blocking import BlockingJournals
-from penstock.spark.session import ARROW_OPTIONS
+from penstock.spark.session import ARROW_OPTIONS, CODE_CACHE
+from penstock.spark.versions import HAS_READ_LIMITS, SPARK
 
 SLOW_STARTS_MAX = 30  # nothing was done by then: a query whose source was too slow to start is started again
+CHECKPOINTS = "org.apache.spark.sql.execution.streaming" + (".checkpointing" if SPARK > (4, 0) else "")
 # What makes a small Spark quick: the first compiler only, a simple collector, no web pages, log files renamed plainly.
 SETTINGS = {
-    "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {ARROW_OPTIONS}",
+    "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 {CODE_CACHE} -XX:+UseSerialGC {ARROW_OPTIONS}",
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -36,9 +39,7 @@ SETTINGS = {
     "spark.python.authenticate.socketTimeout": "300s",  # workers start slowly on a busy machine
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
+    "spark.sql.streaming.checkpointFileManagerClass": f"{CHECKPOINTS}.FileSystemBasedCheckpointFileManager",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -74,11 +75,18 @@ def end_jvm() -> None:
             process.wait()
 
 
-def run_to_end(start: Callable[[], StreamingQuery]) -> StreamingQuery:
-    """Run a query to its end. Spark gives its source ten seconds to start, whatever the machine is busy with."""
+def run_to_end(writer: DataStreamWriter, target: str | None = None) -> StreamingQuery:
+    """Run a query until everything is read, in as many batches as its source's limit makes.
+
+    Spark gives a source ten seconds to start, whatever the machine is busy with.
+    """
+    chosen = writer.trigger(availableNow=True) if HAS_READ_LIMITS else writer
     for _ in range(SLOW_STARTS_MAX):
-        query = start()
+        query = chosen.start(target)
         try:
+            if not HAS_READ_LIMITS:
+                query.processAllAvailable()
+                query.stop()
             query.awaitTermination()
             return query
         except StreamingQueryException as error:

@@ -15,13 +15,11 @@ from typing import Any
 import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import (
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     DataSourceStreamWriter,
     InputPartition,
     WriterCommitMessage,
 )
-from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 from tests.spark.killing import DRIVER, KILL_BATCH, MARK, POINT, killing, reach
 
@@ -37,6 +35,7 @@ from penstock.spark.tables.lake_access import LakeAccess, access_from
 from penstock.spark.tables.lake_commit import Batch
 from penstock.spark.tables.lake_format import LakeFormat
 from penstock.spark.tables.lake_sink import StreamSink, Wrote
+from penstock.spark.versions import DataSourceStreamArrowWriter, ReadLimit
 
 
 class KillingReader(JournalStreamReader):
@@ -46,7 +45,7 @@ class KillingReader(JournalStreamReader):
         super().__init__(options, schema)
         self._batches = 0
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
         found = super().latestOffset(start, limit)
         self._batches += found != start
         if self._batches > KILL_BATCH:

@@ -83,8 +83,8 @@ class ToJournals(Route):
         target = f"if(n % 2 = 0, '{place.target}/even', '{place.target}/odd') as _journal"
         frame = read(spark, place, kind).selectExpr("n", target)
         sink = frame.writeStream.format(kind).option("brokers", place.brokers).option("sink", place.target)
-        sink = sink.option("checkpointLocation", place.checkpoint).trigger(availableNow=True)
-        run_to_end(sink.start)
+        sink = sink.option("checkpointLocation", place.checkpoint)
+        run_to_end(sink)
 
     def seen(self, place: Place, journals: BlockingJournals) -> list[int]:
         return sorted(number for which in ("even", "odd") for number in numbers_of(journals, f"{place.target}/{which}"))
@@ -105,8 +105,8 @@ class ToLake(Route):
     def run(self, spark: SparkSession, place: Place, *, is_killing: bool = False) -> None:
         kind, sink = ("killing", "killing_lake") if is_killing else ("journal", "lake")
         writer = read(spark, place, kind).writeStream.format(sink).options(**place.lake).option("sink", "route")
-        writer = writer.option("checkpointLocation", place.checkpoint).trigger(availableNow=True)
-        run_to_end(lambda: writer.start(f"{place.target}/rows"))
+        writer = writer.option("checkpointLocation", place.checkpoint)
+        run_to_end(writer, f"{place.target}/rows")
 
     def seen(self, place: Place, journals: BlockingJournals) -> list[int]:
         return rows_of(place, "rows")

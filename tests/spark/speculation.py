@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 from tests.spark.routes import Place, read
 
@@ -28,6 +28,7 @@ from penstock.spark.journals.journal_sink import JournalStreamWriter, Written
 from penstock.spark.options import sink_options
 from penstock.spark.tables.lake_format import LakeFormat
 from penstock.spark.tables.lake_sink import StreamSink
+from penstock.spark.versions import DataSourceStreamArrowWriter
 
 FOLDER = "SPECULATION_FOLDER"
 WAIT_S = 300.0
@@ -111,8 +112,8 @@ def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     linger(rows)
 
 
-def start(session: Any, place: Place) -> Any:
-    """One batch of two tasks."""
+def writer_of(session: Any, place: Place) -> Any:
+    """Return a query of one batch of two tasks, to be started."""
     rows = read(session, place, "journal", trigger_bytes="1000000").repartition(2)
     if place.route == "journal":
         target = f"if(n % 2 = 0, '{place.target}/even', '{place.target}/odd') as _journal"
@@ -129,7 +130,7 @@ def start(session: Any, place: Place) -> Any:
         writer = rows.writeStream.foreachBatch(together)
     if place.route != "together":
         writer = writer.option("sink", "slow")
-    return writer.option("checkpointLocation", place.checkpoint).trigger(availableNow=True).start()
+    return writer.option("checkpointLocation", place.checkpoint)
 
 
 def main(master: str, place: str, folder: str) -> None:
@@ -149,7 +150,7 @@ def main(master: str, place: str, folder: str) -> None:
         penstock.spark.register(session)
         session.dataSource.register(SlowFormat)
         session.dataSource.register(SlowLakeFormat)
-        run_to_end(lambda: start(session, found))
+        run_to_end(writer_of(session, found))
         (Path(folder) / "release").touch()
         wait_for(Path(folder) / "woke-0-0")
     finally:

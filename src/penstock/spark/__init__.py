@@ -66,14 +66,16 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"penstock.spark has no {name}")
     with extra("spark", f"penstock.spark.{name}"):
+        import_module("penstock.spark.versions")  # refuses a PySpark that is too old
         return getattr(import_module(home), name)
 
 
 def register(spark: "SparkSession") -> None:
     """Make the formats `journal` and `lake` known to a session."""
     with extra("spark", "penstock.spark.register"):
+        from penstock.spark.versions import register_format  # isort: skip  # refuses a PySpark that is too old
         from penstock.spark.journals.journal_format import JournalFormat
         from penstock.spark.tables.lake_format import LakeFormat
 
-    spark.dataSource.register(JournalFormat)
-    spark.dataSource.register(LakeFormat)
+    register_format(spark, JournalFormat)
+    register_format(spark, LakeFormat)

@@ -73,6 +73,7 @@ OPTIONS: Final = (
     Option("stateLocation", _READS, ".seq/ in the fragment store", "A store's URL for the states of sequencing."),
     Option("splitBytes", ("read",), "67108864", "About how much of a journal one task reads."),
     Option("maxBytesPerTrigger", ("stream",), "no limit", "How many bytes one micro-batch reads at most."),
+    Option("untilOffsets", ("stream",), "none", "JSON: an offset for each journal, where the stream ends."),
     Option("sink", ("write",), "the query's id", "A name under which the sink is known, whatever its checkpoint."),
     Option("txn", ("write",), "none", "A batch write's own name: a second write of that name changes nothing."),
     Option("transactions", ("write",), TRANSACTIONS, "The journal of transactions; it is made if it is missing."),
@@ -106,6 +107,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     state_location: str
     split_bytes: int
     max_bytes: int | None
+    until: dict[str, int] | None = None  # of a stream that ends there
 
 
 class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,6 +141,7 @@ def source_options(given: Mapping[str, str], *, is_stream: bool) -> SourceOption
         state_location=options.get("stateLocation", ""),
         split_bytes=_number(options, "splitBytes", 64 << 20, least=1 << 10),
         max_bytes=_number(options, "maxBytesPerTrigger", 0, least=1) or None,
+        until=_until(options),
     )
 
 
@@ -226,6 +229,15 @@ def _starting(options: Mapping[str, str]) -> dict[str, Position] | Literal["earl
 def _ending(options: Mapping[str, str]) -> dict[str, Position] | Literal["latest"]:
     text = options.get("endingOffsets", "latest")
     return "latest" if text == "latest" else _offsets("endingOffsets", text)
+
+
+def _until(options: Mapping[str, str]) -> dict[str, int] | None:
+    if "untilOffsets" not in options:
+        return None
+    found = _offsets("untilOffsets", options["untilOffsets"])
+    if not all(isinstance(each, int) for each in found.values()):
+        raise InvalidArgument("option untilOffsets: expected an offset for each journal, like {'shop/orders': 4096}")
+    return {name: each for name, each in found.items() if isinstance(each, int)}
 
 
 def _offsets(name: str, text: str) -> dict[str, Position]:

@@ -46,8 +46,8 @@ class Flow:
         reader = self._spark.readStream.format("journal").option("brokers", self._brokers.address)
         frame = change(reader.schema("n long").option("maxBytesPerTrigger", "5000").load(self.source))
         sink = frame.writeStream.format("journal").option("brokers", self._brokers.address).options(**settings)
-        sink = sink.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True)
-        return run_to_end(lambda: sink.start(self.target))
+        sink = sink.option("checkpointLocation", str(self.checkpoint))
+        return run_to_end(sink, self.target)
 
     def batches(self) -> list[int]:
         return sorted(int(each.name) for each in (self.checkpoint / "commits").iterdir() if each.name.isdecimal())

@@ -127,7 +127,7 @@ def stream(spark: SparkSession, brokers: Brokers, folder: Path, source: str, **o
     reader = spark.readStream.format("journal").option("brokers", brokers.address).schema("n long, _journal string")
     frame = reader.options(**{name: str(value) for name, value in options.items()}).load(source)
     query = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(folder / "checkpoint"))
-    run_to_end(query.trigger(availableNow=True).start)
+    run_to_end(query)
     return [batches[number] for number in sorted(batches)]
 
 

@@ -13,8 +13,9 @@ from penstock.kernel.errors import InvalidArgument
 from penstock.lake.records.sink_batch import SinkBody
 from penstock.spark import diff_entries
 from penstock.spark.shared.checkpoint import plan_of, state_of
-from penstock.spark.tables.lake_sink import BATCH_PROPERTY, QUERY_PROPERTY, Wrote, checked
+from penstock.spark.tables.lake_sink import Wrote, checked
 from penstock.spark.tables.table import read_changes, read_entries, read_ranges, read_table
+from penstock.spark.versions import BATCH_PROPERTY, QUERY_PROPERTY
 
 pytestmark = pytest.mark.timeout(600)
 

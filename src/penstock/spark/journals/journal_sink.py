@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from penstock.journals.records.labels import LabelSelector, LabelSet
 from penstock.journals.records.protocol import JournalInfo
@@ -30,12 +30,10 @@ from penstock.spark.shared.checkpoint import plan_of
 from penstock.spark.shared.content import Access
 from penstock.spark.shared.encoders import Encoder, Producer, acknowledgement, encoder_of, plain_schema
 from penstock.spark.shared.schemas import framing_of
+from penstock.spark.versions import BATCH_PROPERTY, JOB_PROPERTY, QUERY_PROPERTY, DataSourceStreamArrowWriter
 
-__all__ = ["RUN", "Attempt", "JournalStreamWriter", "JournalWriter", "Written"]
+__all__ = ["Attempt", "JournalStreamWriter", "JournalWriter", "Written"]
 
-QUERY: Final = "sql.streaming.queryId"  # Spark's own names, which a test pins
-BATCH: Final = "streaming.sql.batchId"
-RUN: Final = "spark.jobGroup.id"
 TARGET: Final = "_journal"  # the column which names the journal of a row
 APPEND_BYTES: Final = 4 << 20  # gathered before they are appended
 
@@ -174,13 +172,14 @@ class JournalStreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[Any]) -> Written:
         """Runs in tasks."""
         context = TaskContext.get()
-        query = context.getLocalProperty(QUERY) if context is not None else None
-        batch = context.getLocalProperty(BATCH) if context is not None else None
+        query = context.getLocalProperty(QUERY_PROPERTY) if context is not None else None
+        batch = context.getLocalProperty(BATCH_PROPERTY) if context is not None else None
         if context is None or query is None or batch is None:
-            raise Unavailable(f"Spark did not say which query and batch this task is of ({QUERY}, {BATCH})")
+            names = f"{QUERY_PROPERTY}, {BATCH_PROPERTY}"
+            raise Unavailable(f"Spark did not say which query and batch this task is of ({names})")
         attempt = Attempt(shared_access(self.options.connection), self.options)
         intents = attempt.write(iterator)
-        return Written(query, int(batch), context.getLocalProperty(RUN) or "", attempt.rows, intents)
+        return Written(query, int(batch), context.getLocalProperty(JOB_PROPERTY) or "", attempt.rows, intents)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Runs on the driver. When it returns, the batch is committed and visible; if it fails, the next run

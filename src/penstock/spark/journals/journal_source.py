@@ -13,12 +13,6 @@ from typing import Any, Final
 
 import msgspec
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from penstock.journals.records.fragment import CompressionCodec, Fragment
@@ -32,6 +26,7 @@ from penstock.spark.options import SourceOptions
 from penstock.spark.shared.content import Access
 from penstock.spark.shared.offsets import NOTHING_READ, StreamOffset
 from penstock.spark.shared.schemas import arrow_schema, framing_of
+from penstock.spark.versions import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 __all__ = ["JournalReader", "JournalStreamReader", "Planner", "limited"]
 
@@ -175,7 +170,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._planner = Planner(options, schema)
         self._known: tuple[float, dict[str, JournalInfo], dict[str, Head]] | None = None
-        self._target: dict[str, int] | None = None  # the ends of a run that stops at the present ends
+        self._target = options.until  # the ends of a run that stops at the present ends
+        self._planned: dict[str, Any] = {}  # the end of the newest batch; Spark tells it at a restart too
         self._commits = 0
 
     # On the driver, by one object for a whole run.
@@ -191,8 +187,13 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         _, heads = self._look(NOTHING_READ, is_fresh=True)
         self._target = {journal: head.end for journal, head in heads.items()}
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Decide the next batch: all that `partitions` and `read` depend on is decided here."""
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
+        """Decide the next batch: all that `partitions` and `read` depend on is decided here.
+
+        Before 4.2 Spark tells neither start nor limit: a batch begins where the newest one ended.
+        """
+        start = self._planned if start is None else start
+        limit = self.getDefaultReadLimit() if limit is None else limit
         begun = StreamOffset.from_dict(start)
         _, heads = self._look(begun)
         if self._target is not None:
@@ -262,6 +263,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         begun, upto = StreamOffset.from_dict(start), StreamOffset.from_dict(end)
+        self._planned = end
         ranges = upto.ranges(begun)
         infos = self._planner.journals() if ranges else {}
         return [

@@ -35,17 +35,19 @@ class Journal(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"journal {self.name}"
 
-    def stream(self, spark: SparkSession, starting: str = "") -> DataFrame:
+    def stream(self, spark: SparkSession, starting: str = "", until: str = "") -> DataFrame:
         reader = spark.readStream.format("journal").options(**self.options)
         if self.schema:
             reader = reader.schema(self.schema)
         if starting:
             reader = reader.option("startingOffsets", starting)
+        if until:
+            reader = reader.option("untilOffsets", until)
         return reader.load(self.name)
 
     def read(self, spark: SparkSession, *, is_ordered: bool = False, **offsets: str) -> DataFrame:
         """Read a part of it as a batch; without offsets, all of it. As columns, unless rows are to be in order."""
-        streams_only = {"maxBytesPerTrigger"}
+        streams_only = {"maxBytesPerTrigger", "untilOffsets"}
         given = {name: text for name, text in self.options.items() if name not in streams_only} | offsets
         if not is_ordered:
             return read_journal(spark, self.name, schema=self.schema or None, **given)
@@ -83,7 +85,7 @@ class LakeChanges(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"changes of {self.url}"
 
-    def stream(self, spark: SparkSession, starting: str = "") -> DataFrame:
+    def stream(self, spark: SparkSession) -> DataFrame:
         return spark.readStream.format("lake").options(**self.options).load(self.url)
 
 

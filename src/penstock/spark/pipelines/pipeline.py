@@ -72,14 +72,22 @@ class Flow(msgspec.Struct, frozen=True):
     def output_mode(self) -> str:
         return next((each.mode for each in self.sinks.values() if isinstance(each, LakeSink)), "append")
 
-    def stream(self, spark: SparkSession, starting: str = "") -> dict[str, DataFrame]:
-        """The function's result, on streams."""
-        return self.apply(
-            {
-                name: each.read(spark) if isinstance(each, LakeTable) else each.stream(spark, starting)
-                for name, each in self.sources.items()
-            }
-        )
+    def stream(
+        self, spark: SparkSession, starting: str = "", until: Mapping[str, str] | None = None
+    ) -> dict[str, DataFrame]:
+        """The function's result, on streams. `until` says of a source where it ends."""
+        ends = until or {}
+
+        def read(name: str, source: Source) -> DataFrame:
+            match source:
+                case Journal():
+                    return source.stream(spark, starting, ends.get(name, ""))
+                case LakeChanges():
+                    return source.stream(spark)
+                case LakeTable():
+                    return source.read(spark)
+
+        return self.apply({name: read(name, each) for name, each in self.sources.items()})
 
     def apply(self, inputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
         """The function's result, one DataFrame for each sink, in the order of the sinks."""

@@ -15,14 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.kernel.errors import InvalidArgument
 from penstock.lake.records.sink_batch import BatchFile
 from penstock.spark.journals.java_source import has_jvm
-from penstock.spark.journals.journal_sink import RUN, Attempt, Written
+from penstock.spark.journals.journal_sink import Attempt, Written
 from penstock.spark.journals.ranges import shared_access
 from penstock.spark.options import SinkOptions
 from penstock.spark.pipelines.tagged import parts_of
 from penstock.spark.shared.checkpoint import Plan, state_of
-from penstock.spark.tables.lake_sink import BATCH_PROPERTY, QUERY_PROPERTY
 from penstock.spark.tables.lake_staging import StagedFiles
 from penstock.spark.tables.staging_place import StagingPlace
+from penstock.spark.versions import BATCH_PROPERTY, JOB_PROPERTY, QUERY_PROPERTY
 
 __all__ = ["JobBatch", "StagedParts", "TableStage", "batch_of", "stage_journals", "stage_tables"]
 
@@ -140,7 +140,7 @@ def _run_tasks(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch], int],
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
-        names = (QUERY_PROPERTY, BATCH_PROPERTY, RUN)
+        names = (QUERY_PROPERTY, BATCH_PROPERTY, JOB_PROPERTY)
         query, batch, of_run = (context.getLocalProperty(name) if context is not None else None for name in names)
         number = int(batch) if batch else -1
         report = msgspec.msgpack.encode(work(batches, number))

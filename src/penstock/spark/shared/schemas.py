@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.journals.records.protocol import JournalInfo
@@ -21,6 +20,7 @@ from penstock.messages.uuid import ACK_TXN
 from penstock.spark.options import CONTENT_TYPES, Framing, SourceOptions
 from penstock.spark.shared.content import Access, Content
 from penstock.spark.shared.rows import METADATA
+from penstock.spark.versions import from_arrow, to_arrow
 
 __all__ = ["arrow_schema", "find_schema", "framing_of"]
 
@@ -30,7 +30,7 @@ DECLARE: Final = "declare it, like .schema('id bigint, name string')"
 
 def arrow_schema(schema: StructType) -> Any:
     """The Arrow schema which Spark expects of a DataFrame's schema."""
-    return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow(schema)
 
 
 def framing_of(info: JournalInfo, given: Framing | None) -> Framing:
@@ -60,9 +60,7 @@ def _spark_schema(found: Any, options: SourceOptions) -> StructType:
     if unknown:
         raise InvalidArgument(f"option columns: there is no {unknown[0]}; there are {', '.join(found.names)}")
     fields = [pa.field(name, _plain(found.field(name).type)) for name in names]
-    return from_arrow_schema(
-        pa.schema([*fields, *METADATA] if options.has_metadata else fields), prefer_timestamp_ntz=False
-    )
+    return from_arrow(pa.schema([*fields, *METADATA] if options.has_metadata else fields))
 
 
 def _look(access: Access, journal: str, framing: Framing) -> Any:

@@ -14,7 +14,6 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
 )
 from pyspark.sql.types import (
@@ -34,6 +33,7 @@ from penstock.spark.tables.lake_access import access_from, table_url
 from penstock.spark.tables.lake_reader import LakeReader, spark_schema
 from penstock.spark.tables.lake_sink import BatchSink, SinkSettings, StreamSink
 from penstock.spark.tables.lake_stream import LakeStreamReader
+from penstock.spark.versions import DataSourceStreamArrowWriter
 
 __all__ = ["LakeFormat"]
 

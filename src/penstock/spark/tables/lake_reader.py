@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.kernel.errors import NotFound
@@ -17,6 +16,7 @@ from penstock.lake.client.lake import LakeUrl
 from penstock.plumbing.objects import open_store
 from penstock.spark.tables.lake_access import LakeAccess
 from penstock.spark.tables.lake_tree import TableFiles, files_of, key_of
+from penstock.spark.versions import from_arrow, to_arrow
 
 __all__ = ["FilePartition", "LakeReader", "read_file", "spark_schema"]
 
@@ -34,7 +34,7 @@ def spark_schema(access: LakeAccess, target: LakeUrl) -> StructType:
     if not found.files:
         raise NotFound(f"lake://{target.repository}@{target.ref}/{target.path} has no files yet")
     schema = pq.read_schema(io.BytesIO(_read(found.place.store, key_of(found.place, found.newest))))
-    return _nullable(from_arrow_schema(schema.remove_metadata()))
+    return _nullable(from_arrow(schema.remove_metadata(), ntz=True))
 
 
 class LakeReader(DataSourceReader):
@@ -56,7 +56,7 @@ class LakeReader(DataSourceReader):
 
 def read_file(store: str, key: str, schema: StructType) -> Iterator[pa.RecordBatch]:
     """A file's rows, exactly as Spark wants them."""
-    target = to_arrow_schema(schema, timezone="UTC")
+    target = to_arrow(schema)
     table = pq.read_table(io.BytesIO(_read(store, key)))
     absent = [field for field in target if field.name not in table.column_names]
     for field in absent:  # the file is older than the column

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from penstock.kernel.errors import InvalidArgument
 from penstock.lake.client.lake import LakeUrl
@@ -23,12 +23,9 @@ from penstock.spark.tables.lake_access import LakeAccess
 from penstock.spark.tables.lake_commit import Batch, commit_batch, tables_of
 from penstock.spark.tables.lake_staging import stage
 from penstock.spark.tables.staging_place import place_of
+from penstock.spark.versions import BATCH_PROPERTY, QUERY_PROPERTY, DataSourceStreamArrowWriter
 
 __all__ = ["BatchSink", "SinkSettings", "StreamSink", "Wrote"]
-
-# Names of Spark's own, not of its API: a test holds on to them.
-QUERY_PROPERTY = "sql.streaming.queryId"
-BATCH_PROPERTY = "streaming.sql.batchId"
 
 
 class SinkSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +75,7 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         wrote = self.stage(iterator)
         if not wrote.query or wrote.batch < 0:
-            raise InvalidArgument("this task knows neither query nor batch: is this a streaming query of PySpark 4.3?")
+            raise InvalidArgument("this task knows neither query nor batch: is this a streaming query of PySpark 4?")
         return wrote
 
     def commit(self, messages: "list[WriterCommitMessage | None]", batchId: int) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from penstock.kernel.errors import InvalidArgument
@@ -17,6 +16,7 @@ from penstock.lake.client.lake import LakeUrl
 from penstock.spark.tables.lake_access import LakeAccess
 from penstock.spark.tables.lake_reader import FilePartition, read_file
 from penstock.spark.tables.lake_tree import changed_files, files_of, key_of, place_at
+from penstock.spark.versions import ReadLimit
 
 __all__ = ["LakeStreamReader"]
 
@@ -34,7 +34,7 @@ class LakeStreamReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, Any]:
         return {}
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
         return {"commit": place_at(self._access, self._target).commit}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

@@ -14,16 +14,18 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.kernel.errors import Refused
+from penstock.kernel.errors import PenstockError, Refused
 from penstock.spark.pipelines.ends import Journal, LakeSink
 from penstock.spark.pipelines.flow_frames import check_frames
 from penstock.spark.pipelines.journal_publisher import TransactionPublisher
 from penstock.spark.pipelines.pipeline import Flow, Pipeline
 from penstock.spark.pipelines.pipeline_audit import Publisher
-from penstock.spark.pipelines.running.flow_start import FlowStart, start_of
+from penstock.spark.pipelines.running.flow_start import FlowStart, heads_of, only_journal, start_of
+from penstock.spark.pipelines.running.until_now import present_ends, stop_when_read
 from penstock.spark.pipelines.tagged import tagged
 from penstock.spark.shared.checkpoint import CheckpointState, state_of
 from penstock.spark.shared.offsets import StreamOffset
+from penstock.spark.versions import HAS_READ_LIMITS, progress_offset
 
 __all__ = ["FlowProgress", "PipelineRun", "has_plan", "lag_of", "offset_of", "publisher_of"]
 
@@ -78,7 +80,8 @@ class PipelineRun:
         publisher = publisher_of(flow, str(checkpoint))
         try:
             start = FlowStart() if has_plan(checkpoint) else start_of(self.spark, flow, publisher.register())
-            frames = flow.stream(self.spark, _json(start.offsets) if start.offsets else "")
+            ends = present_ends(flow) if once else {}
+            frames = flow.stream(self.spark, _json(start.offsets) if start.offsets else "", ends)
         except PySparkException as error:
             raise Refused(f"{flow.sink} could not be planned: {_plain(error)}") from error
         if start.note:
@@ -89,10 +92,12 @@ class PipelineRun:
         writer: Any = tagged(list(frames.values())).writeStream.outputMode(flow.output_mode)
         writer = writer.foreachBatch(publisher.publish)
         writer = writer.queryName(flow.sink).option("checkpointLocation", str(checkpoint))
-        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=interval)
+        writer = writer.trigger(availableNow=True) if once and not ends else writer.trigger(processingTime=interval)
         while True:
             try:
                 query: StreamingQuery = writer.start()
+                if ends:
+                    stop_when_read(query)
                 return query
             except PySparkException as error:  # of Spark Connect, which starts a process for `foreachBatch` first
                 if not self._was_slow(flow, str(error)):
@@ -145,9 +150,22 @@ class PipelineRun:
                 last["batchId"],
                 self._rows(flow, last),
                 last["processedRowsPerSecond"] or 0.0,
-                lag_of(last["sources"]),
+                self._lag(flow, last),
                 query.isActive,
             )
+
+    def _lag(self, flow: Flow, progress: Any) -> int | None:
+        """Return how much of its journals a flow has not read. Before 4.2 Spark knows only where batches end."""
+        sources, source = progress["sources"], only_journal(flow)
+        if HAS_READ_LIMITS:
+            return lag_of(sources)
+        if source is None:
+            return None
+        try:
+            heads = {"to": heads_of(source)}
+        except PenstockError:
+            return None  # brokers are away for a moment
+        return lag_of([{"endOffset": each.get("endOffset"), "latestOffset": heads} for each in sources[:1]])
 
     def _rows(self, flow: Flow, progress: Any) -> int:
         """Return the rows that a batch committed. Spark counts a source once for each sink that reads it."""
@@ -218,7 +236,7 @@ def lag_of(sources: list[dict[str, Any]]) -> int | None:
 
 
 def _to(offset: Any) -> dict[str, int] | None:
-    found = msgspec.json.decode(offset) if isinstance(offset, str) else offset
+    found = progress_offset(offset)
     to = found.get("to") if isinstance(found, dict) else None
     return to if isinstance(to, dict) else None
 
