@@ -1,16 +1,25 @@
 """What answers tell of the content which came, how fast a client must be, and how fast a journal may be."""
 
+import asyncio
+from contextlib import AsyncExitStack
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.journals.broker.cluster import WAIT_S, running_cluster
 
 from penstock.journals.broker.appends import Bucket, Content, FlowPolice, Place, sum_of
+from penstock.journals.broker.process import BROKER_LIMITS
+from penstock.journals.client.journal_appends import AppendStream
 from penstock.journals.records.api import AppendResponse, Fate, Status
 from penstock.journals.records.fragment import EMPTY_SUM, Fragment
+from penstock.journals.records.protocol import AppendWish, PartKind
+from penstock.journals.records.spec import JournalSpec
 from penstock.kernel.ids import SECOND, Instant, Offset, RequestId
+from penstock.plumbing.wire.client import Channel
 
 
 def test_a_client_which_is_faster_than_it_must_be_saves_nothing_up() -> None:
@@ -106,3 +115,35 @@ def test_a_transaction_which_was_done_before_is_told_where_it_is_not_what_came_n
     done = response_of(3, 9, sum_of(b"before"))
     assert content.answers(done) == [(7, done)]
     assert content.sum == sum_of(b"again")
+
+
+async def test_what_waits_for_its_turn_is_bounded_for_all_clients_together(tmp_path: Path) -> None:
+    """J-16: a hundred streams without a commit took 740 MB."""
+    most = 4 << 20
+    async with running_cluster(tmp_path, 1, held_bytes_max=most) as cluster, AsyncExitStack() as stack:
+        await cluster.create(JournalSpec(name="shop/orders", replication=1))
+        held = cluster.brokers["b1"].server.held
+        wish = AppendWish(timeout_ms=60_000)
+        channel = Channel(cluster.addresses[0], limits=BROKER_LIMITS)
+        stack.push_async_callback(channel.close)
+        streams: list[tuple[AppendStream, int]] = []
+        for turn in range(12):
+            stream = await AppendStream.open(channel, "shop/orders", timeout_s=WAIT_S)
+            number = stream.begin()
+            streams.append((stream, number))
+            stream.send(number, b"x" * (1 << 20 if turn else 1), PartKind.MORE, wish)
+            await asyncio.sleep(0)
+        over = [asyncio.ensure_future(stream.answered(number)) for stream, number in streams[1:]]
+        async with asyncio.timeout(WAIT_S):
+            while sum(each.done() for each in over) < 7:
+                await asyncio.wait([each for each in over if not each.done()], return_when=asyncio.FIRST_COMPLETED)
+        assert held.bytes <= most
+        assert held.ended == sum(each.done() for each in over) == 7
+        for each in over:
+            if each.done():
+                assert "wait for their turn" in str(each.exception())
+            each.cancel()
+        first, number = streams[0]
+        first.send(number, b"", PartKind.COMMIT)
+        answer = await asyncio.wait_for(first.answered(number), WAIT_S)
+        assert answer.response.fate is Fate.COMMITTED

@@ -390,6 +390,9 @@ class SimulatedDisk:
     def free_bytes(self, folder: Path) -> int:
         return 0 if self.files.faults.is_full else FREE_BYTES
 
+    def disk_bytes(self, folder: Path) -> int:
+        return FREE_BYTES
+
     # What all calls share
 
     def _begin(self, operation: str, path: object, data: bytes = b"") -> None:

@@ -74,8 +74,10 @@ async def run(
     session.start_logs()
     if lease_ms < LEASE_MS_MIN:
         raise InvalidArgument(f"--lease-ms {lease_ms}: expected at least {LEASE_MS_MIN}")
-    config = BrokerConfig(lease_ms=lease_ms, limit=limit, default_store=store)
-    data = session.effective.config.data.folder
+    settings = session.effective.config
+    bound = settings.journal.unstored_bytes_max or 0
+    config = BrokerConfig(lease_ms=lease_ms, limit=limit, default_store=store, unstored_bytes_max=bound)
+    data = settings.data.folder
     where = keyspace if keyspace is not None else str(data / "keyspace")
     wiring = msgspec.structs.replace(wiring_of(session, listen), limits=BROKER_LIMITS)
     member, folder = MemberId(zone, id), folder or data / id

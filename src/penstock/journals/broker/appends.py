@@ -4,9 +4,10 @@ Many small appends which came in one message are fed as one (a group): one propo
 answer of an append and the register of a transaction tell the sum of the append alone: so it is computed when peers
 have the content already, unless there is a transaction.
 
-A client sends without asking whose turn it is, so content waits here until the core asks for it (`ReadContent`). How
-much may wait is bounded by the credit of its stream. A client that is too slow while it is its turn delays every append
-after it: below the minimum rate its append is aborted (`FlowPolice`). A journal may have a maximum rate: `Bucket`.
+Clients send without asking whose turn it is, so content waits here until the core asks for it (`ReadContent`). How much
+may wait is bounded by the credit of its stream, and for all streams together (`HeldContent`). A client that is too
+slow while it is its turn delays every append after it: below the minimum rate its append is aborted (`FlowPolice`). A
+journal may have a maximum rate: `Bucket`.
 """
 
 import hashlib
@@ -24,14 +25,30 @@ if TYPE_CHECKING:
     from penstock.journals.broker.feed import Feed
     from penstock.journals.broker.sessions import AppendSession
 
-__all__ = ["Bucket", "Content", "FlowPolice", "Place", "sum_of"]
+__all__ = ["Bucket", "Content", "FlowPolice", "HeldContent", "Place", "sum_of"]
 
 MIN_BYTES_PER_S: Final = 64 << 10
 GRACE_NS: Final = 2 * SECOND  # how far behind the minimum rate a client may fall
+HELD_LEAST: Final = 64 << 10  # a stream with less content than this is never ended for it
 BURST_S: Final = 0.25  # how much of its maximum rate a journal may take at once
 
 
 Place = tuple[int, int, int]  # of an append in a group: its number, where it begins there, length
+
+
+class HeldContent:
+    """The content of all clients that waits for its turn. Above the bound, a stream that brings more, and whose turn it
+    is not, is ended: its appends that are not committed have no effect.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes = 0
+        self.bytes_max = bytes_max
+        self.ended = 0  # streams
+
+    def is_too_much(self, own_bytes: int) -> bool:
+        """Return whether a stream with this content must end. Small ones stay."""
+        return self.bytes > self.bytes_max and own_bytes > HELD_LEAST
 
 
 class Content:

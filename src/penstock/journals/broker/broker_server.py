@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from penstock.journals.broker.appends import HeldContent
 from penstock.journals.broker.config import BrokerConfig
 from penstock.journals.broker.figures import TALLY, Alarms, Figures
 from penstock.journals.broker.load_reporter import LoadReporter
@@ -22,6 +23,7 @@ from penstock.journals.broker.persister import Persister, PersisterOptions
 from penstock.journals.broker.replica_host import ReplicaHost
 from penstock.journals.broker.specs.catalog import Catalog
 from penstock.journals.broker.spools.spool_files import DamagedSpan, Keeps, SpoolFiles, damages_in, kept_journals
+from penstock.journals.broker.spools.unstored import Unstored, default_bound
 from penstock.journals.core.replica import Replica
 from penstock.journals.core.resolve import resolve_by_table
 from penstock.journals.records.api import AppendResponse, Fate, Resolution, Resolve, Status
@@ -79,9 +81,11 @@ class BrokerServer:
         self._on_failure = on_failure
         self._retained = f"{config.root}/retained/"
         self.stores = FragmentStores(ports.open_store)
-        self.persister = Persister(
-            self.stores, ports.chance.generator(), PersisterOptions(late_ms=config.late_upload_ms)
-        )
+        bound = config.unstored_bytes_max or default_bound(ports.disk.disk_bytes(folder))
+        self.held = HeldContent(config.held_bytes_max)
+        self.unstored = Unstored(self.me, bound, ports.clock.monotonic_ns)
+        options = PersisterOptions(late_ms=config.late_upload_ms)
+        self.persister = Persister(self.stores, ports.chance.generator(), options, self.unstored)
         self.loads = LoadReporter(keyspace, config.root, mirror.range, self._leads, self.catalog.has)
         self.listing = asyncio.Semaphore(LISTINGS_MAX)
         self.quarantine = Quarantine(folder / "quarantine", ports)

@@ -18,4 +18,6 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     late_upload_ms: int = 120_000  # a replica stores a Fragment which its primary did not store by then
     replication_max: int = 0  # a spec with this replication or more gets this, with fsync; 0: as specified
     default_store: str = ""  # of journals whose spec names none; empty: their fragments stay with the brokers
+    unstored_bytes_max: int = 0  # of finished fragments that no store has; 0: 32 GiB or a quarter of the disk
+    held_bytes_max: int = 256 << 20  # of appends that wait for their turn, of all clients together
     core: JournalConfig = JournalConfig()

@@ -121,6 +121,10 @@ class Feed:
         append.drop()
         self._machine.post(AppendAborted(append.request, reason))
 
+    def is_reading(self, session: AppendSession) -> bool:
+        """Return whether it is the turn of one of this client's appends."""
+        return self._reading is not None and self._reading.session is session
+
     # what the core asks for
 
     def read(self, request: RequestId) -> None:
@@ -141,10 +145,10 @@ class Feed:
         append = self._reading
         if append is None or not (append.chunks or append.is_ended):
             return None
-        if self._links.is_full or (self._bucket.bytes_per_s and not self._has_allowance()):
+        if self._links.is_full or not self._has_allowance():
             self._police.forgive(self._machine.now)
             return None
-        if append.chunks and (shortage := self._host.room.reserve(len(append.chunks[0]))) is not None:
+        if append.chunks and (shortage := self._host.room.take(len(append.chunks[0]))) is not None:
             return AppendAborted(append.request, shortage.reason, shortage)
         content = append.take()
         self.unsummed.append(append)
@@ -197,7 +201,9 @@ class Feed:
     def _has_allowance(self) -> bool:
         if self._pause is not None:
             return False
-        wait_ns = self._bucket.wait_ns(self._machine.now)
+        wait_ns = self._host.room.wait_ns()
+        if self._bucket.bytes_per_s:
+            wait_ns = max(wait_ns, self._bucket.wait_ns(self._machine.now))
         if wait_ns:
             self._pause = self._loop.call_later(wait_ns / 1e9, self._resume)
         return not wait_ns

@@ -71,8 +71,24 @@ class Figures:
         return sum(len(host.replica.appends) for host in self._server.hosts)
 
     @property
+    def held_bytes(self) -> int:
+        return self._server.held.bytes
+
+    @property
+    def held_streams_ended(self) -> int:
+        return self._server.held.ended
+
+    @property
     def unstored_bytes(self) -> int:
-        return sum(each.length for each in self._server.persister.waiting())
+        return self._server.unstored.bytes
+
+    @property
+    def unstored_bytes_max(self) -> int:
+        return self._server.unstored.bound
+
+    @property
+    def unstored_refusals(self) -> int:
+        return self._server.unstored.refused
 
     @property
     def head_lost(self) -> int:
@@ -91,6 +107,8 @@ TALLY: Final = Tally(
     "journal",
     "broker",
     counters={
+        "held_streams_ended": "Streams of clients that were ended because too much content waited for its turn.",
+        "unstored_refusals": "Contents refused because too many finished fragments wait for their stores.",
         "head_lost": "Appends and pulses that failed because no broker has what the last epoch acknowledged.",
         "index_ahead": "Appends and pulses that failed because the stores hold more than the journal does.",
     },
@@ -100,6 +118,8 @@ TALLY: Final = Tally(
         "failed_replicas": "Replicas which cannot run, and are tried again.",
         "appends_waiting": "Appends which are on their way.",
         "heads_lost_now": "Journals whose head is lost: they wait for a reset-head.",
+        "held_bytes": "Bytes of appends that wait for their turn.",
         "unstored_bytes": "Bytes of finished fragments which are not in a store yet.",
+        "unstored_bytes_max": "The most of them that this broker keeps: above it, it takes no content.",
     },
 )

@@ -18,6 +18,7 @@ from typing import Final, Self
 import msgspec
 
 from penstock.journals.broker.spools.spool_file import SpoolFile
+from penstock.journals.broker.spools.unstored import Unstored
 from penstock.journals.records.fragment import Fragment
 from penstock.journals.storage.fragment_store import FragmentStores
 from penstock.kernel.errors import PenstockError
@@ -63,8 +64,16 @@ class _Job:
 class Persister:
     """Shared by all journals of a broker. `close` it before the stores."""
 
-    def __init__(self, stores: FragmentStores, random: Random, options: PersisterOptions | None = None) -> None:
+    def __init__(
+        self,
+        stores: FragmentStores,
+        random: Random,
+        options: PersisterOptions | None = None,
+        unstored: Unstored | None = None,
+    ) -> None:
+        """`unstored` counts what waits."""
         self._stores = stores
+        self._unstored = unstored
         self._options = options or PersisterOptions()
         self._random = random
         self._gate = asyncio.Semaphore(self._options.in_flight_max)
@@ -86,6 +95,8 @@ class Persister:
         delay_s = self._options.late_ms / 1e3 * (1 + _JITTER * self._random.random()) if is_late else 0.0
         job.task = asyncio.create_task(self._persist(job, delay_s), name=f"storing {fragment.content_path}")
         job.task.add_done_callback(partial(self._ended, job))
+        if self._unstored is not None:
+            self._unstored.submitted(fragment.length)
 
     def hasten(self, journal: str | None = None) -> None:
         """Do not wait any longer: this broker is the primary now, or exits. Without a name: all journals."""
@@ -136,6 +147,8 @@ class Persister:
         job.file.release()
         jobs = self._jobs[job.fragment.journal]
         del jobs[job.fragment.content_path]
+        if self._unstored is not None:
+            self._unstored.ended(job.fragment.length, is_stored=not task.cancelled())
         if not jobs:
             del self._jobs[job.fragment.journal]
         if not task.cancelled():
@@ -148,6 +161,8 @@ class Persister:
                 return await self._stores.upload(job.fragment, job.file, url)
         except (PenstockError, TimeoutError) as error:
             job.failures += 1
+            if self._unstored is not None:
+                self._unstored.failed(str(error) or "it took too long")
             log.warning(
                 "fragment not stored",
                 fragment=job.fragment.content_path,

@@ -21,6 +21,7 @@ from penstock.journals.broker.replica_loop import ReplicaLoop
 from penstock.journals.broker.spools.room import Room
 from penstock.journals.broker.spools.spool_files import SpoolFiles
 from penstock.journals.broker.spools.spool_saver import SpoolSaver
+from penstock.journals.broker.spools.unstored import Unstored
 from penstock.journals.core.effects import (
     Alarm,
     AwaitRevision,
@@ -85,6 +86,7 @@ class Broker(Shelf, Protocol):
     tasks: Tasks
     loads: LoadReporter
     alarms: Alarms
+    unstored: Unstored
 
     def topology(self, journal: str) -> Topology: ...
 
@@ -117,7 +119,7 @@ class ReplicaHost:
         self.next_content = self.feed.next_content
         self.send: Callable[[NodeId, Any], None] = self._links.send
         self.post = self._machine.post
-        self.room = Room(broker.me, files, self._machine.post)
+        self.room = Room(broker.me, files, broker.unstored, self._machine.post)
         self._saver = SpoolSaver(files, lambda error: self._machine.stop(str(error)))
         self._requests = 0
         self._asked: dict[RequestId, asyncio.Future[Any]] = {}
@@ -161,6 +163,7 @@ class ReplicaHost:
     def on_topology(self, topology: Topology) -> None:
         """The mirror has moved, for this journal."""
         self.feed.set_rate(topology.spec.max_append_rate if topology.spec is not None else 0)
+        self.room.has_stores = topology.spec is not None and bool(topology.spec.fragment.stores)
         if self._broker.me in topology.route.members:
             self.is_retired = False
         self.fragments.on_primary(topology.route.primary)

@@ -93,6 +93,20 @@ class AppendSession:
                     self._on_message(message)
         if self._content_bytes > HOLD_BYTES and not self._is_holding:
             self._hold()
+        if self._server.held.is_too_much(self._content_bytes) and self._stream is not None:
+            self._end_if_not_its_turn()
+
+    def _end_if_not_its_turn(self) -> None:
+        host, held = self._server.host(self.journal), self._server.held
+        if self._stream is None or (host is not None and host.feed.is_reading(self)):
+            return
+        held.ended += 1
+        self._stream.fail(
+            Overloaded(
+                f"appends of {held.bytes} bytes wait for their turn at this broker, and {held.bytes_max} may",
+                next_step=f"penstock journals explain {self.journal}",
+            )
+        )
 
     def _together(self) -> AbstractContextManager[None]:
         host = self._server.host(self.journal)
@@ -148,7 +162,7 @@ class AppendSession:
             for part in parts:
                 self._refuse(part.number)
             return
-        self._content_bytes += len(content)
+        self._holds(len(content))
         host.feed.begin(self, parts[0].number, wish, content, members, is_end=True)
 
     def _on_part(self, part: AppendPart, content: memoryview) -> None:
@@ -160,7 +174,7 @@ class AppendSession:
         elif part.kind is ABORT:
             append.feed.abort(append, "the client rolled back")
         else:
-            self._content_bytes += len(content)
+            self._holds(len(content))
             append.feed.offer(append, content, is_end=part.kind is COMMIT)
 
     def _begin(self, part: AppendPart, content: memoryview) -> None:
@@ -171,7 +185,7 @@ class AppendSession:
         if host is None:
             self._refuse(part.number)
             return
-        self._content_bytes += len(content)
+        self._holds(len(content))
         host.feed.begin(self, part.number, part.wish, content, is_end=part.kind is COMMIT)
         if part.kind is ABORT and (append := self._open.get(part.number)) is not None:
             append.feed.abort(append, "the client rolled back")
@@ -188,9 +202,14 @@ class AppendSession:
         for number in append.numbers:
             self._open[number] = append
 
+    def _holds(self, length: int) -> None:
+        self._content_bytes += length
+        self._server.held.bytes += length
+
     def on_taken(self, length: int) -> None:
         """Content has gone to the core: there is room for more."""
         self._content_bytes -= length
+        self._server.held.bytes -= length
         if self._is_holding and self._content_bytes <= HOLD_BYTES and self._stream is not None:
             self._is_holding = False
             self._stream.release_credit()
@@ -254,6 +273,8 @@ class AppendSession:
         """Abort the incomplete appends; the complete ones continue without their client."""
         self._stream = None
         self._waiting.clear()
+        self._server.held.bytes -= self._content_bytes  # appends without a client are counted nowhere
+        self._content_bytes = 0
         for append in list(self._open.values()):
             append.session = None
             if not append.is_ended:

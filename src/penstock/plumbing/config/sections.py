@@ -15,6 +15,7 @@ from penstock.plumbing.config.secret import Secret
 from penstock.plumbing.config.values import Address, Bytes, Names, Seconds, Table
 
 __all__ = [
+    "BrokerBounds",
     "Cluster",
     "Config",
     "Data",
@@ -181,6 +182,20 @@ class ObjectStore(msgspec.Struct, frozen=True):
     )
 
 
+class BrokerBounds(msgspec.Struct, frozen=True):
+    """Journals, on each broker."""
+
+    unstored_bytes_max: Annotated[
+        Bytes | None,
+        Key(
+            "How much may wait for the fragment stores. From 80 % on, a broker takes content as fast as its stores do; "
+            "at 100 % it refuses content. Empty: 32 GiB, or a quarter of the disk if that is less.",
+            MIB,
+            1 << 50,
+        ),
+    ] = None
+
+
 class Lake(msgspec.Struct, frozen=True):
     """The lake's server: lakeFS's REST API and S3's on one port."""
 
@@ -243,6 +258,7 @@ class Config(msgspec.Struct, frozen=True):
     tls: Tls = Tls()
     wal: Wal = Wal()
     objectstore: ObjectStore = ObjectStore()
+    journal: BrokerBounds = BrokerBounds()
     lake: Lake = Lake()
     server: ServerRoles = ServerRoles()
     cluster: Cluster = Cluster()

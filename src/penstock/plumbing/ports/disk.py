@@ -159,6 +159,10 @@ class FileSystem(Protocol):
         """Return how much a process without privileges may still write on the disk of this folder."""
         ...
 
+    def disk_bytes(self, folder: Path) -> int:
+        """Return the size of the disk of this folder."""
+        ...
+
 
 class LocalDisk:
     """A file system of this machine."""
@@ -282,10 +286,18 @@ class LocalDisk:
         os.ftruncate(fd, os.fstat(fd).st_size)
 
     def free_bytes(self, folder: Path) -> int:
-        while True:
-            try:
-                found = os.statvfs(folder)
-            except FileNotFoundError:
-                folder = folder.parent
-            else:
-                return found.f_bavail * found.f_frsize
+        found = _disk_of(folder)
+        return found.f_bavail * found.f_frsize
+
+    def disk_bytes(self, folder: Path) -> int:
+        found = _disk_of(folder)
+        return found.f_blocks * found.f_frsize
+
+
+def _disk_of(folder: Path) -> os.statvfs_result:
+    """Return the disk of a folder, which need not exist yet."""
+    while True:
+        try:
+            return os.statvfs(folder)
+        except FileNotFoundError:
+            folder = folder.parent

@@ -42,6 +42,7 @@ class MachinePlan(msgspec.Struct, frozen=True):
     fragments: str  # the store of journals whose spec names none
     objects: str  # the lake's store
     advertise: str = ""
+    unstored_bytes_max: int = 0  # 0: the broker's own bound
 
     @property
     def is_alone(self) -> bool:
@@ -66,6 +67,7 @@ def plan_alone(config: Config) -> MachinePlan:
         fragments=(folder / "fragments").as_uri() + "/",
         objects=object_store_url(config),
         advertise=config.server.advertise,
+        unstored_bytes_max=config.journal.unstored_bytes_max or 0,
     )
 
 
@@ -100,6 +102,7 @@ def plan_member(effective: Effective, host_name: str = "") -> MachinePlan:
         fragments=below(url, "fragments"),
         objects=below(url, "objects"),
         advertise=config.server.advertise or own.host,
+        unstored_bytes_max=config.journal.unstored_bytes_max or 0,
     )
     return _on_fixed_ports(plan, effective)
 

@@ -125,9 +125,9 @@ class BrokerRole:
 @asynccontextmanager
 async def broker_role(plan: MachinePlan, keyspace: KeySpace, wiring: Wiring) -> AsyncIterator[BrokerRole]:
     member = MemberId(plan.zone, plan.broker)
-    config = BrokerConfig(default_store=plan.fragments)
+    config = BrokerConfig(default_store=plan.fragments, unstored_bytes_max=plan.unstored_bytes_max)
     if plan.is_alone:
-        config = BrokerConfig(lease_ms=LEASE_MS_ALONE, default_store=plan.fragments, replication_max=1)
+        config = msgspec.structs.replace(config, lease_ms=LEASE_MS_ALONE, replication_max=1)
         await _end_former_life(keyspace, config.root, member)
     async with running_broker(member, plan.folder / plan.broker, keyspace, wiring, config=config) as broker:
         yield BrokerRole(broker)
