@@ -35,6 +35,7 @@ async def test_a_folder(tmp_path: Path) -> None:
         "etcd://host:2379/prefix",
         "etcd://user:secret@host:2379",
         "etcd://host:2379,",
+        "quorum://host:7070",
     ],
 )
 async def test_what_is_no_keyspace_is_refused(url: str) -> None:

@@ -51,9 +51,9 @@ def keyspace_url(session: Session, given: str | None, folder: Path) -> str:
 
 @asynccontextmanager
 async def keyspace_of(session: Session, given: str | None, folder: Path) -> AsyncIterator[KeySpace]:
-    from penstock.keyspace.shell import open_keyspace
+    from penstock.server.keyspaces import open_keyspace
 
-    async with await open_keyspace(keyspace_url(session, given, folder)) as keyspace:
+    async with await open_keyspace(keyspace_url(session, given, folder), wiring_of(session)) as keyspace:
         yield keyspace
 
 

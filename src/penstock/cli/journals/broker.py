@@ -66,9 +66,9 @@ async def run(
 ) -> None:
     """Run one broker until SIGTERM or Ctrl-C. Others then take over its journals, and it stores its remaining bytes."""
     from penstock.journals.broker.process import BROKER_LIMITS, running_broker  # what only a server needs
-    from penstock.keyspace.shell import open_keyspace
     from penstock.plumbing.files.data_folder import enter_folder
     from penstock.plumbing.process.run import let_senders_finish
+    from penstock.server.keyspaces import open_keyspace
 
     let_senders_finish()
     session.start_logs()
@@ -83,7 +83,7 @@ async def run(
     member, folder = MemberId(zone, id), folder or data / id
     enter_folder(folder)
     async with (
-        await open_keyspace(_url(where)) as space,
+        await open_keyspace(_url(where), wiring) as space,
         running_broker(member, folder, space, wiring, config=config) as broker,
         _http_gateway(session, http, broker, wiring),
         metrics_endpoint(session),

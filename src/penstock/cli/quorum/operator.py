@@ -9,9 +9,9 @@ from cyclopts import Parameter
 from penstock.cli.noun import InSession, noun
 from penstock.kernel.errors import InvalidArgument
 from penstock.kernel.ids import MILLISECOND, NodeId
-from penstock.keyspace.shell import open_keyspace
 from penstock.quorum.core.config import OperatorConfig
 from penstock.quorum.operator.process import running_operator
+from penstock.server.keyspaces import open_keyspace
 from penstock.server.wiring import metrics_endpoint, parse_address, wiring_of
 
 __all__ = ["app", "parse_nodes"]
@@ -67,9 +67,10 @@ async def run(
     failure_ns = failure_ms * MILLISECOND
     config = OperatorConfig(failure_ns=failure_ns, heartbeat_ns=min(OperatorConfig().heartbeat_ns, failure_ns // 4))
     where = keyspace if keyspace is not None else str(session.effective.config.data.folder / "keyspace")
+    wiring = wiring_of(session, listen)
     async with (
-        await open_keyspace(_url(where)) as store,
-        running_operator(NodeId(id), store, wiring_of(session, listen), config=config) as (operator, server),
+        await open_keyspace(_url(where), wiring) as store,
+        running_operator(NodeId(id), store, wiring, config=config) as (operator, server),
         metrics_endpoint(session),
     ):
         for name, address in nodes.items():

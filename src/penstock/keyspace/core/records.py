@@ -35,7 +35,7 @@ NO_REVISION = Revision(0)  # what a key that does not exist has as create_revisi
 FIRST_REVISION = Revision(1)
 
 
-class KeyValue(msgspec.Struct, frozen=True, gc=False):
+class KeyValue(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A key and its value at some revision."""
 
     key: str
@@ -46,7 +46,7 @@ class KeyValue(msgspec.Struct, frozen=True, gc=False):
     lease: LeaseId = NO_LEASE  # the key vanishes with it
 
 
-class Change(msgspec.Struct, frozen=True, gc=False):
+class Change(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One key at one revision: put, or removed."""
 
     revision: Revision
@@ -54,7 +54,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     now: KeyValue | None  # None: the key is gone
 
 
-class WatchBatch(msgspec.Struct, frozen=True):
+class WatchBatch(msgspec.Struct, frozen=True, array_like=True):
     """Changes under a prefix, of whole revisions only, sorted by revision and then by key.
 
     Without changes it is a progress notification. Either way the watch has now shown every change up to `revision`.
@@ -64,21 +64,21 @@ class WatchBatch(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...] = ()
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     """All keys under a prefix at one revision, sorted by key."""
 
     revision: Revision
     entries: tuple[KeyValue, ...]
 
 
-class Lease(msgspec.Struct, frozen=True, gc=False):
+class Lease(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A lease as it was granted or renewed."""
 
     id: LeaseId
     ttl_ms: int  # how long it lives without being renewed; may be more than was asked for
 
 
-class LeaseStatus(msgspec.Struct, frozen=True):
+class LeaseStatus(msgspec.Struct, frozen=True, array_like=True):
     """The time that a lease has left, and its keys."""
 
     id: LeaseId
@@ -87,7 +87,7 @@ class LeaseStatus(msgspec.Struct, frozen=True):
     keys: tuple[str, ...]  # sorted
 
 
-class Status(msgspec.Struct, frozen=True):
+class Status(msgspec.Struct, frozen=True, array_like=True):
     """Which KeySpace this is, and how far it has come."""
 
     store_id: str  # differs between any two KeySpaces; the same for the life of one

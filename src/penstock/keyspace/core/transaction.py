@@ -54,7 +54,7 @@ class Relation(Enum):
     LESS = "<"
 
 
-class Compare(msgspec.Struct, frozen=True, gc=False):
+class Compare(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A condition on one key. On the value of a key that does not exist no relation holds, not even NOT_EQUAL."""
 
     key: str
@@ -85,7 +85,7 @@ def is_unchanged(entry: KeyValue) -> Compare:
     return is_at(entry.key, entry.mod_revision)
 
 
-class Get(msgspec.Struct, frozen=True, gc=False):
+class Get(msgspec.Struct, frozen=True, gc=False, tag="get", array_like=True):
     """Read a key, or all keys under a prefix, as the operations before this one left them."""
 
     key: str
@@ -95,7 +95,7 @@ class Get(msgspec.Struct, frozen=True, gc=False):
         return key.startswith(self.key) if self.is_prefix else key == self.key
 
 
-class Put(msgspec.Struct, frozen=True, gc=False):
+class Put(msgspec.Struct, frozen=True, gc=False, tag="put", array_like=True):
     """Give a key a value, and hang it on a lease or on none."""
 
     key: str
@@ -103,7 +103,7 @@ class Put(msgspec.Struct, frozen=True, gc=False):
     lease: LeaseId = NO_LEASE
 
 
-class Delete(msgspec.Struct, frozen=True, gc=False):
+class Delete(msgspec.Struct, frozen=True, gc=False, tag="delete", array_like=True):
     """Remove a key, or all keys under a prefix. What does not exist is no error and no change."""
 
     key: str
@@ -116,7 +116,7 @@ class Delete(msgspec.Struct, frozen=True, gc=False):
 Operation = Get | Put | Delete
 
 
-class Transaction(msgspec.Struct, frozen=True):
+class Transaction(msgspec.Struct, frozen=True, array_like=True):
     """If all compares hold: `then`, in order; else `otherwise`, in order."""
 
     compares: tuple[Compare, ...] = ()
@@ -124,7 +124,7 @@ class Transaction(msgspec.Struct, frozen=True):
     otherwise: tuple[Operation, ...] = ()
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True, array_like=True):
     """What a transaction did."""
 
     succeeded: bool  # whether all compares held

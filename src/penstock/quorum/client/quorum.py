@@ -53,6 +53,7 @@ from penstock.quorum.records.api import (
     SessionQuery,
     ShardStatus,
     Subscribe,
+    WatchShard,
 )
 from penstock.quorum.records.effects import ALL, APPLIED, MAJORITY
 from penstock.quorum.records.entry import ClientId, Txn
@@ -61,7 +62,7 @@ from penstock.quorum.records.resolution import Resolution
 __all__ = ["OPS_BYTES_MAX", "Ack", "Appended", "QuorumLog"]
 
 Ack = Literal["majority", "all", "applied"] | int
-OPS_BYTES_MAX: Final = 1 << 20
+OPS_BYTES_MAX: Final = 3 << 19  # a transaction of a KeySpace has up to 1.25 MiB
 RETRY_S: Final = 0.02
 QUIET_S: Final = 2.0  # a subscription that gets nothing for this time asks whether there was anything to get
 SILENT_ATTEMPT_S: Final = 0.5  # a read without an answer for so long looks for another leader, then waits longer
@@ -255,6 +256,16 @@ class QuorumLog:
                 address += 1  # another node has the same log
                 await asyncio.sleep(RETRY_S)
 
+    async def open_watch(self, address: str, query: bytes, after: int, applied: Offset) -> ClientStream:
+        """Open a stream of the changes that a state machine shows, from one node that has applied so much.
+
+        The caller leaves a silent node.
+        """
+        body = _encode(WatchShard(self.shard, query, after, applied))
+        stream = await self._channel(address).open("quorum.watch", body)
+        stream.end()
+        return stream
+
     async def _hear(self, stream: ClientStream, at: Offset) -> Message | None:
         """The next message of a subscription. `Unavailable` if its node was left behind: it lives, but it knows less
         than has been committed."""
@@ -265,6 +276,10 @@ class QuorumLog:
             except TimeoutError:
                 if (await self.read(b"")).applied >= at:
                     raise Unavailable(f"entries behind {at} are committed, and this node does not tell them") from None
+
+    @property
+    def addresses(self) -> list[str]:
+        return list(self._addresses)
 
     def _sources(self) -> list[str]:
         """Return the nodes to subscribe to, best first: the leader learns of a commit before its followers do."""

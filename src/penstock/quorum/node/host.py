@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.kernel.effects import Effect, Received, Reply, Requested
-from penstock.kernel.errors import InternalError, NotLeader, PenstockError, Unavailable, WalCorrupt
+from penstock.kernel.errors import InternalError, NotLeader, PenstockError, Unavailable, Unimplemented, WalCorrupt
 from penstock.kernel.ids import EntryId, NodeId, Offset, RequestId
 from penstock.plumbing.host.loop import MachineLoop
 from penstock.plumbing.ports.ports import Ports
@@ -19,15 +19,16 @@ from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.tasks import Tasks
 from penstock.plumbing.wire.channels import Channels
 from penstock.quorum.core.config import NodeConfig
-from penstock.quorum.core.machines.builtin import Queryable
+from penstock.quorum.core.machines.builtin import Queryable, Watchable
 from penstock.quorum.core.machines.state_machine import Applier
 from penstock.quorum.core.node import Node, diverged_error
 from penstock.quorum.core.reading.reads import Read
 from penstock.quorum.links.peers import Peers
 from penstock.quorum.node.figures import TALLY, Figures
-from penstock.quorum.node.sessions import AppendSession
+from penstock.quorum.node.sessions import AnswerSink
 from penstock.quorum.node.snapshots import Snapshots
 from penstock.quorum.node.storage import NodeStorage
+from penstock.quorum.node.ticker import Ticker, WantsTicks
 from penstock.quorum.records.answers import Answers
 from penstock.quorum.records.effects import (
     Append,
@@ -92,7 +93,7 @@ class ReplicaHost:
             lambda error: self._loop.stop(str(error)),
         )
         self._requests = 0
-        self._appends: dict[RequestId, tuple[AppendSession, int]] = {}  # the session that waits for each answer
+        self._appends: dict[RequestId, tuple[AnswerSink, int]] = {}  # the session that waits for each answer
         self._asked: dict[RequestId, asyncio.Future[Any]] = {}
         self._queries: dict[RequestId, Callable[[], Any]] = {}
         self._new_appends: list[AppendRequest] = []
@@ -122,6 +123,9 @@ class ReplicaHost:
         host._loop = MachineLoop(host.node, storage, host, ports.clock.monotonic_ns)
         host._figures = Figures(host.node)
         host._loop.run(effects)
+        if isinstance(machine, WantsTicks):
+            ticker = Ticker(host, machine, ClientId(f"ticks/{ports.chance.token(8).hex()}"))
+            tasks.start(ticker.run(), f"{shard}: ticks")
         TALLY.add(host._figures, shard)
         log.info("replica started", shard=shard, member=str(state.member), head=str(host.node.log.head))
         return host
@@ -144,7 +148,7 @@ class ReplicaHost:
 
     # Clients
 
-    def append(self, session: AppendSession, request: AppendRequest, number: int) -> None:
+    def append(self, session: AnswerSink, request: AppendRequest, number: int) -> None:
         """Take a transaction into the next step."""
         if self.failed:
             raise Unavailable(f"this replica has stopped: {self.failed}", next_step="penstock quorum status")
@@ -222,6 +226,17 @@ class ReplicaHost:
         )
         return Offset(first + len(entries)), kept
 
+    def changes(self, query: bytes, after: int) -> tuple[int, bytes] | None:
+        """Return the next part of a watch, by what this replica has applied; None if there is nothing yet."""
+        machine, node = self._machine, self.node
+        if not isinstance(machine, Watchable):
+            raise Unimplemented(f"the state machine of {self.shard} shows no changes")
+        if node.divergence is not None:
+            raise diverged_error(node.divergence)
+        if not node.replica.agreement.is_trusted:
+            raise Unavailable("this replica's state differs from another one's", next_step="penstock quorum status")
+        return machine.changes(query, after)
+
     async def wait_for_applied(self, beyond: Offset) -> None:
         """Until the state machine has applied something behind `beyond`."""
         while self.node.replica.applied <= beyond:
@@ -276,7 +291,7 @@ class ReplicaHost:
         match effect:
             case TakeSnapshot():
                 self._applier.forget_before(self.node.log.first)
-                self._start(self._take_snapshot(effect, self._applier.snapshot()), "take snapshot")
+                self._start(self._take_snapshot(effect, self._applier.freeze()), "take snapshot")
             case ReadSnapshot():
                 self._start(self._read_snapshot(effect), "read snapshot")
             case WriteSnapshot():
@@ -324,7 +339,7 @@ class ReplicaHost:
     def _answer(self, answers: Answers) -> None:
         """Tell each client its part. Most steps have one client, or a few."""
         waiting = self._appends
-        told: dict[AppendSession, tuple[list[int], list[Offset], list[Any]]] = {}
+        told: dict[AnswerSink, tuple[list[int], list[Offset], list[Any]]] = {}
         results: Sequence[Any] = answers.results or (None,) * len(answers.requests)
         for request, offset, result in zip(answers.requests, answers.offsets, results, strict=True):
             session, number = waiting.pop(request)
@@ -366,7 +381,8 @@ class ReplicaHost:
         entries = await self.storage.read(effect.first, effect.last, effect.bytes_max)
         self._loop.post(LogRead(effect.purpose, effect.first, entries))
 
-    async def _take_snapshot(self, effect: TakeSnapshot, data: bytes) -> None:
+    async def _take_snapshot(self, effect: TakeSnapshot, frozen: Callable[[], bytes]) -> None:
+        data = await asyncio.to_thread(frozen)
         await self._snapshots.take(effect.snapshot.head, data)
         await self._snapshots.keep_newest()
         log.info("snapshot taken", shard=self.shard, head=str(effect.snapshot.head), bytes=len(data))

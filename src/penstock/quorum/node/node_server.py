@@ -23,7 +23,7 @@ from penstock.plumbing.process.tasks import Tasks
 from penstock.plumbing.wal import StateFile, WalOptions
 from penstock.plumbing.wire.channels import Channels
 from penstock.quorum.core.config import SERVED, NodeConfig
-from penstock.quorum.core.machines.builtin import make_machine
+from penstock.quorum.core.machines.builtin import machine_of, make_machine
 from penstock.quorum.node.host import ReplicaHost
 from penstock.quorum.node.status import status_of
 from penstock.quorum.node.storage import NodeStorage
@@ -148,7 +148,7 @@ class NodeServer:
                 self._ports,
                 state,
                 storage,
-                make_machine(self._machine),
+                make_machine(machine_of(shard, self._machine)),
                 self._channels,
                 self._config,
                 self._tasks,

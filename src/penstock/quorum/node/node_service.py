@@ -26,6 +26,7 @@ from penstock.quorum.records.api import (
     SessionFound,
     SessionQuery,
     Subscribe,
+    WatchShard,
 )
 from penstock.quorum.records.entry import Txn
 
@@ -50,6 +51,7 @@ _SESSION = Codec[SessionQuery](SessionQuery)
 _LEADER = Codec[LeaderQuery](LeaderQuery)
 _RESOLVE = Codec[ResolveQuery](ResolveQuery)
 _SUBSCRIBE = Codec[Subscribe](Subscribe)
+_WATCH = Codec[WatchShard](WatchShard)
 _MEMBER = Codec[MemberQuery](MemberQuery)
 
 
@@ -70,6 +72,7 @@ class NodeService:
         service.inline("quorum.status")(self._status)
         service.inline("quorum.leader")(self._leader)
         service.stream("quorum.subscribe")(self._subscribe)
+        service.stream("quorum.watch")(self._watch)
 
     def _peer(self, stream: ServerStream) -> PeerLink:
         hello = _PEER.decode(stream.body)
@@ -131,6 +134,22 @@ class NodeService:
             else:
                 await host.wait_for_applied(Offset(at - 1))
             await asyncio.sleep(0)  # neither of these has to wait: other shards and heartbeats take their turn here
+
+    async def _watch(self, stream: ServerStream) -> None:
+        """Send the changes that the state machine shows, as this node applies them."""
+        wanted = _WATCH.decode(stream.body)
+        host = self._server.host(wanted.shard)
+        await host.wait_for_applied(Offset(wanted.applied - 1))
+        after = wanted.after
+        while True:
+            applied = host.node.replica.applied
+            found = host.changes(wanted.query, after)
+            if found is not None:
+                after, data = found
+                await stream.send(data)
+                await asyncio.sleep(0)  # others take their turn
+            else:
+                await host.wait_for_applied(applied)
 
 
 def _compacted(shard: str, at: Offset, first: Offset) -> Compacted:

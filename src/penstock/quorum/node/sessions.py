@@ -4,7 +4,7 @@ A client which does not read its answers loses its stream, never the node its me
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -21,11 +21,19 @@ from penstock.quorum.records.entry import ClientId
 if TYPE_CHECKING:
     from penstock.quorum.node.host import ReplicaHost
 
-__all__ = ["AppendSession"]
+__all__ = ["AnswerSink", "AppendSession"]
 
 ANSWER_BYTES_MAX = 16 << 20
 _BATCH = Codec[list[ClientAppend]](list[ClientAppend])
 _encode = msgspec.msgpack.Encoder().encode
+
+
+class AnswerSink(Protocol):
+    """A receiver of the answers to appends: a client's session, or a part of the node itself."""
+
+    def answer(self, answers: Answers, numbers: list[int], offsets: list[Offset], results: list[Any]) -> None: ...
+
+    def fail(self, error: PenstockError) -> None: ...
 
 
 class AppendSession:

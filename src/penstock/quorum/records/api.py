@@ -35,6 +35,7 @@ __all__ = [
     "SessionQuery",
     "ShardStatus",
     "Subscribe",
+    "WatchShard",
 ]
 
 
@@ -136,6 +137,15 @@ class Subscribe(msgspec.Struct, frozen=True):
     shard: str
     first: Offset = Offset(1)
     is_gapless: bool = False  # `Compacted` if something from there on is trimmed away, instead of leaving it out
+
+
+class WatchShard(msgspec.Struct, frozen=True):
+    """Show the changes that this question asks for, after a position of the state machine."""
+
+    shard: Name
+    query: Annotated[bytes, Meta(max_length=1 << 16)]
+    after: Numbered
+    applied: Numbered = 0  # begin when the node has applied this entry
 
 
 class Committed(msgspec.Struct, frozen=True, array_like=True):

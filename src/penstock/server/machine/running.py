@@ -21,7 +21,6 @@ from penstock.kernel.formats import CREDENTIALS
 from penstock.kernel.version import Release
 from penstock.keyspace.core.limits import LEASE_MS_MAX
 from penstock.keyspace.core.transaction import Put, is_absent
-from penstock.keyspace.shell import open_keyspace
 from penstock.keyspace.shell.membership import Membership
 from penstock.keyspace.shell.port import KeySpace
 from penstock.lake.rest.credentials import Credentials
@@ -35,6 +34,7 @@ from penstock.plumbing.wiring.switchboard import Switchboard
 from penstock.plumbing.wiring.wiring import Wiring
 from penstock.quorum.node.node_service import NodeService
 from penstock.quorum.operator.operator_service import OperatorService
+from penstock.server.keyspaces import open_keyspace
 from penstock.server.lake_server import lake_credentials
 from penstock.server.machine.membership import LAKE_KEYS, MACHINES, ClusterMachine, join_cluster
 from penstock.server.machine.plan import SHARD, MachinePlan
@@ -127,7 +127,7 @@ async def running_machine(session: Session, plan: MachinePlan) -> AsyncIterator[
         )
         stack.push_async_callback(board.server.close, drain_s=0.5)
         wire = wiring.announced(board.server.address)
-        keyspace = await stack.enter_async_context(await _keyspace(plan))
+        keyspace = await stack.enter_async_context(await _keyspace(plan, wiring))
         machine = _machine(plan, wire, config.cluster.name, wiring)
         level = await _joined(stack, keyspace, machine, wiring, plan)
         enter_folder(plan.folder, level=level)
@@ -154,9 +154,9 @@ def _offered(plan: MachinePlan) -> dict[str, Service]:
     return {name: service for name, service in (("node", node), ("broker", broker)) if name in plan.roles}
 
 
-async def _keyspace(plan: MachinePlan) -> KeySpace:
+async def _keyspace(plan: MachinePlan, wiring: Wiring) -> KeySpace:
     try:
-        return await open_keyspace(plan.keyspace)
+        return await open_keyspace(plan.keyspace, wiring, first=plan.members.get(plan.name, ""))
     except InvalidArgument as error:
         raise ConfigError(
             f"cluster.keyspace: {error.message}", next_step="--set cluster.keyspace=etcd://HOST:PORT,HOST:PORT"

@@ -2,21 +2,24 @@
 
     log    keeps counts only: for clients that need just the order, and subscribe to it
     map    keys and values: put, delete, compare-and-set, append; read by key or prefix
+    keyspace  keys with revisions, leases and watches: the KeySpace of a cluster (`keyspace_machine.py`)
 
 A machine is deterministic, total (a bad transaction is a result, never an exception) and bounded by its snapshot.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from zlib import crc32
 
 import msgspec
 
 from penstock.kernel.errors import InvalidArgument
 from penstock.kernel.ids import EntryId
+from penstock.quorum.core.machines.keyspace_machine import KeySpaceMachine
 from penstock.quorum.core.machines.state_machine import StateMachine
+from penstock.quorum.records.keyspace import KEYSPACE_SHARD
 
-__all__ = ["MACHINES", "LogMachine", "MapMachine", "Queryable", "make_machine"]
+__all__ = ["MACHINES", "LogMachine", "MapMachine", "Queryable", "Watchable", "machine_of", "make_machine"]
 
 
 class Queryable(StateMachine, Protocol):
@@ -24,6 +27,15 @@ class Queryable(StateMachine, Protocol):
 
     def query(self, query: bytes) -> Any:
         """The answer, something msgpack can hold. A question it does not understand has an answer, too."""
+        ...
+
+
+@runtime_checkable
+class Watchable(Protocol):
+    """A state machine that shows changes: each call continues where the one before it ended."""
+
+    def changes(self, query: bytes, after: int) -> tuple[int, bytes] | None:
+        """Return the next changes after a position, and their own position; None if there are none yet."""
         ...
 
 
@@ -163,7 +175,12 @@ def _mix(key: str, value: bytes | None) -> int:
     return 0 if value is None else crc32(value, crc32(key.encode()))
 
 
-MACHINES: dict[str, Callable[[], Queryable]] = {"log": LogMachine, "map": MapMachine}
+MACHINES: dict[str, Callable[[], Queryable]] = {"log": LogMachine, "map": MapMachine, "keyspace": KeySpaceMachine}
+
+
+def machine_of(shard: str, usual: str) -> str:
+    """Return the name of the machine that a shard runs: the node's usual one, unless the shard is the KeySpace."""
+    return "keyspace" if shard == KEYSPACE_SHARD else usual
 
 
 def make_machine(name: str) -> Queryable:

@@ -13,8 +13,8 @@ the layer between the log and the machine. It runs the `Apply` effects of a node
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
 from zlib import crc32
 
 import msgspec
@@ -25,7 +25,7 @@ from penstock.quorum.records.effects import Applied, Apply
 from penstock.quorum.records.entry import Barrier, ClientId, Txn
 from penstock.quorum.records.state import Check, Comparison
 
-__all__ = ["Applier", "Duplicate", "Expired", "Retired", "StateMachine"]
+__all__ = ["Applier", "Duplicate", "Expired", "Freezing", "Retired", "StateMachine"]
 
 COPIES_MAX = 65_536  # offsets of copies without effect, kept for readers of the log
 
@@ -47,6 +47,15 @@ class StateMachine(Protocol):
 
     def restore(self, data: bytes) -> None:
         """Replace the whole state; empty data is the state before the first transaction."""
+        ...
+
+
+@runtime_checkable
+class Freezing(Protocol):
+    """A state machine whose state can be set aside at once, and encoded later by another thread (O16)."""
+
+    def freeze(self) -> Callable[[], bytes]:
+        """Return a function for the bytes of `snapshot()` as it is now. Later changes do not show in them."""
         ...
 
 
@@ -167,10 +176,15 @@ class Applier:
 
     def snapshot(self) -> bytes:
         """Return everything that another node needs to continue from here."""
+        return self.freeze()()
+
+    def freeze(self) -> Callable[[], bytes]:
+        """Return a function for the bytes of the present state. It may run in another thread, while more is applied."""
         seen, floors = self.pairs.dump()
-        return _encode(
-            _Snapshot(self.applied, self.fact, self.checksum, seen, self.machine.snapshot(), floors, self._copies)
-        )
+        machine = self.machine
+        state = machine.freeze() if isinstance(machine, Freezing) else _as_it_is(machine.snapshot())
+        applied, fact, checksum, copies = self.applied, self.fact, self.checksum, list(self._copies)
+        return lambda: _in_small_steps(_Snapshot(applied, fact, checksum, [], b"", floors, copies), seen, state())
 
     def restore(self, data: bytes) -> None:
         """Go to where the snapshot was taken; empty data is the start."""
@@ -183,3 +197,16 @@ class Applier:
 
     def check(self) -> None:
         self.pairs.check()
+
+
+def _as_it_is(data: bytes) -> Callable[[], bytes]:
+    return lambda: data
+
+
+def _in_small_steps(frame: _Snapshot, seen: list[Seen], machine: bytes) -> bytes:
+    """Encode a snapshot without one long call, which would keep the interpreter from every other thread."""
+    head = _encode((frame.applied, frame.fact, frame.checksum))
+    pairs = [b"\xdd" + len(seen).to_bytes(4, "big"), *[_encode(each) for each in seen]]
+    size = b"\xc6" + len(machine).to_bytes(4, "big")
+    # an array of seven fields, of which `_encode` has written three
+    return b"".join([b"\x97", head[1:], *pairs, size, machine, _encode(frame.floors), _encode(frame.copies)])

@@ -1,0 +1,1 @@
+"""A KeySpace on a quorum log: the port of `keyspace/` on the machine of shard `keyspace`."""
