@@ -70,7 +70,8 @@ async def test_a_journal_is_created_and_deleted_by_its_name(tmp_path: Path) -> N
         create = ("journals", "create", "shop/orders", "--replication", "1", "--label", "app=shop", "--fsync")
         status, out, _ = await penstock(cluster, *create)
         assert (status, json.loads(out)["journal"]) == (0, "shop/orders")
-        expected = JournalSpec(name="shop/orders", replication=1, labels=LabelSet.of({"app": "shop"}), fsync=True)
+        labels = LabelSet.of({"app": "shop"})
+        expected = JournalSpec(name="shop/orders", replication=1, least=1, labels=labels, fsync=True)
         found = [each.spec for each in await journals.list()]
         assert [msgspec.structs.replace(each, fragment=expected.fragment) for each in found] == [expected]
         status, _, err = await penstock(cluster, *create)

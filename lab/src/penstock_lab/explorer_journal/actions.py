@@ -27,6 +27,7 @@ class Budget:
     cuts: int = 0
     adds: int = 0
     removes: int = 0
+    passes: int = 0  # members that others cannot reach, or think so
     resets: int = 0
     lost_answers: int = 0  # of the KeySpace
     pulses: int = 0
@@ -98,6 +99,8 @@ def _allocations(world: World, budget: Budget) -> list[tuple[Action, str | None]
         found += [(("add", name), "adds") for name in candidates]
     if topology.route.primary is None:
         found += [(("promote", name), None) for name in members if name in world.sites]
+    if budget.passes:
+        found += [(("pass_over", name), "passes") for name in members if world.may_pass_over(name)]
     if budget.removes:
         found += [(("remove", name), "removes") for name in members if world.may_remove(name)]
     return found

@@ -32,6 +32,7 @@ class Setup:
     is_synchronized: bool = True
     in_flight: int = 0  # appends which are on their way when it begins
     fragment_length: int = 1_000
+    least: int = 0
 
 
 @dataclass
@@ -139,6 +140,7 @@ class JournalModel:
             replication=setup.replication,
             size=setup.size,
             is_kept=setup.is_kept,
+            least=setup.least,
             replica_class=self.replica_class,
             is_checked=self.replica_class is Replica,
             fragment_length=setup.fragment_length,

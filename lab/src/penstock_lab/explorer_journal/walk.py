@@ -11,9 +11,10 @@ from penstock.journals.records.api import Fate
 from penstock_lab.explorer_journal.actions import Action, Budget, actions, play
 from penstock_lab.explorer_journal.world import World
 
-__all__ = ["walk"]
+__all__ = ["walk", "walk_with_least"]
 
 STEPS = 150
+STEPS_LEAST = 250  # a broker that was passed over comes back, and another one goes
 APPENDS_WEIGHT, FREE_WEIGHT, FAULT_WEIGHT = 8, 3, 1
 
 
@@ -46,7 +47,47 @@ def walk(rng: Random, *, replica_class: type[Replica] = Replica, schedule: list[
         barriers=3,
         batches=True,
     )
-    for _ in range(STEPS):
+    return _walked(world, budget, rng, schedule, STEPS)
+
+
+def walk_with_least(
+    rng: Random, *, replica_class: type[Replica] = Replica, schedule: list[Action] | None = None
+) -> World:
+    """Walk where fewer than R members are enough: brokers are passed over, rightly or not, and return."""
+    one = rng.choice
+    replication = one((3, 3, 3, 4))
+    world = World(
+        replication=replication,
+        least=one(range(2, replication)),
+        size=replication + one((0, 0, 1)),
+        is_kept=rng.random() < 0.4,
+        fragment_length=one((1, 2, 4, 1_000)),
+        limit_step=one((4, 20, 1_000)),
+        replica_class=replica_class,
+        is_checked=replica_class is Replica,
+    ).start(synchronized=True)
+    budget = Budget(
+        appends=8,
+        crashes=one((0, 1, 2, 3)),
+        restarts=3,
+        expiries=one((0, 1, 2)),
+        regains=2,
+        cuts=one((0, 1, 3)),
+        adds=10,
+        removes=1,
+        passes=one((2, 5, 10)),
+        resets=one((0, 0, 1)),
+        lost_answers=2,
+        pulses=8,
+        persists=10,
+        barriers=3,
+        batches=True,
+    )
+    return _walked(world, budget, rng, schedule, STEPS_LEAST)
+
+
+def _walked(world: World, budget: Budget, rng: Random, schedule: list[Action] | None, steps: int) -> World:
+    for _ in range(steps):
         possible = [(action, cost) for action, cost in actions(world, budget) if cost is None or getattr(budget, cost)]
         if not possible:
             break

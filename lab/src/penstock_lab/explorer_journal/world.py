@@ -38,6 +38,7 @@ from penstock_lab.explorer_journal.keys import JOURNAL, ROOT, Keys
 from penstock_lab.explorer_journal.site import Feed, Site
 from penstock_lab.sim.checkers.journal import JournalChecks
 from penstock_lab.sim.checkers.journal_view import Contents, View
+from penstock_lab.sim.least.least_checks import LeastChecks
 
 __all__ = ["CLOSED", "World", "broker"]
 
@@ -58,6 +59,7 @@ class World:
     replication: int = 2
     size: int = 3
     is_kept: bool = False  # Spools survive a restart (fsync)
+    least: int = 0  # members that an epoch needs; 0: all
     replica_class: type[Replica] = Replica
     fragment_length: int = 1 << 10
     limit_step: int = 1_000
@@ -83,14 +85,20 @@ class World:
     faulty: tuple[tuple[NodeId, int], ...] = ()
 
     def __post_init__(self) -> None:
-        self.checks = JournalChecks(self.replication, self.contents)
+        self.checks = (
+            LeastChecks(self.replication, self.least, self.contents)
+            if self.least
+            else JournalChecks(self.replication, self.contents)
+        )
         self.config = JournalConfig(root=ROOT, limit_step=self.limit_step, retry_ns=0, retry_ns_max=0)
         self.trace: Callable[[NodeId, Event, list[Effect]], None] = lambda *_: None
 
     @property
     def spec(self) -> JournalSpec:
         fragment = FragmentSpec(length=max(1, self.fragment_length))
-        return JournalSpec(name=JOURNAL, replication=self.replication, fragment=fragment, fsync=self.is_kept)
+        return JournalSpec(
+            name=JOURNAL, replication=self.replication, least=self.least, fragment=fragment, fsync=self.is_kept
+        )
 
     # brokers come and go
 
@@ -148,7 +156,9 @@ class World:
             del self.links[link]
         for link in ends:  # its sent messages still arrive, and then the end
             self.links[link] = (*self.links.get(link, ()), CLOSED)
-        if not self.is_kept:
+        if not self.is_kept and isinstance(self.checks, LeastChecks):
+            self.checks.wiped(name, site.view.incarnation)
+        elif not self.is_kept:
             self._check_copies()
 
     def expire(self, name: NodeId) -> None:
@@ -184,6 +194,19 @@ class World:
     def may_remove(self, name: NodeId) -> bool:
         members = self.keys.now.route.members
         return name in members and self.keys.is_consistent and len(members) > self.replication
+
+    def pass_over(self, name: NodeId) -> None:
+        """Take a member out that others cannot reach, whether it lives or not."""
+        assert self.may_pass_over(name)
+        self.keys.unassign(name)
+
+    def may_pass_over(self, name: NodeId) -> bool:
+        """Return whether enough members remain, and among them one that has what the last epoch acknowledged."""
+        topology = self.keys.now
+        rest = [each for each in topology.assignments if each.broker != name]
+        had = {member.broker for member in topology.head.members} if topology.head is not None else set()
+        takes_part = topology.head is None or any(each.value and each.broker in had for each in rest)
+        return name in topology.route.members and len(rest) >= self.least > 0 and takes_part
 
     def promote(self, name: NodeId) -> None:
         self.keys.promote(name)

@@ -22,6 +22,7 @@ async def create(
     /,
     *,
     replication: Annotated[int, Parameter(help="Number of brokers that hold each append.", metavar="N")] = 3,
+    least: Annotated[int, Parameter(help="Appends need N brokers; the others may be away.", metavar="N")] = 0,
     label: Annotated[tuple[str, ...], Parameter(help="Label; may be repeated.", metavar="NAME=VALUE")] = (),
     fsync: Annotated[bool, Parameter(help="Acknowledge appends only after they are on disk.")] = False,
     exists_ok: Annotated[bool, Parameter(help="Succeed if the journal exists.")] = False,
@@ -34,7 +35,7 @@ async def create(
     Use `penstock journals apply` for every other setting of a journal.
     """
     labels = LabelSet.of([_label(text) for text in label])
-    spec = JournalSpec(name=name, replication=replication, labels=labels, fsync=fsync)
+    spec = JournalSpec(name=name, replication=replication, least=least, labels=labels, fsync=fsync)
     async with journals_of(session, broker, cluster) as journals:
         try:
             await journals.create(spec)

@@ -93,7 +93,7 @@ def _show(session: Session, found: list[JournalInfo]) -> None:
             " ".join(f"{one.broker.partition('#')[2]}{'*' if one.is_primary else ''}" for one in each.brokers) or "-",
             str(each.epoch) if each.epoch is not None else "-",
             str(each.spec.labels) or "-",
-            f"gaps below {', '.join(map(str, each.resets))}" if each.resets else "",
+            _notes(each),
         ]
         for each in found
     ]
@@ -108,6 +108,12 @@ def _show(session: Session, found: list[JournalInfo]) -> None:
         for each in found
     ]
     session.emit(data, make_table(["journal", "replicas", "brokers", "epoch", "labels", "notes"], rows))
+
+
+def _notes(info: JournalInfo) -> str:
+    notes = [f"needs {info.spec.least} brokers"] if 0 < info.spec.least < info.spec.replication else []
+    notes += [f"gaps below {', '.join(map(str, info.resets))}"] if info.resets else []
+    return "; ".join(notes)
 
 
 @app.command(

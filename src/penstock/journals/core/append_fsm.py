@@ -20,7 +20,7 @@ from penstock.journals.records.api import AppendRequest, AppendResponse, Fate, S
 from penstock.journals.records.fragment import Fragment
 from penstock.journals.records.messages import Refusal
 from penstock.journals.records.point import Point
-from penstock.journals.records.registers import LOST, Registers, floor_of, has_room, may_be_repeat
+from penstock.journals.records.registers import LOST, Registers, TxnRecord, floor_of, has_room, may_be_repeat
 from penstock.journals.records.route import Topology
 from penstock.kernel.effects import Reply
 from penstock.kernel.ids import NodeId, Offset, RequestId, Revision
@@ -219,7 +219,7 @@ class Append:
         replica = self.replica
         too_few = self._too_few()
         if too_few is not None:
-            return too_few  # an epoch of fewer members would be lost with fewer faults (decision 303)
+            return too_few  # an epoch of fewer members would be lost with fewer faults (decisions 303 and 312)
         is_eager = self.kind is RESET and not self.has_built
         if not is_eager and replica.backoff.is_waiting(replica.now):
             if self.kind is APPEND and replica.lead.is_head_lost():
@@ -237,7 +237,10 @@ class Append:
         return SEND_PIPELINE_SYNC
 
     def _head_lost(self) -> AppendState:
-        return self.fail(Status.HEAD_LOST, "no member has what the last epoch acknowledged")
+        head = self.replica.head
+        had = ", ".join(str(member.broker) for member in head.members) if head is not None else ""
+        reason = "no member has what the last epoch acknowledged"
+        return self.fail(Status.HEAD_LOST, f"{reason}: bring back one of {had}" if had else reason)
 
     def state_send_pipeline_sync(self) -> AppendState:
         pipeline = self._pipeline()
@@ -313,20 +316,28 @@ class Append:
         if members > desired:
             self.min_revision = Revision(topology.revision + 1)
             return RESOLVE
-        if members < desired:
-            return self._too_few()
+        too_few = self._too_few()
+        if too_few is not None:
+            return too_few
         if topology.route.primary != self.replica.me:
             assert topology.route.primary is not None
             return self._proxy(topology.route.primary)
         return VALIDATE_PRECONDITIONS
 
     def _too_few(self) -> AppendState | None:
-        topology = self.replica.topology
+        """Refuse an epoch of fewer members than the journal needs: all R for its first one and for a reset (312)."""
+        topology, head = self.replica.topology, self.replica.head
         assert topology.spec is not None
-        members, desired = len(topology.route.members), topology.spec.replication
-        if members >= desired:
+        members, desired, needed = len(topology.route.members), topology.spec.replication, topology.spec.fewest
+        is_first = head is None or head.create_revision != topology.create_revision
+        if is_first or (self.kind is RESET and not self.is_reset_done):
+            needed = desired
+        if members >= needed:
             return None
-        return self.fail(Status.INSUFFICIENT_JOURNAL_BROKERS, f"{members} of {desired} brokers serve the journal")
+        served = f"{members} of {desired} brokers serve the journal"
+        return self.fail(
+            Status.INSUFFICIENT_JOURNAL_BROKERS, served if needed == desired else f"{served}, and it needs {needed}"
+        )
 
     def _proxy(self, to: NodeId) -> AppendState:
         assert self.request is not None
@@ -361,8 +372,7 @@ class Append:
             status = Status.REGISTERS_LOST
         elif body.txn is not None and (record := registers.txn_record(body.txn)) is not None:
             if record.seq == body.txn.seq:
-                commit = Fragment(spool.journal, record.begin, record.end, record.sum)
-                return AppendResponse(fate=COMMITTED, status=OK, commit=commit, registers=registers, end=end)
+                return self._repeated(record, head)
             if record.seq > body.txn.seq:
                 status = Status.TXN_SUPERSEDED
         elif body.txn is not None and may_be_repeat(registers, body.txn):
@@ -377,6 +387,13 @@ class Append:
         if status is None:
             return None
         return AppendResponse(fate=Fate.ABORTED, status=status, registers=registers, end=end)
+
+    def _repeated(self, record: TxnRecord, head: Point) -> AppendResponse:
+        """Answer a transaction that the journal has already. Too few members may have it (312)."""
+        commit = Fragment(self.replica.spool.journal, record.begin, record.end, record.sum)
+        if self.replica.is_in_doubt(record.end):
+            return AppendResponse(fate=Fate.UNKNOWN, status=Status.IN_DOUBT, commit=commit)
+        return AppendResponse(fate=COMMITTED, status=OK, commit=commit, registers=head.registers, end=head.end)
 
     def _barrier(self) -> AppendState | None:
         """Let every member acknowledge the present state of the Spool; nothing is changed."""

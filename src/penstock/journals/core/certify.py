@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from penstock.journals.core.config import JournalConfig
 from penstock.journals.core.sync import Decision
 from penstock.journals.records.epoch import PipelineEpoch
 from penstock.journals.records.head import EMPTY_TABLE, EpochStart, HeadRecord, Member
@@ -29,16 +30,20 @@ def next_head(
     decision: Decision,
     members: Sequence[Member],
     primary: NodeId,
-    limit_step: int,
+    config: JournalConfig,
 ) -> HeadRecord:
     """Return the record after a certification."""
     start = decision.point.end
-    limit = Offset(start + limit_step)
+    limit = Offset(start + config.limit_step)
     if head is not None and not decision.is_reset:
         limit = max(limit, head.limit)
     begin = Offset(0)
     if head is not None:
         begin = head.begin if head.create_revision == create_revision else start
+    here = {member.broker for member in members}
+    before = head.members if head is not None and head.create_revision == create_revision else ()
+    left = tuple(member.broker for member in before if member.broker not in here)
+    entry = EpochStart(epoch, start, decision.is_reset, left=left, sure=decision.sure)
     return HeadRecord(
         create_revision=create_revision,
         epoch=epoch,
@@ -47,7 +52,7 @@ def next_head(
         primary=primary,
         registers=decision.point.registers,
         limit=limit,
-        table=(head.table if head is not None else EMPTY_TABLE).with_entry(EpochStart(epoch, start, decision.is_reset)),
+        table=(head.table if head is not None else EMPTY_TABLE).with_entry(entry, here, config.table_max),
         begin=begin,
     )
 

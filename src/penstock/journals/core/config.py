@@ -12,6 +12,7 @@ class JournalConfig(msgspec.Struct, frozen=True):
 
     root: str = "/penstock"  # under which the KeySpace has the cluster
     limit_step: int = 64 << 30  # by how much the head's limit is raised at a time
+    table_max: int = 64  # certified epochs that the head record lists, besides those after which a broker left
     in_flight_max: int = 256  # proposals of one journal which wait for acknowledgement
     queue_max: int = 10_000  # appends of one journal which are on their way, wherever they wait
     pulse_ns: int = 60 * SECOND  # how often an idle journal is looked after

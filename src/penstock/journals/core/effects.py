@@ -234,9 +234,10 @@ class ShowMark(Effect, frozen=True):
 
 
 class IndexRefreshed(Event, frozen=True):
-    """The stores were listed: Fragments reach up to `end`."""
+    """The stores were listed: Fragments reach up to `end`, and everything below `stored_to` is in one."""
 
     end: Offset
+    stored_to: Offset = Offset(0)
 
 
 class Retired(Effect, frozen=True):

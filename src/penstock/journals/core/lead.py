@@ -82,8 +82,9 @@ class Lead:
         return self.replica.topology.lives, self.replica.keeper.head_revision
 
     def decide(self, pipeline: Pipeline) -> Decision | None:
-        replica = self.replica
-        return decide(pipeline.head, replica.topology.create_revision, pipeline.promises, replica.codec)
+        replica, spec = self.replica, self.replica.topology.spec
+        least = spec.fewest if spec is not None and spec.fewest < spec.replication else 0
+        return decide(pipeline.head, replica.topology.create_revision, pipeline.promises, replica.codec, least)
 
     def decide_reset(self, head: HeadRecord, wish: AppendRequest) -> Decision:
         start = max(head.limit, self.replica.index_end or Offset(0), wish.offset or Offset(0))

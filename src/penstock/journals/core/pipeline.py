@@ -102,6 +102,10 @@ class Pipeline:
         mine = self.topology
         return topology is mine or (topology.route == mine.route and topology.lives == mine.lives)
 
+    def has_all_members(self, topology: Topology) -> bool:
+        """Return whether every member of this epoch still is one."""
+        return topology is self.topology or set(self.members) <= set(topology.route.members)
+
     def _tell_peers(self, message: Message) -> None:
         out = self.out
         for peer in self.peers:
@@ -140,7 +144,7 @@ class Pipeline:
         assert self.decision is not None
         members = [Member(member, self.promises[member].incarnation) for member in self.members]
         life = self.topology.create_revision
-        return next_head(self.head, life, self.epoch, self.decision, members, self.me, config.limit_step)
+        return next_head(self.head, life, self.epoch, self.decision, members, self.me, config)
 
     def certified(self, head: HeadRecord) -> None:
         self.head = head

@@ -98,6 +98,7 @@ class Replica:
         self.topology = NO_TOPOLOGY
         self.keeper = self.keeper_class(head_key(self.config.root, journal), me, self.out)
         self.index_end: Offset | None = None  # None: the stores were not listed yet
+        self.stored_to = Offset(0)  # everything below is in the store, or retention removed it
         self.spool = (
             self.spool_class.recover(journal, state, self.out)
             if state is not None
@@ -173,12 +174,19 @@ class Replica:
                 self.lead.on_transacted(event)
             case StreamClosed(peer, epoch):
                 self._on_closed(peer, epoch)
-            case IndexRefreshed(end):
-                self.index_end = end
+            case IndexRefreshed(end, stored_to):
+                self._on_index(end, stored_to)
             case TimerFired(name):
                 self._on_timer(name)
             case _:
                 raise InvalidArgument(f"a replica does not know {type(event).__name__}")
+
+    def _on_index(self, end: Offset, stored_to: Offset) -> None:
+        """The stores were listed. Stored content is no longer in doubt."""
+        self.index_end = end
+        if stored_to > self.stored_to:
+            self.stored_to = stored_to
+            self.on_head()
 
     def _on_room(self, event: RoomChanged | ContentRefused) -> None:
         if isinstance(event, RoomChanged):
@@ -256,7 +264,7 @@ class Replica:
         self._run(append)
 
     def resolve(self, epoch: PipelineEpoch, end: Offset) -> Resolution:
-        return resolve(self.spool, self.table, epoch, end)
+        return resolve(self.spool, self.table, epoch, end, self.stored_to)
 
     def ended(self, append: Append, answer: AppendResponse | None) -> None:
         """An append has its answer. A sync that lost its driver is started again by the next append."""
@@ -298,6 +306,9 @@ class Replica:
             self.drop_pipeline(None)
         elif pipeline is not None and pipeline.phase is not READY and not pipeline.is_current(topology):
             self.drop_pipeline(None)  # a sync that waits for a member that is gone would wait for ever
+        elif pipeline is not None and pipeline.phase is READY and not pipeline.has_all_members(topology):
+            reached("journal.member_left")
+            self.drop_pipeline(None)  # its proposals would wait for a member that is gone
         self._on_membership(topology)
         self.replicate.on_topology()
         if topology.route != before.route or topology.lives != before.lives:
@@ -320,6 +331,7 @@ class Replica:
         incarnation = Incarnation(f"{self.spool.incarnation.partition('.')[0]}.{self._lives}")
         self.spool.discard(incarnation, topology.create_revision)
         self.index_end = None if topology.spec is None else self.index_end
+        self.stored_to = Offset(0)
         self.saves.gate()
 
     def on_head(self) -> None:
@@ -363,6 +375,10 @@ class Replica:
             self.saves.gate()
             self._is_retired = True
             self.out.append(Retired())
+
+    def is_in_doubt(self, end: Offset) -> bool:
+        """Return whether content up to here is on too few members to be called committed (312)."""
+        return end > self.stored_to and self.table.is_in_doubt(end)
 
     @property
     def head(self) -> HeadRecord | None:

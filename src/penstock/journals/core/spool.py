@@ -253,7 +253,7 @@ class Spool:
         entry = table.first_after(self.epoch)
         if entry is not None and not table.has_forgotten(self.epoch):
             keep = max(keep, min(self.end, entry.start))
-        elif entry is not None and self.end > keep:
+        elif entry is not None and self.end > max(keep, self.points[0].begin):
             self.out.append(SetAside(self.fragment(self.head), keep))
         kept = next((point for point in reversed(self.points) if point.end <= keep), None)
         if kept is not None:

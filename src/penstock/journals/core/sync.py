@@ -4,9 +4,12 @@ J13, J15.
 Participants are the members whose Spool has at least the head's epoch: they have all that was ever acknowledged, for an
 acknowledged append is on *every* member of its epoch. So the smallest of their ends is enough, and the kept content has
 as many copies as there are participants. Everything above was never acknowledged.
+
+What lies between the highest mark and that end may never have been acknowledged by a whole epoch. If fewer participants
+than an append needs have it, it is kept, and it is not called committed before it is in the store (312).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -28,6 +31,7 @@ class Decision(msgspec.Struct, frozen=True):
 
     point: Point
     is_reset: bool = False
+    sure: Offset | None = None  # above, the kept content is on fewer members than an append needs; None: on enough
 
 
 def decide(
@@ -35,20 +39,34 @@ def decide(
     create_revision: Revision,
     promises: Mapping[NodeId, PromiseResponse],
     codec: CompressionCodec = CompressionCodec.NONE,
+    least: int = 0,
 ) -> Decision | None:
-    """Return where the journal continues; None if no member is left that could know (HEAD_LOST)."""
+    """Return where the journal continues; None if no member is left that could know (HEAD_LOST).
+
+    With `least`, an append needs that number of members.
+    """
     if head is not None and head.create_revision != create_revision:
         return Decision(_begun(head.limit, codec), is_reset=True)  # another life: above all the old one ever wrote
     participants = participants_of(head, promises)
     if not participants:
         return None
-    least = min(participants, key=lambda promise: promise.points[-1].end)
-    at_least = least.points[-1]
+    at_least = min(participants, key=lambda promise: promise.points[-1].end).points[-1]
     points = [_point_at(promise, at_least.end) for promise in promises.values()]
+    sure = None if head is None else _sure(head, participants, at_least.end, least)
     registers = trimmed(at_least.registers)
     if registers is at_least.registers and all(point == at_least for point in points):
-        return Decision(at_least)
-    return Decision(msgspec.structs.replace(at_least.rolled(codec=codec), registers=registers))
+        return Decision(at_least, sure=sure)
+    return Decision(msgspec.structs.replace(at_least.rolled(codec=codec), registers=registers), sure=sure)
+
+
+def _sure(head: HeadRecord, participants: Sequence[PromiseResponse], end: Offset, least: int) -> Offset | None:
+    """Return up to where content was on every member of its epoch, if fewer than `least` hold the rest.
+
+    A participant need not hold it: it may have adopted a sync that was never certified, and have begun where that did.
+    """
+    sure = min(end, max(head.start, *(promise.mark for promise in participants)))
+    holders = sum(promise.points[0].begin <= sure for promise in participants)
+    return sure if sure < end and holders < least else None
 
 
 def decide_reset(start: Offset, unix_ms: int = 0, codec: CompressionCodec = CompressionCodec.NONE) -> Decision:

@@ -47,6 +47,7 @@ class Status(Enum):
     PIPELINE_BROKEN = "pipeline-broken"  # while content was streamed: send it again
     DEADLINE = "deadline"
     OVERLOADED = "overloaded"
+    IN_DOUBT = "in-doubt"  # it is in the journal, but on too few brokers, and not in the store yet
     LOST = "lost"  # reset-head came between: only the store can tell
     DISK_FULL = "disk-full"  # a replica has no room for content
 

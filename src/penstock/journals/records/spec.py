@@ -5,10 +5,11 @@ A spec is data which an operator writes; `validate` is the edge where bad ones a
 
 import re
 from enum import Enum
-from typing import Final
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Meta
 
 from penstock.journals.records.fragment import CompressionCodec
 from penstock.journals.records.labels import NAME_LABEL, PREFIX_LABEL, LabelSet
@@ -18,6 +19,7 @@ from penstock.kernel.errors import InvalidArgument
 __all__ = ["Flags", "FragmentSpec", "JournalSpec"]
 
 REPLICATION_MAX: Final = 5
+LEAST_MIN: Final = 2  # an append on one broker alone is lost with that broker
 FRAGMENT_LENGTH_MIN: Final = 1 << 10
 FRAGMENT_LENGTH_MAX: Final = 1 << 34
 REFRESH_MS_MIN: Final = 1_000
@@ -97,11 +99,22 @@ class JournalSpec(msgspec.Struct, frozen=True, kw_only=True):
     flags: Flags = Flags.READ_WRITE
     max_append_rate: int = 0  # bytes per second; 0: as fast as it goes
     fsync: bool = False  # each append is on R disks before it is acknowledged, not only in R machines' memory
+    least: Annotated[int, Meta(ge=0, le=REPLICATION_MAX)] = (
+        0  # brokers that an append needs while the others are away; 0: decided when the spec is stored
+    )
+
+    @property
+    def fewest(self) -> int:
+        """Return how many brokers an epoch needs at least. A spec of an earlier release needs all of them."""
+        return self.least or self.replication
 
     def validate(self) -> None:
         check_journal_name(self.name)
         if not 1 <= self.replication <= REPLICATION_MAX:
             raise InvalidArgument(f"replication {self.replication}: expected 1 to {REPLICATION_MAX}")
+        if self.least and not min(LEAST_MIN, self.replication) <= self.least <= self.replication:
+            span = f"{LEAST_MIN} to {self.replication}" if self.replication > LEAST_MIN else f"{self.replication}"
+            raise InvalidArgument(f"least {self.least}: expected {span} at replication {self.replication}")
         self.labels.validate()
         self.labels.validate_single_values()
         for reserved in (NAME_LABEL, PREFIX_LABEL):

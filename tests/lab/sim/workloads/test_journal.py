@@ -37,6 +37,7 @@ PROBES_ELSEWHERE = {
     "journal.proposal_mismatch": "no replica may; tests/journals/core/test_replicate.py sends one",
     "journal.another_life": "tests/journals/core/schedules.py, s18",
     "journal.no_room": "disks of the simulator have no end; tests/journals/core/test_shortage.py",
+    "journal.member_left": "test_journal_least.py",
     "journal.set_aside": "a table of 64 epochs; tests/journals/core/test_spool.py",
 }
 

@@ -29,6 +29,7 @@ class JournalChecks:
 
     def __init__(self, replication: int, contents: Contents) -> None:
         self.replication = replication
+        self.lost_after = replication  # faults that may lose content (I2), and the head (I11)
         self.contents = contents
         self.truth: dict[int, int] = {}  # offset → append: acknowledged, seen or stored (I1)
         self.told: dict[int, str] = {}  # append → its one definite answer (I12)
@@ -142,7 +143,7 @@ class JournalChecks:
                         self._is_committed_since(append)
         self.end = max(self.end, head.start)
         author = author_of(head.registers)
-        if self.faults < self.replication and not self.resets:
+        if self.faults < self.lost_after and not self.resets:
             hole = next((offset for offset in range(head.start) if offset not in self.truth), None)
             assert hole is None, f"I5: {head.epoch} starts at {head.start}, and nobody ever committed offset {hole}"
         last = self.truth.get(head.start - 1)
@@ -172,7 +173,7 @@ class JournalChecks:
     def answered(self, append: int, response: AppendResponse, asked_at_end: int) -> None:
         """A client gets the outcome of its append. `asked_at_end`: how far the journal had come when it asked."""
         if response.status is Status.HEAD_LOST:
-            assert self.faults >= self.replication, f"I11: the head is lost after {self.faults} faults"
+            assert self.faults >= self.lost_after, f"I11: the head is lost after {self.faults} faults"
         if response.registers is not None and response.end is not None:
             self._check_quote(append, response, asked_at_end)
         if response.fate is Fate.COMMITTED and response.commit is not None and response.commit.length:

@@ -13,6 +13,7 @@ WORKLOADS: dict[str, str] = {
     "limbo-queue": "penstock_lab.sim.workloads.limbo_queue:LimboQueueWorkload",
     "quorum": "penstock_lab.sim.workloads.quorum:QuorumWorkload",
     "journal": "penstock_lab.sim.workloads.journal:JournalWorkload",
+    "journal-least": "penstock_lab.sim.least.workload:JournalLeastWorkload",
     "lake": "penstock_lab.sim.workloads.lake:LakeWorkload",
     "exactly-once": "penstock_lab.sim.workloads.exactly_once:ExactlyOnceWorkload",
 }

@@ -97,6 +97,9 @@ class Settings:
     in_flight_max: int
     crowd: Crowd
     calm_ns: int
+    table_max: int = 64
+    least: int = 0  # members that an epoch needs; 0: all
+    hasty: float = 0.0  # the chance that a broker which is well is passed over, each time the allocator looks
 
     @classmethod
     def draw(cls, rng: Random) -> "Settings":
@@ -158,10 +161,12 @@ class JournalWorkload:
     about: ClassVar[str] = "journals: appends, syncs, fail-overs, zombies, lost Spools, reset-head (I1 to I15)"
     mutants: ClassVar[Mapping[str, str]] = {name: mutant.rule for name, mutant in MUTANTS.items()}
     probes: ClassVar[tuple[str, ...]] = PROBES
+    settings_class: ClassVar[type[Settings]] = Settings
+    allocator_class: ClassVar[type[Allocator]] = Allocator
 
     def __init__(self, *, mutant: str | None = None) -> None:
         self.mutant = mutant
-        self.replica_class = Replica if mutant is None else MUTANTS[mutant].replica
+        self.replica_class = self.replica_of(mutant)
         self.atlas = Atlas(down_max=2, may_drop=False, may_duplicate=False, may_reorder=False, may_fail_disks=False)
         self.safety_ns = 300 * MILLISECOND
         self.liveness_ns = 5_000 * MILLISECOND
@@ -173,10 +178,16 @@ class JournalWorkload:
 
     # setup
 
+    def replica_of(self, mutant: str | None) -> type[Replica]:
+        return Replica if mutant is None else MUTANTS[mutant].replica
+
+    def checks_of(self, settings: Settings) -> JournalChecks:
+        return JournalChecks(settings.replication, self.contents)
+
     def setup(self, world: World, swarm: Swarm) -> list[NodeId]:
         rng = world.rng
         self.world = world
-        settings = self.settings = Settings.draw(rng)
+        settings = self.settings = self.settings_class.draw(rng)
         self.atlas = Atlas(
             down_max=max(1, settings.replication - 1),
             may_drop=False,
@@ -185,13 +196,14 @@ class JournalWorkload:
             may_fail_disks=False,
         )
         self.contents = Contents()
-        self.checks = JournalChecks(settings.replication, self.contents)
+        self.checks = self.checks_of(settings)
         self.keyspace = SimulatedKeySpace(world, _draw_keyspace(rng))
         self.keyspace.after_step = self._keyspace_moved
         self.streams = Streams(world, self._arrived)
         self.config = JournalConfig(
             root=ROOT,
             limit_step=settings.limit_step,
+            table_max=settings.table_max,
             in_flight_max=settings.in_flight_max,
             pulse_ns=20 * MILLISECOND,
             retry_ns=MILLISECOND,
@@ -200,6 +212,7 @@ class JournalWorkload:
         spec = JournalSpec(
             name=JOURNAL,
             replication=settings.replication,
+            least=settings.least,
             fragment=FragmentSpec(length=settings.fragment_length),
             fsync=settings.is_kept,
         )
@@ -207,7 +220,7 @@ class JournalWorkload:
         names = [NodeId(f"b{number}") for number in range(settings.size)]
         for name in names:
             self._add_broker(name, swarm)
-        self.allocator = Allocator(self.keyspace, ROOT, JOURNAL, self._leases)
+        self.allocator = self.allocator_class(self.keyspace, ROOT, JOURNAL, self._leases)
         self.allocator.restless = settings.restless
         world.add_node(ALLOCATOR, self.allocator)
         self.clients = Clients(world, self.checks, self.programs, self, settings.crowd)
@@ -274,6 +287,10 @@ class JournalWorkload:
             return
         reached("journal.lost_spool")
         self.programs[name].uploads.clear()
+        self.wiped(name)
+
+    def wiped(self, name: NodeId) -> None:
+        """A Spool is gone, with the fragments that it handed over."""
         uploads = [fragment for program in self.programs.values() for fragment in program.uploads]
         self.checks.failed(self._views(), uploads)
 
@@ -368,11 +385,15 @@ class JournalWorkload:
     def _close(self) -> None:
         is_lost = self.clients.head_lost or self._says_lost()
         serves = self.clients.committed > self._committed_before and not is_lost
-        if is_lost:
+        if is_lost and self.is_lost_for_good():
             self.clients.reset_head()  # the operator sees the alarm
         if serves or self.clients.appends >= APPENDS_MAX:
             self.clients.is_open = False
         self.world.after(25 * MILLISECOND, self._close)
+
+    def is_lost_for_good(self) -> bool:
+        """Does nobody come back who has the last bytes?"""
+        return True
 
     def _says_lost(self) -> bool:
         """Does the primary say that the head is lost? It does, also where no client is left who asks for anything."""

@@ -98,13 +98,15 @@ class Allocator:
     def _plan(self, topology: Topology) -> Transaction | None:
         if topology.spec is None:
             return None
+        if (passed := self._passed_over(topology)) is not None:
+            return passed
         rng, members, desired = self.node.world.rng, topology.route.members, topology.spec.replication
-        leases = {name: lease for name, lease in self.leases().items() if self.keyspace.store.has_lease(lease)}
+        leases = {name: lease for name, lease in self.leases().items() if self._may_serve(name, lease)}
         if topology.route.primary is None and members:
             return self._promote(topology, rng.choice(members))
         candidates = [name for name in leases if name not in members]
         holders = self._holders(topology)
-        if holders and not any(name in holders for name in members):
+        if holders and not self._has_holder(topology, holders):
             back = [name for name in candidates if name in holders]
             if back and len(members) <= desired:
                 return self._add(topology, rng.choice(back), leases)  # J5: it alone can end the refusal
@@ -116,6 +118,17 @@ class Allocator:
         if len(members) == desired and candidates and rng.random() < self.restless:
             return self._add(topology, rng.choice(candidates), leases)
         return None
+
+    def _may_serve(self, name: NodeId, lease: LeaseId) -> bool:
+        return self.keyspace.store.has_lease(lease)
+
+    def _passed_over(self, topology: Topology) -> Transaction | None:
+        """Take a member out that others cannot reach: not where all R are needed."""
+        return None
+
+    def _has_holder(self, topology: Topology, holders: list[NodeId]) -> bool:
+        """Return whether a member may have the last bytes."""
+        return any(name in holders for name in topology.route.members)
 
     def _best(self, topology: Topology, candidates: list[NodeId]) -> NodeId:
         """J5: who is named by the head record comes first."""

@@ -15,7 +15,7 @@ from penstock.journals.core.resolve import resolve
 from penstock.journals.core.spool import Spool, SpoolState
 from penstock.journals.core.sync import Decision, decide, participants_of
 from penstock.journals.records.api import AppendRequest, Fate, Resolution
-from penstock.journals.records.epoch import PipelineEpoch
+from penstock.journals.records.epoch import NO_EPOCH, PipelineEpoch
 from penstock.journals.records.fragment import EMPTY_SUM
 from penstock.journals.records.head import HeadRecord, HeadTable
 from penstock.journals.records.messages import Message, PromiseRequest, PromiseResponse
@@ -24,6 +24,12 @@ from penstock.journals.records.registers import LOST_REGISTERS
 from penstock.journals.records.route import Topology
 from penstock.kernel.ids import NodeId, Offset, Revision
 from penstock.keyspace.core.transaction import Transaction
+
+
+def _last_alone(table: HeadTable) -> HeadTable:
+    """A table whose last entry seems to follow on everything."""
+    return HeadTable(tuple(msgspec.structs.replace(entry, after=NO_EPOCH) for entry in table.entries[-1:]))
+
 
 # Spools
 
@@ -62,7 +68,7 @@ class SettlesByLast(Spool):
     """J11: the last entry of the table decides about a tail, not the first after it."""
 
     def settle(self, table: HeadTable) -> Offset:
-        return super().settle(HeadTable(table.entries[-1:]))
+        return super().settle(_last_alone(table))
 
 
 class ResetCounts(Spool):
@@ -195,7 +201,7 @@ class ResolvesByLast(Replica):
     """J12: the last epoch decides, not the first later one."""
 
     def resolve(self, epoch: PipelineEpoch, end: Offset) -> Resolution:
-        return resolve(self.spool, HeadTable(self.table.entries[-1:]), epoch, end)
+        return resolve(self.spool, _last_alone(self.table), epoch, end)
 
 
 class TrustsOldMark(Replica):

@@ -130,6 +130,7 @@ class BrokerProgram:
         self.running = b""
         self.lease = NO_LEASE
         self.upload_ns = 2 * MILLISECOND
+        self.set_aside = 0  # how often it could not tell whether content was committed
 
     def look(self) -> None:
         """The replica may be another one now. All its neighbours look at one picture between two steps."""
@@ -264,6 +265,7 @@ class BrokerProgram:
                     self._later(0, self._show)
             case SetAside():
                 reached("journal.set_aside")
+                self.set_aside += 1
             case ShowMark() | Retired() | Alarm():
                 pass
             case _:

@@ -235,7 +235,10 @@ class Catalog:
         Where there are no more copies than this, they must at least be on disk: also if no more were asked for.
         """
         if 0 < self._replication_max <= spec.replication:
-            spec = msgspec.structs.replace(spec, replication=self._replication_max, fsync=True)
+            least = min(spec.least, self._replication_max)
+            spec = msgspec.structs.replace(spec, replication=self._replication_max, least=least, fsync=True)
+        if not spec.least:
+            spec = msgspec.structs.replace(spec, least=spec.replication)
         if spec.fragment.stores or not self._default_store:
             return spec
         fragment = msgspec.structs.replace(spec.fragment, stores=(self._default_store,))

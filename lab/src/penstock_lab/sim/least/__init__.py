@@ -1,0 +1,1 @@
+"""Journals that need fewer than R members, in the simulator: checks, mutants, workload."""
