@@ -25,7 +25,7 @@ from penstock.quorum.core.node import Node
 from penstock.quorum.records.effects import Apply
 from penstock.quorum.records.entry import Barrier, ClientId, Confirm, Entry, Txn
 from penstock.quorum.records.member import Member
-from penstock.quorum.records.state import NodeState, SnapshotMeta
+from penstock.quorum.records.state import Comparison, NodeState, SnapshotMeta
 
 REGISTERS = Registers(LabelSet(), Origin.WRITTEN)
 SPOOL = SpoolState(
@@ -38,7 +38,10 @@ SPOOL = SpoolState(
     reset_from=PipelineEpoch(Revision(5), 4),
 )
 SNAPSHOT = SnapshotMeta(EntryId(Epoch(2), Offset(5)), ((Epoch(2), Offset(1)),), ((Offset(2), Offset(3)),), Offset(2))
-NODE = NodeState(Member(NodeId("A"), Incarnation("i1")), Epoch(4), Offset(6), SNAPSHOT, is_formatted=True)
+DIVERGENCE = Comparison(Offset(4), Epoch(3), 17, 18)
+NODE = NodeState(
+    Member(NodeId("A"), Incarnation("i1")), Epoch(4), Offset(6), SNAPSHOT, is_formatted=True, divergence=DIVERGENCE
+)
 PRODUCER = ProducerState(ProducerId(9), Clock(20), Clock(21), Offset(40), Offset(41))
 READ = ReadState(Offset(50), Clock(30), (PRODUCER,))
 

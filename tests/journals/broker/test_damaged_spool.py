@@ -12,7 +12,7 @@ from tests.journals.broker.disks import flip
 from penstock.journals.broker.spools.spool_files import Keeps, SpoolFiles
 from penstock.journals.broker.spools.state_log import StateLog
 from penstock.journals.client.journal import Journals
-from penstock.journals.records.api import Fate
+from penstock.journals.records.api import Fate, Status
 from penstock.journals.records.spec import FragmentSpec, JournalSpec
 from penstock.kernel.errors import DataDamaged, FormatTooNew, PenstockError, Unavailable
 from penstock.kernel.ids import Revision
@@ -94,6 +94,24 @@ async def test_a_flipped_bit_leaves_the_finished_fragments(tmp_path: Path, damag
     why = json.loads(note.read_bytes())
     assert (why["journal"], why["ranges"]) == (JOURNAL, [[6144, 6149]])
     assert (note.parent / path.name).read_bytes() == kept
+
+
+async def test_a_broker_does_not_serve_a_journal_because_of_a_leftover_spool(tmp_path: Path) -> None:
+    """A broker was killed, and its journal is on others now. An append there was answered `journal-not-found`."""
+    async with running_cluster(tmp_path, 1) as cluster:
+        await cluster.create(JournalSpec(name=JOURNAL, replication=1))
+        leftover = spool(tmp_path, "b2")
+        leftover.mkdir(parents=True)
+        (leftover / "open-0000000000000000-1").write_bytes(b"without a state")
+        other = (await cluster.start("b2")).server
+        async with asyncio.timeout(WAIT_S):
+            while (host := other.host(JOURNAL)) is not None:
+                assert host.replica.topology.spec is not None
+                await asyncio.sleep(0.01)
+        answer, primary = other.unserved(JOURNAL, Revision(0))
+        assert (answer.fate, answer.status) == (Fate.ABORTED, Status.NOT_JOURNAL_PRIMARY_BROKER)
+        assert primary == cluster.brokers["b1"].address
+    assert len(list((tmp_path / "b2" / "quarantine").glob("*-spool-*"))) == 1
 
 
 async def test_a_damaged_finished_fragment_is_named_and_the_others_are_stored(tmp_path: Path) -> None:

@@ -84,7 +84,9 @@ def _running(folder: Path, members: int) -> Iterator[_Site]:
         processes = [_member(folder, cluster.addresses("node")[0], port) for port in ports]
         for port in ports:
             _wait_for(port)
-        yield _site(ports, list(cluster.plan.pids.values()), [process.pid for process in processes])
+        yield _site(
+            folder / "data" / "objects", ports, list(cluster.plan.pids.values()), [process.pid for process in processes]
+        )
     finally:
         for process in processes:
             process.terminate()
@@ -134,12 +136,15 @@ def _free_port() -> int:
         return int(held.getsockname()[1])
 
 
-def _site(ports: list[int], others: list[int], members: list[int]) -> _Site:
+def _site(objects: Path, ports: list[int], others: list[int], members: list[int]) -> _Site:
     """Commit an object to read, and make an address to link repeatedly."""
     with LakeClient(f"http://127.0.0.1:{ports[0]}", KEY, SECRET) as lake:
         lake.call("POST", "/repositories", {"name": "bench", "storage_namespace": ""})
         address = lake.call("GET", f"{MAIN.branch_api}/staging/backing", path="linked")["physical_address"]
         body = msgspec.json.encode({"staging": {"physical_address": address}, "checksum": "c", "size_bytes": 1})
+        place = objects / address.removeprefix("local://")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(b"x")  # phase one of the upload: a link asks for its object
         lake.call("PUT", f"{MAIN.branch_api}/staging/backing", msgspec.json.decode(body), path="linked")
         lake.call("POST", f"{MAIN.branch_api}/commits", {"message": "one object"})
         headers = f"Host: lake\r\nAuthorization: {lake.authorization}\r\n".encode()

@@ -371,9 +371,8 @@ class BrokerServer:
         host = self._hosts[journal] = ReplicaHost(self, journal, replica, files)
         log.info("journal opened", journal=journal, is_kept=is_kept, is_recovered=recovered is not None)
         host.start(tuple(files.fragments()))
-        if recovered is not None or files.fragments():
-            host.on_topology(topology)
-        if recovered is None and files.fragments() and self.me not in topology.route.members:
+        host.on_topology(topology)  # before an append: a replica without one knows of no journal
+        if recovered is None and self.me not in topology.route.members:
             host.is_retired = True  # finished fragments are stored even if the rest is damaged
             self.retired(host)
         return host

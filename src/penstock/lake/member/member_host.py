@@ -285,9 +285,7 @@ class MemberHost:
             self._queue.put(Envelope(None, said))
 
     def _compare(self, said: StateHash) -> None:
-        was_disputed = self._agreement.is_disputed(said.applied)
-        self._agreement.heard(said.member, said.applied, said.hash)
-        if self._agreement.is_disputed(said.applied) and not was_disputed:
+        if self._agreement.heard(said.member, said.applied, said.hash):
             self.figures.disputes += 1
             log.error("members of the lake differ", position=said.applied, member=said.member)
             self._tasks.start(self._settle(said.applied), "lake dispute")

@@ -14,12 +14,14 @@ from typing import Any
 import msgspec
 
 from penstock.kernel.codec import Codec
-from penstock.kernel.errors import FormatTooNew, PenstockError
+from penstock.kernel.errors import FormatTooNew, PenstockError, ShuttingDown
 from penstock.kernel.ids import NodeId
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.tasks import Tasks
 from penstock.plumbing.wire.channels import Channels
+from penstock.plumbing.wire.client_stream import ClientStream
 from penstock.plumbing.wire.message import Message
+from penstock.plumbing.wire.server_stream import ServerStream
 from penstock.plumbing.wire.stream import Stream
 from penstock.quorum.records.messages import Message as PeerMessage
 
@@ -67,6 +69,14 @@ class PeerLink:
         self._queue: deque[bytes] = deque()
         self._queued_bytes = 0
         self.dropped = 0
+
+    def close(self) -> None:
+        """End the stream, so that the peer opens another one and no message goes to a replica that has stopped."""
+        stream = self.stream
+        if isinstance(stream, ServerStream):
+            stream.fail(_stopped())
+        elif isinstance(stream, ClientStream):
+            stream.cancel()
 
     def send(self, data: bytes) -> None:
         stream = self.stream
@@ -127,6 +137,8 @@ class Peers:
         self._random = random
         self._inbound: dict[NodeId, PeerLink] = {}  # streams they opened: the newest each
         self._outbound: dict[NodeId, PeerLink] = {}
+        self._dialling: list[asyncio.Task[None]] = []
+        self._is_closed = False
         self.directory: dict[NodeId, str] = {}
         self.shares_directory = False  # an operator: begins every stream by telling where everybody is
         self.on_lost: OnLost | None = None  # told when a stream that this process opened ends, or is refused
@@ -140,7 +152,9 @@ class Peers:
                     link.send(encode_peer(Directory(self.directory)))
 
     def accept(self, sender: NodeId, stream: Stream) -> PeerLink:
-        """A peer has opened a stream to us."""
+        """Take a stream that a peer has opened."""
+        if self._is_closed:
+            raise _stopped()
         link = PeerLink(sender, self._receive, self._inbound_closed, self._on_unknown)
         link.stream = stream
         self._inbound[sender] = link
@@ -148,6 +162,8 @@ class Peers:
 
     def send(self, to: NodeId, message: Any) -> None:
         """On the stream the peer opened, if it did; else on ours. What cannot be sent is lost."""
+        if self._is_closed:
+            return
         link = self._inbound.get(to) or self._outbound.get(to)
         if link is None:
             if to not in self.directory:
@@ -178,8 +194,16 @@ class Peers:
         lost = asyncio.Event()
         link = PeerLink(to, self._receive, lambda _: lost.set(), self._on_unknown)
         self._outbound[to] = link
-        self._tasks.start(self._keep_open(to, link, lost), f"link to {to}")
+        self._dialling.append(self._tasks.start(self._keep_open(to, link, lost), f"link to {to}"))
         return link
+
+    def close(self) -> None:
+        """End every stream. A process may run another replica of the shard after this one."""
+        self._is_closed = True
+        for task in self._dialling:
+            task.cancel()
+        for link in [*self._inbound.values(), *self._outbound.values()]:
+            link.close()
 
     async def _keep_open(self, to: NodeId, link: PeerLink, lost: asyncio.Event) -> None:
         """Open the stream, and again whenever it breaks, for as long as the process lives."""
@@ -202,6 +226,10 @@ class Peers:
     def _tell_lost(self, peer: NodeId, *, is_refused: bool) -> None:
         if self.on_lost is not None:
             self.on_lost(peer, is_refused)
+
+
+def _stopped() -> ShuttingDown:
+    return ShuttingDown("this replica has stopped")
 
 
 def _is_refused(error: BaseException) -> bool:

@@ -334,6 +334,7 @@ class ReplicaHost:
         TALLY.remove(self._figures)
         if not self.failed:
             self._loop.stop("the process is ending")
+        self._peers.close()
         await self.storage.close()
 
     def _answer(self, answers: Answers) -> None:

@@ -63,6 +63,7 @@ PROBES = (
     "quorum.linearizable_read",
     "quorum.local_read",
     "quorum.read_own_write",
+    "quorum.wrong_read",
     # operators and changes
     "quorum.swapped",
     "quorum.expanded",

@@ -7,7 +7,8 @@ stop. The order of the reports does not matter.
 
 from collections import Counter, OrderedDict
 from enum import Enum
-from typing import Final
+from itertools import islice
+from typing import Any, Final
 
 __all__ = ["Agreement", "Verdict"]
 
@@ -29,24 +30,26 @@ class Agreement:
         self._name = name
         self._heard: OrderedDict[int, dict[str, str]] = OrderedDict()
         self._own: OrderedDict[int, str] = OrderedDict()
+        self._disputed: set[int] = set()  # not counted yet: their reports are kept
 
     def own(self, applied: int, hash_: str) -> None:
         """Add the hash of this member's state at a shared position."""
         self._own[applied] = hash_
-        while len(self._own) > POSITIONS_MAX:
-            self._own.popitem(last=False)
+        self._forget(self._own)
 
-    def heard(self, member: str, applied: int, hash_: str) -> None:
-        """Add a report from the queue."""
+    def heard(self, member: str, applied: int, hash_: str) -> bool:
+        """Add a report from the queue. Return True if it begins a dispute, which `count` ends."""
+        was_disputed = self._is_disputed(applied)
         self._heard.setdefault(applied, {})[member] = hash_
-        while len(self._heard) > POSITIONS_MAX:
-            self._heard.popitem(last=False)
-
-    def is_disputed(self, applied: int) -> bool:
-        return len(set(self._said(applied).values())) > 1
+        begins = self._is_disputed(applied) and not was_disputed
+        if begins:
+            self._disputed.add(applied)
+        self._forget(self._heard)
+        return begins
 
     def count(self, applied: int) -> tuple[Verdict, list[str]]:
         """Return the verdict on this member, and the hashes of this position that lost."""
+        self._disputed.discard(applied)
         said = self._said(applied)
         counts = Counter(said.values())
         right = next((each for each, votes in counts.items() if 2 * votes > len(said)), None)
@@ -54,6 +57,17 @@ class Agreement:
         if right is not None and said.get(self._name, right) != right:
             verdict = Verdict.WRONG
         return verdict, sorted(each for each in counts if each != right)
+
+    def _is_disputed(self, applied: int) -> bool:
+        return len(set(self._said(applied).values())) > 1
+
+    def _forget(self, positions: OrderedDict[int, Any]) -> None:
+        """Drop the oldest positions above the bound. A disputed one stays: without its reports all members stop."""
+        excess = len(positions) - POSITIONS_MAX
+        if excess > 0:
+            settled = (each for each in positions if each not in self._disputed)
+            for each in list(islice(settled, excess)):
+                del positions[each]
 
     def _said(self, applied: int) -> dict[str, str]:
         """Return one hash for each member. For this member its own state counts, not its report."""
