@@ -19,7 +19,7 @@ BENCH ?= wire wal quorum keyspace objectstore allocator journal messages lake sp
 
 .PHONY: help
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 .PHONY: setup
 setup: .venv/.installed ## Build .venv from the lock file (the other targets call this)
@@ -45,6 +45,9 @@ lock: | $(UV) ## Resolve the dependencies again into the lock files
 	$(UV) pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
 	  --custom-compile-command "make lock" --python-version 3.11 \
 	  --group docs --output-file requirements-docs.lock
+	$(UV) pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
+	  --custom-compile-command "make lock" --python-version 3.11 \
+	  tests/matrix/s3-clients.in --output-file tests/matrix/s3-clients.lock
 
 .PHONY: check
 check: lint types words-check ## Lint, layers, types, words
@@ -116,7 +119,7 @@ fuzz: setup java postgresql ## Every property and every parser on EXAMPLES (defa
 	HYPOTHESIS=curious $(PYTEST) -n $(WORKERS) tests/lab/sim -k fresh
 
 # The parts of `make matrix`: what is installed, and with what it works. Each is a target of its own.
-MATRIX := matrix-installs matrix-spark
+MATRIX := matrix-installs matrix-spark matrix-s3
 
 .PHONY: matrix
 matrix: $(MATRIX) ## Every part of the matrix: installs (bare, server, spark, all) and what they work with
@@ -132,6 +135,11 @@ matrix-spark: setup java ## tests/spark with the oldest PySpark that Penstock wo
 .PHONY: spark-matrix
 spark-matrix: setup java ## tests/spark with each PySpark of SPARKS (4.0 to 4.3), in environments in .matrix/
 	$(BIN)/python scripts/spark_matrix.py $(SPARKS)
+
+.PHONY: matrix-s3
+matrix-s3: setup ## S3 clients, unmodified: those of s3-clients.lock in .matrix/s3-clients, and Debian's; the table goes to docs/reports
+	@scripts/ensure-s3-clients
+	S3_CLIENTS_REPORT=docs/reports/s3-clients.md $(PYTEST) -p no:xdist tests/matrix/slow_s3_clients.py
 
 .PHONY: specs
 specs: setup java ## Every small world of specs/, explored to its end by TLC, and every mutant caught

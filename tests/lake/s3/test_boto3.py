@@ -91,6 +91,15 @@ def test_conditional_writes(s3: Any, bucket: str) -> None:
     assert body_of(s3, bucket, "k") == b"2"
 
 
+def test_a_condition_that_does_not_hold_is_named(s3: Any, bucket: str) -> None:
+    s3.put_object(Bucket=bucket, Key="once", Body=b"1")
+    for condition in ({"IfNoneMatch": "*"}, {"IfMatch": '"other"'}):
+        with pytest.raises(ClientError) as refused:
+            s3.put_object(Bucket=bucket, Key="once", Body=b"2", **condition)
+        (name,) = condition
+        assert refused.value.response["Error"]["Condition"].replace("-", "") == name
+
+
 def test_copies(s3: Any, bucket: str) -> None:
     s3.put_object(Bucket=bucket, Key="a b/é", Body=b"x", ContentType="text/plain", Metadata={"n": "1"})
     source = {"Bucket": bucket, "Key": "a b/é"}

@@ -69,6 +69,7 @@ _BY_STATUS: Final = {
     501: "NotImplemented",
     503: "SlowDown",
 }
+_CONDITIONS: Final = ("If-None-Match", "If-Match", "If-Unmodified-Since")
 _BY_KIND: Final = {"repository": "NoSuchBucket", "branch": "NoSuchBucket", "upload": "NoSuchUpload"}
 
 
@@ -98,10 +99,14 @@ def render_xml(request: Request, error: PenstockError, status: int) -> Response:
     if isinstance(error, DataMissing):
         status = 500  # 404 and 410 would say that no such object exists, and a client would write it again
     message = f"{error.message} (next: {error.next_step})" if error.next_step else error.message
+    code = code_of(error, status)
+    # s3fs, among others, tells by it that an object exists already.
+    conditions = [name for name in _CONDITIONS if code == "PreconditionFailed" and name.lower() in request.headers]
     body = element(
         "Error",
-        element("Code", code_of(error, status)),
+        element("Code", code),
         element("Message", message),
+        element("Condition", conditions[0]) if conditions else None,
         element("Resource", request.raw_path),
         element("RequestId", request.id),
     )
