@@ -186,6 +186,7 @@ bench: setup java ## Every benchmark next to its peers (or one: make bench BENCH
 .PHONY: golden
 golden: setup ## Write the golden files anew; read the diff before you commit it
 	$(BIN)/python -m penstock.cli.reference
+	$(BIN)/python -m penstock_lab.papers
 	GOLDEN=rewrite $(PYTEST) tests/cli tests/lab/commands tests/quorum/core tests/journals/core
 
 .PHONY: docs

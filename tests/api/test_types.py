@@ -4,8 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from penstock.plumbing.process.blocking import made_methods
 from penstock_lab.papers import stubs
 
@@ -76,12 +74,6 @@ def test_a_users_script_is_checked(tmp_path: Path) -> None:
     first = len(GOOD.splitlines()) + 4
     lines = sorted({int(line.split(":")[1]) for line in both.stdout.splitlines() if ": error:" in line})
     assert lines == [*range(first, first + 7)], both.stdout
-
-
-@pytest.mark.parametrize("module", stubs.MODULES)
-def test_the_stub_is_that_of_the_code(module: str) -> None:
-    path, text = stubs.stub_of(module)
-    assert path.read_text(encoding="utf-8") == text, "write it again: python -m penstock_lab.papers"
 
 
 def test_blocking_classes_have_every_method_of_the_asynchronous_ones() -> None:

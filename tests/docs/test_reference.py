@@ -8,6 +8,7 @@ from penstock.kernel.errors import PenstockError
 from penstock.plumbing.config import known_keys
 from penstock.plumbing.process.metrics import declared
 from penstock.server.error_guide import error_kinds
+from penstock_lab.papers import stubs
 
 PAGES = reference.pages()
 
@@ -19,6 +20,12 @@ def test_the_page_says_what_the_code_declares(name: str) -> None:
     assert path.read_text(encoding="utf-8") == PAGES[name], (
         f"docs/reference/{name} is not what the code declares. Write it anew: {reference.REGENERATE}"
     )
+
+
+@pytest.mark.parametrize("module", stubs.MODULES)
+def test_the_stub_of_blocking_classes_is_that_of_the_code(module: str) -> None:
+    path, text = stubs.stub_of(module)
+    assert path.read_text(encoding="utf-8") == text, "write it anew: make golden, or python -m penstock_lab.papers"
 
 
 def test_every_command_key_error_and_metric_has_its_place() -> None:

@@ -16,13 +16,15 @@ import asyncio
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
     from penstock.journals.client.journal import Journals
     from penstock.journals.client.journal_blocking import BlockingJournals
     from penstock.journals.client.named_blocking import Journal
     from penstock.journals.client.named_journal import AsyncJournal
+    from penstock.journals.client.transactions.transaction import AsyncJournalTransaction
+    from penstock.journals.client.transactions.transaction_blocking import JournalTransaction
     from penstock.lake.client.lake_blocking import Lake, Repository
     from penstock.lake.client.lake_place import LakePlace
     from penstock.lake.client.lake_repository import AsyncLake, AsyncRepository
@@ -40,6 +42,8 @@ __all__ = [
     "open_async",
 ]
 
+TRANSACTIONS: Final = "spark/transactions"  # that of Spark's sinks: either side finishes what the other left
+
 
 class _Places:
     """Where everything is: as said, else as configured, else what runs in the data folder. Looked up when needed."""
@@ -49,6 +53,11 @@ class _Places:
         self._lake = lake
         self._token = token
         self._folder = folder  # None: as configured
+
+    @property
+    def described(self) -> str:
+        """The place in a few words. No server is asked."""
+        return self._address or (str(self._folder) if self._folder is not None else "local")
 
     @cached_property
     def effective(self) -> "Effective":
@@ -113,6 +122,9 @@ class Stock:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return f"Stock({self._places.described})"
+
     def close(self) -> None:
         """Close the connections."""
         if self._lake is not None:
@@ -126,6 +138,15 @@ class Stock:
         from penstock.journals.client.named_blocking import Journal
 
         return Journal(self.journals, name)
+
+    def transaction(self, *, transactions: str = TRANSACTIONS, timeout: float = 60.0) -> "JournalTransaction":
+        """Return a transaction over several journals, for a `with`: readers see all of its messages, or none.
+
+        `transactions`: the journal that records which transactions are committed. It is made if it is missing.
+        """
+        from penstock.journals.client.transactions.transaction_blocking import JournalTransaction
+
+        return JournalTransaction(self.journals, transactions=transactions, timeout=timeout)
 
     def lake(self, repository: str) -> "Repository":
         """Return a repository of the lake."""
@@ -162,6 +183,9 @@ class AsyncStock:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def __repr__(self) -> str:
+        return f"Stock({self._places.described})"
+
     async def close(self) -> None:
         """Close the connections."""
         if self._lake is not None:
@@ -175,6 +199,15 @@ class AsyncStock:
         from penstock.journals.client.named_journal import AsyncJournal
 
         return AsyncJournal(self.journals, name)
+
+    def transaction(self, *, transactions: str = TRANSACTIONS, timeout: float = 60.0) -> "AsyncJournalTransaction":
+        """Return a transaction over several journals, for an `async with`: readers see all of its messages, or none.
+
+        `transactions`: the journal that records which transactions are committed. It is made if it is missing.
+        """
+        from penstock.journals.client.transactions.transaction import AsyncJournalTransaction
+
+        return AsyncJournalTransaction(self.journals, transactions=transactions, timeout=timeout)
 
     def lake(self, repository: str) -> "AsyncRepository":
         """Return a repository of the lake."""

@@ -12,7 +12,7 @@ import sys
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from penstock.plumbing.process.blocking import blocking_names, made_methods
 
@@ -21,6 +21,7 @@ __all__ = ["MODULES", "stub_of", "write"]
 MODULES: Final = (
     "penstock.journals.client.journal_blocking",
     "penstock.journals.client.named_blocking",
+    "penstock.journals.client.transactions.transaction_blocking",
     "penstock.lake.client.lake_blocking",
     "penstock.quorum.client.blocking",
 )
@@ -104,9 +105,20 @@ def _signature(found: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.FunctionDef
 class _Renamed(ast.NodeTransformer):
     """Takes annotations out of their quotes, and names blocking classes for asynchronous ones."""
 
+    def visit_arguments(self, node: ast.arguments) -> ast.arguments:
+        several = [each for each in (node.vararg, node.kwarg) if each is not None]
+        for each in (*node.posonlyargs, *node.args, *node.kwonlyargs, *several):
+            if each.annotation is not None:
+                each.annotation = self.visit(each.annotation)
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        is_literal = isinstance(node.value, ast.Name) and node.value.id == "Literal"
+        return node if is_literal else cast("ast.expr", self.generic_visit(node))
+
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
-        if isinstance(node.value, str) and node.value.startswith(("Async", "Self")):
-            return self.visit_Name(ast.Name(node.value))
+        if isinstance(node.value, str):
+            return cast("ast.expr", self.visit(ast.parse(node.value, mode="eval").body))
         return node
 
     def visit_Name(self, node: ast.Name) -> ast.Name:

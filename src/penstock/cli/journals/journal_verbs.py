@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from penstock.cli.journals.journal_targets import AtBrokers, Name, journals_of
 from penstock.cli.noun import InSession
+from penstock.journals.client.named_journal import safe_copies
 from penstock.journals.records.labels import Label, LabelSelector, LabelSet
 from penstock.journals.records.protocol import Change
 from penstock.journals.records.spec import JournalSpec
@@ -21,7 +22,9 @@ async def create(
     name: Name,
     /,
     *,
-    replication: Annotated[int, Parameter(help="Number of brokers that hold each append.", metavar="N")] = 3,
+    replication: Annotated[
+        int | None, Parameter(help="Number of brokers that hold each append; 3 by default.", metavar="N")
+    ] = None,
     least: Annotated[int, Parameter(help="Appends need N brokers; the others may be away.", metavar="N")] = 0,
     label: Annotated[tuple[str, ...], Parameter(help="Label; may be repeated.", metavar="NAME=VALUE")] = (),
     fsync: Annotated[bool, Parameter(help="Acknowledge appends only after they are on disk.")] = False,
@@ -32,11 +35,16 @@ async def create(
 ) -> None:
     """Create a journal.
 
-    Use `penstock journals apply` for every other setting of a journal.
+    By default three brokers hold each append. Where fewer brokers run, all of
+    them hold it on disk before it is acknowledged. Use `penstock journals apply`
+    for every other setting of a journal.
     """
     labels = LabelSet.of([_label(text) for text in label])
-    spec = JournalSpec(name=name, replication=replication, least=least, labels=labels, fsync=fsync)
     async with journals_of(session, broker, cluster) as journals:
+        if replication is None:
+            replication, on_disk = safe_copies(await journals.count_brokers())
+            fsync = fsync or on_disk
+        spec = JournalSpec(name=name, replication=replication, least=least, labels=labels, fsync=fsync)
         try:
             await journals.create(spec)
             made = True

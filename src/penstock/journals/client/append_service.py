@@ -9,11 +9,13 @@ memory, then in a file, up to a bound, and then appends wait. What always holds:
 
 - Appends of one journal are in the order they were asked for, each whole and once: every batch is a transaction, so
   one whose answer was lost is sent again under the same number.
-- A failure which may pass is tried again until it has passed. A definite refusal fails the appends of that batch with
-  the reason, and none after it.
+- A failure which may pass is tried again until it has passed, or `patience_s` is over: then the batch and all after it
+  fail. The log says why appends wait. A definite refusal fails the appends of that batch with the reason, and none
+  after it.
 """
 
 import asyncio
+import math
 from collections import deque
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +28,7 @@ from penstock.journals.records.names import check_journal_name
 from penstock.journals.records.registers import Txn
 from penstock.kernel.errors import (
     AlreadyClosed,
+    DeadlineExceeded,
     Indeterminate,
     InvalidArgument,
     PenstockError,
@@ -34,12 +37,17 @@ from penstock.kernel.errors import (
     Written,
 )
 from penstock.kernel.ids import Offset
+from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.wal.disk import read_fully, write_fully
 
 __all__ = ["AppendService"]
 
+log = get_logger()
+
 BATCH_BYTES: Final = 1 << 20
 ATTEMPT_S: Final = 30.0
+FIRST_ATTEMPT_S: Final = 5.0  # then twice as long, up to `attempt_s`: so that a publisher soon says why it waits
+PATIENCE_S: Final = 120.0  # of publishers, for a batch that no broker takes
 RETRY_S: Final = (0.05, 1.0)
 
 
@@ -112,12 +120,16 @@ class _Lane:
         self.seq = max(self.seq + 1, service.ports.clock.time_ns() // 1_000)  # above every number of an earlier run
         batch.txn = Txn(service.writer, self.seq)
         attempt, is_doubtful = 0, False
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
         while True:
             try:
                 content = service.content(batch)
-                batch.succeed(
-                    await service.journals.append(self.journal, content, txn=batch.txn, timeout=service.attempt_s)
-                )
+                left_s = max(RETRY_S[0], begun + service.patience_s - loop.time())
+                timeout_s = min(service.attempt_s, FIRST_ATTEMPT_S * float(1 << min(attempt, 8)), left_s)
+                batch.succeed(await service.journals.append(self.journal, content, txn=batch.txn, timeout=timeout_s))
+                if attempt:
+                    log.info("journal takes appends again", journal=self.journal, after_s=round(loop.time() - begun, 1))
                 return
             except WriterExpired as error:
                 if is_doubtful or error.written is not Written.NO:
@@ -128,10 +140,34 @@ class _Lane:
             except (Unavailable, Indeterminate) as error:
                 is_doubtful = is_doubtful or isinstance(error, Indeterminate)
                 attempt += 1
-                await asyncio.sleep(min(RETRY_S[1], RETRY_S[0] * (1 << min(attempt, 8))))
+                pause_s = min(RETRY_S[1], RETRY_S[0] * (1 << min(attempt, 8)))
+                waited_s = loop.time() - begun
+                if waited_s + pause_s >= service.patience_s:
+                    self._give_up(batch, error, waited_s, is_doubtful=is_doubtful)
+                    return
+                if attempt.bit_count() == 1:  # 1, 2, 4, 8 …
+                    log.warning(
+                        "journal takes no appends",
+                        journal=self.journal,
+                        waited_s=round(waited_s, 1),
+                        reason=error.message,
+                        next_step=f"penstock journals explain {self.journal}",
+                    )
+                await asyncio.sleep(pause_s)
             except PenstockError as error:
                 batch.fail(error)
                 return
+
+    def _give_up(self, batch: _Batch, error: PenstockError, waited_s: float, *, is_doubtful: bool) -> None:
+        """Fail the batch and all later ones: no append may follow a missing one."""
+        reason = f"{self.journal} took no append for {waited_s:.0f} s: {error.message}"
+        explain = f"penstock journals explain {self.journal}"
+        kind = DeadlineExceeded if is_doubtful else Unavailable
+        batch.fail(kind(reason, next_step=explain))
+        while len(self.batches) > 1:
+            later = self.batches.pop()
+            later.fail(Unavailable(reason, next_step=explain))
+            self._service.done(later)
 
 
 class AppendService:
@@ -147,7 +183,9 @@ class AppendService:
         spool_bytes_max: int = 1 << 30,
         spool_folder: Path | None = None,
         attempt_s: float = ATTEMPT_S,
+        patience_s: float = math.inf,
     ) -> None:
+        """`patience_s`: how long a batch is sent again while no broker takes it; then it and all after it fail."""
         if not 0 < batch_bytes <= memory_bytes_max:
             raise InvalidArgument(f"batch_bytes {batch_bytes}: expected 1 to memory_bytes_max, {memory_bytes_max}")
         self.journals = journals
@@ -156,6 +194,7 @@ class AppendService:
         Txn(self.writer, 1).validate()
         self.batch_bytes = batch_bytes
         self.attempt_s = attempt_s
+        self.patience_s = patience_s
         self._memory_bytes_max = memory_bytes_max
         self._spool_bytes_max = spool_bytes_max
         self._spool_folder = spool_folder
@@ -163,6 +202,7 @@ class AppendService:
         self._spool: int | None = None  # a file
         self._spool_end = 0
         self._spooled_bytes = 0  # in the file, and not yet appended
+        self._is_spool_full = False
         self._memory_bytes = 0
         self._lanes: dict[str, _Lane] = {}
         self._room: deque[asyncio.Future[None]] = deque()
@@ -208,6 +248,8 @@ class AppendService:
 
     @property
     def is_full(self) -> bool:
+        if self._is_spool_full:
+            return self._memory_bytes >= self._memory_bytes_max
         return self._memory_bytes + self._spooled_bytes >= self._memory_bytes_max + self._spool_bytes_max
 
     @property
@@ -248,9 +290,16 @@ class AppendService:
         """A batch which is complete, and waits: beyond the memory it may take, its content goes into the file."""
         if self._memory_bytes <= self._memory_bytes_max or batch.txn is not None:
             return
-        if self._spool is None:
-            self._spool = self._disk.temporary(self._spool_folder)
-        write_fully(self._disk, self._spool, b"".join(batch.contents), self._spool_end)
+        if self._is_spool_full:
+            return
+        try:
+            if self._spool is None:
+                self._spool = self._disk.temporary(self._spool_folder)
+            write_fully(self._disk, self._spool, b"".join(batch.contents), self._spool_end)
+        except OSError as error:  # its disk is full: the memory keeps the batch, and more appends wait for room
+            self._is_spool_full = True
+            log.warning("append spool failed", reason=str(error))
+            return
         batch.contents, batch.place = [], self._spool_end
         self._spool_end += batch.size
         self._spooled_bytes += batch.size
@@ -270,6 +319,7 @@ class AppendService:
             if not self._spooled_bytes and self._spool is not None:
                 self._disk.ftruncate(self._spool, 0)
                 self._spool_end = 0
+                self._is_spool_full = False
         if not self.is_full:
             self._wake()
 

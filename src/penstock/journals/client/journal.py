@@ -115,6 +115,7 @@ class Journals:
         self._streams: dict[str, AppendStream] = {}
         self._opening: dict[str, asyncio.Lock] = {}
         self._primaries: dict[str, str] = {}
+        self._broker_count = 0
         self._revision = NO_REVISION  # of the last change of a spec that we know of: a broker may not have it yet
         self._reads = JournalReads(
             self._channel, self._serving, self._pause_s, lambda: self._revision, self.ports, is_direct=direct
@@ -317,6 +318,11 @@ class Journals:
             return journals
         raise Unavailable("no broker listed its journals")
 
+    async def count_brokers(self) -> int:
+        """Return how many brokers run; 0 if the asked broker is of an older release, which does not say."""
+        await self.list(LabelSelector(LabelSet.of({"name": "none/of/this/name"})))
+        return self._broker_count
+
     async def watch(self, selector: str | LabelSelector = "") -> AsyncIterator[Infos]:
         """The same, and again after every change."""
         attempt = 0
@@ -341,6 +347,7 @@ class Journals:
                     async for message in parts:
                         listing = _LISTING.decode(message.body)
                         found.extend(listing.journals)
+                        self._broker_count = listing.brokers
                         if listing.is_last:
                             self._learn(found)
                             yield found

@@ -9,6 +9,7 @@ with BlockingAppendService(journals) as service:
     service.append("shop/orders", b"...")       # many threads: many small appends become few large ones
 """
 
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -74,6 +75,7 @@ class BlockingAppendService(Blocking[AppendService]):
         spool_bytes_max: int = 1 << 30,
         spool_folder: Path | None = None,
         attempt_s: float = ATTEMPT_S,
+        patience_s: float = math.inf,
     ) -> None:
         """After a fork the child has a service of its own; it is refused if `writer` is set, which names one only."""
         self._services = PerProcess(
@@ -85,6 +87,7 @@ class BlockingAppendService(Blocking[AppendService]):
                 spool_bytes_max=spool_bytes_max,
                 spool_folder=spool_folder,
                 attempt_s=attempt_s,
+                patience_s=patience_s,
             )
         )
         self._services.get()

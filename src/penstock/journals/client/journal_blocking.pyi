@@ -89,6 +89,9 @@ class BlockingJournals(Blocking[Journals]):
     def list(self, selector: str | LabelSelector = "", *, timeout: float = 10.0) -> Infos:
         """The journals which fit a selector, like `name:prefix=shop/, region in (eu, us)`."""
 
+    def count_brokers(self) -> int:
+        """Return how many brokers run; 0 if the asked broker is of an older release, which does not say."""
+
     def watch(self, selector: str | LabelSelector = "") -> Iterator[Infos]:
         """The same, and again after every change."""
 
@@ -128,6 +131,7 @@ class BlockingAppendService(Blocking[AppendService]):
         spool_bytes_max: int = ...,
         spool_folder: Path | None = None,
         attempt_s: float = ...,
+        patience_s: float = ...,
     ) -> None:
         """After a fork the child has a service of its own; it is refused if `writer` is set, which names one only."""
 

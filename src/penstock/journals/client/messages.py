@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.journals.client.append_service import AppendService
+from penstock.journals.client.append_service import PATIENCE_S, AppendService
 from penstock.journals.client.journal import Journals
 from penstock.journals.client.journal_outcomes import Appended
 from penstock.kernel.errors import InvalidArgument, MalformedFrame
@@ -32,7 +32,7 @@ from penstock.messages.message import Replay
 from penstock.messages.publisher import Publisher
 from penstock.messages.read_state import ReadState
 from penstock.messages.reader import Committed, CommittedReader, OnBad
-from penstock.messages.uuid import ACK_TXN, Uuid, producer_id
+from penstock.messages.uuid import ACK_TXN, CONTINUE_TXN, Uuid, producer_id
 from penstock.plumbing.process.logs import get_logger
 
 __all__ = ["JSON", "Message", "MessagePublisher", "committed_batches", "read_committed"]
@@ -47,6 +47,11 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
     journal: str
     _message: Frame
     _framing: Framing
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """True for a message of a transaction: an acknowledgement commits it."""
+        return self._message.flags == CONTINUE_TXN and self._message.clock != 0
 
     def __repr__(self) -> str:
         return f"Message({self.journal} [{self.begin}, {self.end}))"
@@ -79,8 +84,15 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
         """The message's producer and time. None: it has none, and may come again."""
         return self._message.uuid if self._message.clock else None
 
+    def _repr_html_(self) -> str:
+        from penstock.kernel.notebook import html_table
+
+        rows = [("journal", self.journal), ("offset", self.begin), ("published", self.published_at or "")]
+        return html_table((), [*rows, ("value", self.value)])
+
     @property
     def published_at(self) -> datetime | None:
+        """The time at which its publisher made it; None if it has no UUID."""
         clock = self._message.clock
         return datetime.fromtimestamp(to_unix_ns(clock) / 1e9, UTC) if clock else None
 
@@ -88,11 +100,12 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
 class MessagePublisher:
     """Publishes messages, in order per journal, in batches, through outages of the brokers."""
 
-    def __init__(self, journals: Journals, framing: Framing = JSON) -> None:
+    def __init__(self, journals: Journals, framing: Framing = JSON, *, patience_s: float = PATIENCE_S) -> None:
+        """`patience_s`: how long messages are sent again while no broker takes them."""
         ports = journals.ports
         self._framing = framing
         self._publisher = Publisher(producer_id(int.from_bytes(ports.chance.token(6), "big")), ports.clock.time_ns())
-        self._appends = AppendService(journals)
+        self._appends = AppendService(journals, patience_s=patience_s)
 
     async def __aenter__(self) -> "MessagePublisher":
         return self
@@ -131,12 +144,16 @@ async def read_committed(
     journal: str,
     offset: int = 0,
     *,
+    end: int = 0,
     framing: Framing = JSON,
     follow: bool = False,
     on_bad: OnBad = OnBad.FAIL,
 ) -> AsyncIterator[Message]:
-    """The committed messages of a journal from an offset on, each once, without the ACKs which committed them."""
-    batches = committed_batches(journals, journal, offset, framing=framing, follow=follow, on_bad=on_bad)
+    """Yield the committed messages of a journal from an offset on, each once, without their acknowledgements.
+
+    With an `end`, those that are committed by the content before it.
+    """
+    batches = committed_batches(journals, journal, offset, end=end, framing=framing, follow=follow, on_bad=on_bad)
     async with aclosing(batches):
         async for batch in batches:
             for message in batch:
@@ -148,13 +165,14 @@ async def committed_batches(
     journal: str,
     offset: int = 0,
     *,
+    end: int = 0,
     framing: Framing = JSON,
     follow: bool = False,
     on_bad: OnBad = OnBad.FAIL,
 ) -> AsyncGenerator[list[Message], None]:
     """Yield the messages of `read_committed` in lists, as chunks of the journal bring them."""
     reader = CommittedReader(journal, framing, ReadState(Offset(offset)), on_bad=on_bad)
-    async for chunk in journals.read(journal, offset, follow=follow):
+    async for chunk in journals.read(journal, offset, end=end, follow=follow):
         reader.feed(chunk.offset, bytes(chunk.content))
         while (found := reader.next()) is not None:
             if isinstance(found, Replay):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from penstock.journals.client.append_service import PATIENCE_S
 from penstock.journals.client.journal_blocking import BlockingJournals
 from penstock.journals.client.messages import JSON, Message
 from penstock.journals.client.named_journal import AsyncJournal
@@ -28,12 +29,17 @@ class Journal(Blocking[AsyncJournal]):
     def _async(self) -> AsyncJournal:
         return AsyncJournal(self._journals.journals, self.name)
 
-    def publisher(self, framing: Framing = JSON) -> JournalPublisher:
-        """Return a publisher of messages to it, for a `with`."""
-        return JournalPublisher(lambda: self._async.publisher(framing), framing)
+    def publisher(self, framing: Framing = JSON, *, patience: float = PATIENCE_S) -> JournalPublisher:
+        """Return a publisher of messages to it, for a `with`.
 
-    def read(self, offset: int = 0, *, framing: Framing = JSON, follow: bool = False) -> Iterator[Message]:
+        While no broker takes messages they are sent again for `patience` seconds; then they fail with the reason.
+        """
+        return JournalPublisher(lambda: self._async.publisher(framing, patience=patience), framing)
+
+    def read(
+        self, offset: int = 0, *, end: int | None = None, framing: Framing = JSON, follow: bool = False
+    ) -> Iterator[Message]:
         """Yield its committed messages from an offset on; with `follow`, also new ones as they come."""
-        batches = self._async.read_batches(offset, framing=framing, follow=follow)
+        batches = self._async.read_batches(offset, end=end, framing=framing, follow=follow)
         for batch in LoopThread.shared().iterate(batches, ahead=READ_AHEAD):
             yield from batch

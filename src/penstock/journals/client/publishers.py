@@ -9,6 +9,7 @@ A value is encoded when it is handed in. What one turn of the event loop brings 
 append, so that a message by itself costs little more than one in a list. What always holds:
 
 - Messages of one publisher are in the order in which they were published, also through outages of the brokers.
+- If no broker takes messages, the log says why they wait, and after `patience` seconds they fail with that reason.
 - Leaving the block, or `flush`, raises the first error; nothing is published after the message that it is about.
 - A block that raises still publishes the messages before, within `CLOSE_S`. A note on the exception counts those that
   may be missing.
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
+from penstock.journals.client.append_service import PATIENCE_S
 from penstock.journals.client.journal import Journals
 from penstock.journals.client.journal_outcomes import Appended
 from penstock.journals.client.messages import MessagePublisher
@@ -39,10 +41,10 @@ CLOSE_S: Final = 10.0  # for the messages of a block that raised
 class AsyncJournalPublisher:
     """Publishes to one journal. `await publish(value)` waits for room only; `flush` until all is published."""
 
-    def __init__(self, journals: Journals, name: str, framing: Framing) -> None:
+    def __init__(self, journals: Journals, name: str, framing: Framing, patience_s: float = PATIENCE_S) -> None:
         self._name = name
         self._framing = framing
-        self._publisher = MessagePublisher(journals, framing)
+        self._publisher = MessagePublisher(journals, framing, patience_s=patience_s)
         self._gathered: list[Any] = []  # prepared values of this turn
         self._is_due = False  # `_send` will run
         self._last: asyncio.Future[Appended] | None = None

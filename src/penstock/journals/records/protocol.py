@@ -192,6 +192,7 @@ class Listing(msgspec.Struct, frozen=True):
     revision: Revision
     journals: tuple[JournalInfo, ...]
     is_last: bool
+    brokers: Annotated[int, Meta(ge=0, le=1 << 20)] = 0  # that run; 0: a broker of an older release, which does not say
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -21,7 +21,7 @@ from penstock.quorum.client.quorum import QuorumLog
 __all__ = ["BlockingQuorumLog"]
 
 
-@blocking(QuorumLog, without=("next_seq",))
+@blocking(QuorumLog, without=("next_seq", "open_watch"))
 class BlockingQuorumLog(Blocking[QuorumLog]):
     """One shard of the quorum log, seen by one client: `penstock.aio.QuorumLog`, without `await`."""
 

@@ -82,6 +82,8 @@ class BlockingQuorumLog(Blocking[QuorumLog]):
         `first`, the subscription begins there; with `is_gapless` it raises `Compacted`. After its first transaction it
         leaves none out: a subscriber that the log has overtaken gets `Compacted`."""
 
+    @property
+    def addresses(self) -> list[str]: ...
     def take_snapshot(self) -> None:
         """Have the first node write its state down now, and trim its log."""
 

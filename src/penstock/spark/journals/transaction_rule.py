@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.journals.client.transactions.commit_journal import Intents, Record
 from penstock.kernel.errors import Fenced, LimitExceeded, PreconditionFailed
 from penstock.lake.core.staging.proposing.sink_rule import follows
 
@@ -20,24 +21,6 @@ __all__ = ["TXN", "Decision", "Intents", "Record", "Register", "decide", "digest
 TXN: Final = "txn"  # the query of a batch write with a name
 NAMED_MAX: Final = 250
 KEPT: Final = {"txn": 400, "query": 300}  # together with the named ones, fewer than a journal's registers
-Intents = dict[str, bytes]  # journal -> frames which acknowledge what tasks have pending there
-
-
-class Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A committed batch: one line of the journal."""
-
-    sink: str  # empty: a batch write without a name, which cannot be repeated
-    query: str
-    batch: int
-    intents: Intents = {}
-    run: str = ""  # of the query, for people who look for what happened
-    guard: str = ""  # SHA-256 of the batch's plan, where it is known
-    rows: int = 0
-    begins: str = ""  # positions in the sources after which it reads, where they are known (`shared/offsets.py`)
-    ends: str = ""  # positions at its end
-
-    def is_of(self, other: "Record") -> bool:
-        return (self.sink, self.query, self.batch) == (other.sink, other.query, other.batch)
 
 
 class Register(msgspec.Struct, frozen=True):

@@ -135,7 +135,7 @@ class Catalog:
                     revision = self._mirror.revision
                     for at in range(0, max(1, len(found)), PART_JOURNALS):
                         part = tuple(found[at : at + PART_JOURNALS])
-                        yield Listing(revision, part, at + PART_JOURNALS >= len(found))
+                        yield Listing(revision, part, at + PART_JOURNALS >= len(found), len(self.brokers()))
                 if not query.watches:
                     return
                 await changed.wait()

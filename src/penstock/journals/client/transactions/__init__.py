@@ -1,0 +1,1 @@
+"""Transactions: messages to several journals, all of them or none."""
