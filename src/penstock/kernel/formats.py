@@ -22,9 +22,11 @@ __all__ = [
     "LAKE_TREE",
     "NODE_OWNER",
     "NODE_STATE",
+    "SEEN_KEYSPACE",
     "SNAPSHOT",
     "SPOOL_STATE",
     "WAL_SEGMENT",
+    "WITNESS",
     "FileKind",
     "FileTruth",
     "VersionPlace",
@@ -66,6 +68,10 @@ class FileKind(msgspec.Struct, frozen=True):
 
 DATA_FOLDER: Final = FileKind("data folder", "penstock.json", VersionPlace.JSON, b"", 1)
 KEYSPACE: Final = FileKind("KeySpace", "keyspace/store.sqlite", VersionPlace.SQLITE, b"PENS", 1)
+WITNESS: Final = FileKind("witness", "keyspace/witness", VersionPlace.MAGIC, b"PENSWITN", 1)
+SEEN_KEYSPACE: Final = FileKind(
+    "note of the KeySpace", "seen-keyspace.json", VersionPlace.JSON, b"", 1, truth=FileTruth.COPY
+)
 NODE_OWNER: Final = FileKind("node name", "node", VersionPlace.MAGIC, b"PENSTATE", 1, truth=FileTruth.REPLICATED)
 NODE_STATE: Final = FileKind(
     "node registers", "shards/*/state", VersionPlace.MAGIC, b"PENSTATE", 1, truth=FileTruth.REPLICATED
@@ -87,6 +93,8 @@ LAKE_TREE: Final = FileKind("tree of the lake", "*/_penstock/*/*/root-*.parquet"
 KINDS: Final = (
     DATA_FOLDER,
     KEYSPACE,
+    WITNESS,
+    SEEN_KEYSPACE,
     NODE_OWNER,
     NODE_STATE,
     WAL_SEGMENT,

@@ -21,6 +21,7 @@ from penstock.keyspace.core.allocator.layout import Layout, MemberId
 from penstock.keyspace.shell.mirror import KeySpaceMirror
 from penstock.keyspace.shell.port import KeySpace
 from penstock.keyspace.shell.running_member import RunningMember
+from penstock.keyspace.shell.seen import SeenKeySpace
 from penstock.plumbing.ports.ports import Clocks
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.tasks import Tasks
@@ -98,9 +99,12 @@ async def running_broker(
         stack.push_async_callback(channels.close)
         tasks = Tasks(_on_task_failure)
         stack.push_async_callback(tasks.close)
+        seen = await SeenKeySpace.compare(folder, keyspace)
+        stack.push_async_callback(seen.close)
         mirror = await stack.enter_async_context(
             await KeySpaceMirror.start(keyspace, f"{config.root}/", decoders(config.root), on_failure=broker.fail)
         )
+        seen.start(mirror)
         server = broker.server = BrokerServer(
             member, folder, wiring.ports, keyspace, mirror, channels, tasks, config, on_failure=broker.fail
         )

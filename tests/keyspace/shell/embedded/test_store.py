@@ -54,7 +54,7 @@ async def test_a_store_is_the_same_after_all_have_closed_it(tmp_path: Path) -> N
     async with await EmbeddedKeySpace.open(folder) as keyspace:
         await keyspace.transact(then=[Put("a", b"1")])
         before = await keyspace.status(), await keyspace.range("")
-    assert sorted(path.name for path in folder.iterdir()) == ["store.sqlite", "wake", "writer.lock"]
+    assert sorted(path.name for path in folder.iterdir()) == ["store.sqlite", "wake", "witness", "writer.lock"]
     assert list((folder / "wake").iterdir()) == []
     async with await EmbeddedKeySpace.open(folder) as keyspace:
         assert (await keyspace.status(), await keyspace.range("")) == before
@@ -185,7 +185,7 @@ async def test_what_is_no_keyspace_is_refused(tmp_path: Path) -> None:
     before = (tmp_path / "newer" / "store.sqlite").read_bytes()
     assert "has version 99" in await refusal("newer")
     files = sorted(path.name for path in (tmp_path / "newer").iterdir() if path.is_file())
-    assert files == ["store.sqlite", "writer.lock"]
+    assert files == ["store.sqlite", "witness", "writer.lock"]
     assert (tmp_path / "newer" / "store.sqlite").read_bytes() == before
     (tmp_path / "file").write_text("")
     assert "file" in await refusal("file")

@@ -8,6 +8,7 @@ writer lock.
     live      the keys which exist now, and the present version of each
     lease     the processes that must renew, until when, by which clock
     state     one row: format, identity, revision, the compaction, the last lease id
+    digest    one row: a digest of the live keys, and the revision whose it is (see confirmed.py)
 """
 
 import os
@@ -43,13 +44,19 @@ CREATE TABLE version (
     version INTEGER NOT NULL,
     lease INTEGER NOT NULL,
     value BLOB,
+    sum INTEGER,
     PRIMARY KEY (key, revision)
 ) WITHOUT ROWID;
 CREATE INDEX version_by_revision ON version (revision);
 CREATE TABLE live (key BLOB PRIMARY KEY, revision INTEGER NOT NULL, lease INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX live_by_lease ON live (lease) WHERE lease <> 0;
 CREATE TABLE lease (id INTEGER PRIMARY KEY, ttl_ms INTEGER NOT NULL, clock TEXT NOT NULL, deadline_ns INTEGER NOT NULL);
+CREATE TABLE digest (one INTEGER PRIMARY KEY CHECK (one = 1), revision INTEGER NOT NULL, digest BLOB NOT NULL);
 """
+_SUMS: Final = (  # what a store of an older release lacks; older releases neither need nor harm it
+    "ALTER TABLE version ADD COLUMN sum INTEGER",
+    "CREATE TABLE digest (one INTEGER PRIMARY KEY CHECK (one = 1), revision INTEGER NOT NULL, digest BLOB NOT NULL)",
+)
 
 
 class Database:
@@ -116,6 +123,11 @@ class Database:
             execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
         )
         if (application, format_) == (_APPLICATION, _FORMAT):
+            if execute("SELECT 1 FROM sqlite_schema WHERE name = 'digest'").fetchone() is None:
+                execute("BEGIN IMMEDIATE")
+                for statement in _SUMS:
+                    execute(statement)
+                execute("COMMIT")
             return
         if application == _APPLICATION:
             check_version(KEYSPACE, format_, str(self.path))

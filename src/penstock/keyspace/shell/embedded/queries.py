@@ -11,15 +11,18 @@ from typing import Any, Final, NamedTuple
 
 from penstock.kernel.errors import Compacted, LeaseExpired, PreconditionFailed
 from penstock.kernel.ids import Revision
+from penstock.keyspace.core.envelope import check_value
 from penstock.keyspace.core.keys import prefix_end
 from penstock.keyspace.core.records import Change, KeyValue, LeaseId, Snapshot, Status, WatchBatch
 
 __all__ = ["LeaseRow", "Queries"]
 
-_COLUMNS: Final = "v.key, v.value, v.create_revision, v.revision, v.version, v.lease"
+_COLUMNS: Final = "v.key, v.value, v.create_revision, v.revision, v.version, v.lease, v.sum"
 _NOW: Final = f"SELECT {_COLUMNS} FROM live JOIN version AS v USING (key, revision) WHERE"
 # SQLite takes the bare columns from the row which has the maximum.
-_AT: Final = "SELECT v.key, v.value, v.create_revision, max(v.revision), v.version, v.lease FROM version AS v WHERE"
+_AT: Final = (
+    "SELECT v.key, v.value, v.create_revision, max(v.revision), v.version, v.lease, v.sum FROM version AS v WHERE"
+)
 _SINCE: Final = (
     f"SELECT {_COLUMNS} FROM version AS v INDEXED BY version_by_revision WHERE v.revision > ? AND v.revision"
 )
@@ -35,10 +38,12 @@ class LeaseRow(NamedTuple):
 
 
 class Queries:
-    """Reads one store through one connection."""
+    """Reads one store through one connection. Each value that it returns has the sum that it was put with."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, where: str) -> None:
+        """`where`: the store's folder, as errors name it."""
         self.execute = connection.execute
+        self._where = where
         self._connection = connection
 
     def status(self) -> Status:
@@ -48,16 +53,16 @@ class Queries:
     def get(self, key: str, at: Revision | None = None) -> KeyValue | None:
         if at is None:
             row = self.execute(f"{_NOW} live.key = ?", (key.encode(),)).fetchone()
-            return None if row is None else _entry(row)
+            return None if row is None else self._entry(row)
         with self._one_state():
             self._check_revision(at)
             row = self.execute(f"{_AT} v.key = ? AND v.revision <= ?", (key.encode(), at)).fetchone()
-            return None if row[1] is None else _entry(row)
+            return None if row[1] is None else self._entry(row)
 
     def range(self, prefix: str) -> Iterator[KeyValue]:
         """Return all present keys under a prefix, sorted."""
         condition, values = _under(prefix, "live.key")
-        return map(_entry, self.execute(f"{_NOW} {condition} ORDER BY live.key", values))
+        return map(self._entry, self.execute(f"{_NOW} {condition} ORDER BY live.key", values))
 
     def snapshot(self, prefix: str, at: Revision | None = None) -> Snapshot:
         with self._one_state():
@@ -66,7 +71,7 @@ class Queries:
             self._check_revision(at)
             condition, values = _under(prefix, "v.key")
             rows = self.execute(f"{_AT} {condition} AND v.revision <= ? GROUP BY v.key ORDER BY v.key", (*values, at))
-            return Snapshot(at, tuple(_entry(row) for row in rows if row[1] is not None))
+            return Snapshot(at, tuple(self._entry(row) for row in rows if row[1] is not None))
 
     def changes(self, prefix: str, after: Revision, changes_max: int) -> WatchBatch:
         """Return the changes under a prefix after a revision: whole revisions, few enough to hold."""
@@ -80,7 +85,7 @@ class Queries:
             upto = self._bound(after, status.revision, changes_max)
             condition, values = _under(prefix, "v.key")
             rows = self.execute(f"{_SINCE} <= ? AND {condition} ORDER BY v.revision, v.key", (after, upto, *values))
-            return WatchBatch(upto, tuple(map(_change, rows)))
+            return WatchBatch(upto, tuple(map(self._change, rows)))
 
     def leases(self) -> list[LeaseRow]:
         return [LeaseRow(*row) for row in self.execute("SELECT id, ttl_ms, clock, deadline_ns FROM lease ORDER BY id")]
@@ -112,6 +117,13 @@ class Queries:
         ).fetchone()
         return newest if row is None else Revision(max(row[0] - 1, after + 1))
 
+    def _entry(self, row: tuple[Any, ...]) -> KeyValue:
+        key, value, create_revision, revision, version, lease, sum_ = row
+        return check_value(KeyValue(key.decode(), value, create_revision, revision, version, lease), sum_, self._where)
+
+    def _change(self, row: tuple[Any, ...]) -> Change:
+        return Change(row[3], row[0].decode(), None if row[1] is None else self._entry(row))
+
     @contextmanager
     def _one_state(self) -> Iterator[None]:
         if self._connection.in_transaction:
@@ -128,12 +140,3 @@ def _under(prefix: str, column: str) -> tuple[str, tuple[bytes, ...]]:
     start = prefix.encode()
     end = prefix_end(start)
     return (f"{column} >= ?", (start,)) if end is None else (f"{column} >= ? AND {column} < ?", (start, end))
-
-
-def _entry(row: tuple[Any, ...]) -> KeyValue:
-    key, value, create_revision, revision, version, lease = row
-    return KeyValue(key.decode(), value, create_revision, revision, version, lease)
-
-
-def _change(row: tuple[Any, ...]) -> Change:
-    return Change(row[3], row[0].decode(), None if row[1] is None else _entry(row))

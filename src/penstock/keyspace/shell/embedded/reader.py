@@ -28,7 +28,7 @@ class Reader:
     async def open(self, make: Callable[[], Database]) -> None:
         def blocking() -> None:
             self._database = make()
-            self._queries = Queries(self._database.connection)
+            self._queries = Queries(self._database.connection, str(self._database.path.parent))
 
         await self._loop.run_in_executor(self._thread, blocking)
 

@@ -1,6 +1,7 @@
 """The embedded KeySpace: the port on one SQLite file, shared by the processes of one machine.
 
     store.sqlite   the database, in WAL mode (see database.py)
+    witness        how far it has come (see confirmed.py)
     writer.lock    held around every write (see lock.py)
     wake/          one FIFO per process which listens (see wakeups.py)
 
@@ -62,7 +63,7 @@ class EmbeddedKeySpace:
         self._options = options
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._writer = Writer(lock, wakeups, options.requests_max, self._advance)
+        self._writer = Writer(path, lock, wakeups, options.requests_max, self._advance)
         self._reader = Reader(options.requests_max)
         self._due = DueLeases(clock)
         self._history = History(options, clock)

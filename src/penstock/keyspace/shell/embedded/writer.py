@@ -10,14 +10,17 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from penstock.kernel.errors import AlreadyClosed, DiskFull, Overloaded, PenstockError, StorageError, Written
 from penstock.keyspace.shell.embedded.clock import LeaseClock
+from penstock.keyspace.shell.embedded.confirmed import NOTHING, WITNESS_FILE, check_store
 from penstock.keyspace.shell.embedded.database import Database, storage_errors
 from penstock.keyspace.shell.embedded.lock import WriterLock
 from penstock.keyspace.shell.embedded.wakeups import Wakeups
 from penstock.keyspace.shell.embedded.writes import Writes
+from penstock.plumbing.files.witness import Witness
 
 __all__ = ["Writer"]
 
@@ -31,7 +34,10 @@ Job = Callable[[Writes], Any]
 class Writer:
     """Runs jobs against the store, in the order they came."""
 
-    def __init__(self, lock: WriterLock, wakeups: Wakeups, jobs_max: int, committed: Callable[[int], None]) -> None:
+    def __init__(
+        self, path: Path, lock: WriterLock, wakeups: Wakeups, jobs_max: int, committed: Callable[[int], None]
+    ) -> None:
+        self._path = path  # of the store
         self._lock = lock
         self._wakeups = wakeups
         self._jobs_max = jobs_max
@@ -42,12 +48,18 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._database: Database | None = None
         self._writes: Writes
+        self._witness: Witness | None = None
         self._poison: StorageError | None = None
 
     async def open(self, make: Callable[[], Database], clock: LeaseClock) -> None:
         def blocking() -> None:
-            self._database = make()
-            self._writes = Writes(self._database.connection, clock)
+            if not check_store(self._path):
+                make()  # which refuses it
+            self._witness = Witness.open(self._path.parent / WITNESS_FILE, NOTHING.encode())
+            database = self._database = make()
+            self._writes = Writes(database.connection, clock, str(self._path.parent))
+            self._commit([])  # the first digest, if there is none
+            self._witness.sync()
 
         await self._loop.run_in_executor(self._thread, self._locked, blocking)
 
@@ -80,6 +92,8 @@ class Writer:
             last()
             if self._database is not None:
                 self._database.close()
+            if self._witness is not None:
+                self._witness.close()
 
         try:
             await self._loop.run_in_executor(self._thread, blocking)
@@ -144,8 +158,9 @@ class Writer:
         with storage_errors(path):
             execute("BEGIN IMMEDIATE")
             try:
+                self._writes.begin()
                 results = [self._attempt(job) for job in jobs]
-                revision = self._writes.status().revision
+                confirmed = self._writes.confirm()
             except BaseException:
                 self._roll_back()
                 raise
@@ -155,8 +170,10 @@ class Writer:
             except BaseException:
                 self._roll_back()
                 raise
+        assert self._witness is not None
+        self._witness.write(confirmed.encode())
         self._checkpoint()
-        return results, revision
+        return results, confirmed.revision
 
     def _roll_back(self) -> None:
         if self.database.connection.in_transaction:  # a full disk made SQLite do it already

@@ -14,14 +14,18 @@ from typing import Final
 
 from penstock.kernel.errors import PreconditionFailed
 from penstock.kernel.ids import MILLISECOND, Revision
-from penstock.keyspace.core.records import KeyValue, Lease, LeaseId
+from penstock.keyspace.core.envelope import DIGEST_BYTES, digest_of, row_hash, value_sum
+from penstock.keyspace.core.records import NO_REVISION, KeyValue, Lease, LeaseId
 from penstock.keyspace.core.transaction import Outcome, Transaction, execute
 from penstock.keyspace.shell.embedded.clock import LeaseClock
+from penstock.keyspace.shell.embedded.confirmed import Confirmed, stored_digest
 from penstock.keyspace.shell.embedded.queries import LeaseRow, Queries
 
 __all__ = ["Writes"]
 
-_STORE: Final = "INSERT INTO version (key, revision, create_revision, version, lease, value) VALUES (?, ?, ?, ?, ?, ?)"
+_STORE: Final = (
+    "INSERT INTO version (key, revision, create_revision, version, lease, value, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
 _SUPERSEDED: Final = """
 DELETE FROM version WHERE revision <= ?1 AND (
     value IS NULL OR EXISTS (
@@ -33,9 +37,11 @@ DELETE FROM version WHERE revision <= ?1 AND (
 class Writes(Queries):
     """Changes one store through one connection, on behalf of a process with this clock."""
 
-    def __init__(self, connection: sqlite3.Connection, clock: LeaseClock) -> None:
-        super().__init__(connection)
+    def __init__(self, connection: sqlite3.Connection, clock: LeaseClock, where: str) -> None:
+        super().__init__(connection, where)
         self._clock = clock
+        self._delta = 0  # by which the digest has changed in this transaction
+        self._began_at = NO_REVISION  # the revision before it
         self.changed_bytes = 0  # since it was last set to 0; the amount that a checkpoint would have to move
 
     def transact(self, transaction: Transaction) -> Outcome:
@@ -96,17 +102,38 @@ class Writes(Queries):
             self.execute(_SUPERSEDED, (revision,))
             self.execute("UPDATE state SET compacted = ?", (revision,))
 
+    def begin(self) -> None:
+        """A transaction begins: nothing has changed in it."""
+        self._delta = 0
+        self._began_at = self.status().revision
+
+    def confirm(self) -> Confirmed:
+        """Return the state as it is now, with its digest, which is in the store when this returns."""
+        status, stored = self.status(), stored_digest(self._connection)
+        if stored is not None and stored[0] == self._began_at:
+            digest = (stored[1] + self._delta) % (1 << 128)
+        else:  # none yet, or an older release has written since
+            digest = digest_of(self.range(""))
+        if stored is None or stored[0] != status.revision:
+            row = (status.revision, digest.to_bytes(DIGEST_BYTES, "big"))
+            self.execute("INSERT OR REPLACE INTO digest VALUES (1, ?, ?)", row)
+        return Confirmed(status.store_id, status.revision, digest)
+
     def _apply(self, writes: Mapping[str, KeyValue | None]) -> Revision:
         (revision,) = self.execute("UPDATE state SET revision = revision + 1 RETURNING revision").fetchone()
         for name, entry in writes.items():
             key = name.encode()
+            before = self.get(name)
+            self._delta -= row_hash(before) if before is not None else 0
             if entry is None:
-                self.execute(_STORE, (key, revision, 0, 0, 0, None))
+                self.execute(_STORE, (key, revision, 0, 0, 0, None, None))
                 self.execute("DELETE FROM live WHERE key = ?", (key,))
             else:
                 assert entry.mod_revision == revision, (entry, revision)
-                row = (key, revision, entry.create_revision, entry.version, entry.lease, entry.value)
+                sum_ = value_sum(name, entry.value)
+                row = (key, revision, entry.create_revision, entry.version, entry.lease, entry.value, sum_)
                 self.execute(_STORE, row)
+                self._delta += row_hash(entry)
                 self.execute("INSERT OR REPLACE INTO live VALUES (?, ?, ?)", (key, revision, entry.lease))
                 self.changed_bytes += len(entry.value)
             self.changed_bytes += 8_192  # a page of each table, roughly
