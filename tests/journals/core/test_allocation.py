@@ -143,3 +143,33 @@ def test_an_allocator_of_journals_places_one() -> None:
     (batch,) = allocator.plan(MemberId("a", "one"))
     assert batch.items == [JOURNAL]
     assert len(batch.transaction.then) == 2
+
+
+@pytest.mark.parametrize(
+    ("rest", "coming", "may"),
+    [
+        (("z#b#1", "z#c#2"), 0, True),
+        (("z#b#1",), 0, False),  # one is too few
+        (("z#b#1",), 1, True),
+        (("z#d#1", "z#e#2"), 0, False),  # neither was named by the head record
+    ],
+)
+def test_a_pass_over_leaves_enough_brokers_and_one_that_was_certified(
+    rest: tuple[str, ...], coming: int, *, may: bool
+) -> None:
+    cluster = Cluster()
+    spec = JournalSpec(name=JOURNAL, replication=3, least=2)
+    cluster.put(f"{ROOT}/items/{JOURNAL}", msgspec.msgpack.encode(spec))
+    cluster.assign("z#a#0", *rest, value=b"route")
+    cluster.head("z#a", "z#b", "z#c")
+    entries = [entry for place in rest if (entry := cluster.mirror.get(f"{ROOT}/assign/{JOURNAL}#{place}"))]
+    assert cluster.policy.may_pass_over(cluster.item, entries, coming) is may
+    cluster.assign(*rest, value=b"")
+    entries = [entry for place in rest if (entry := cluster.mirror.get(f"{ROOT}/assign/{JOURNAL}#{place}"))]
+    assert not cluster.policy.may_pass_over(cluster.item, entries, coming), "none was synchronized since it came"
+
+
+def test_a_journal_that_never_was_synchronized_wants_all() -> None:
+    cluster = Cluster()
+    assert cluster.policy.may_pass_over(cluster.item, [], 2)
+    assert not cluster.policy.may_pass_over(cluster.item, [], 1)

@@ -48,6 +48,9 @@ class RecordPolicy:
     def preferred(self, item: Entry) -> Sequence[str]:
         return ()
 
+    def may_pass_over(self, item: Entry, rest: Sequence[Entry], coming: int) -> bool:
+        return False
+
     def item_of(self, key: str) -> str | None:
         return None
 

@@ -51,5 +51,8 @@ class ShardPolicy:
     def preferred(self, item: Entry) -> Sequence[str]:
         return ()
 
+    def may_pass_over(self, item: Entry, rest: Sequence[Entry], coming: int) -> bool:
+        return False  # no consumer suspects another
+
     def item_of(self, key: str) -> str | None:
         return None

@@ -108,6 +108,18 @@ class JournalPolicy:
             return ()
         return [str(member.broker) for member in head.members]
 
+    def may_pass_over(self, item: Entry, rest: Sequence[Entry], coming: int) -> bool:
+        """J14: enough brokers remain, and among them one that was named by the last certification, in this run."""
+        spec, head = item.value, self._head(item)
+        if not isinstance(spec, JournalSpec):
+            return False
+        if head is None or head.create_revision != item.stored.create_revision:
+            return len(rest) + coming >= spec.replication
+        had = {str(member.broker) for member in head.members}
+        places = [(entry, self._layout.parse_assignment(entry.key)) for entry in rest]
+        takes_part = any(entry.stored.value and place is not None and place.member in had for entry, place in places)
+        return takes_part and len(rest) + coming >= spec.fewest
+
     def item_of(self, key: str) -> str | None:
         for prefix in (self._heads, self._loads):
             if key.startswith(prefix):

@@ -16,7 +16,7 @@ from typing import Final, Self
 
 from penstock.kernel.errors import Indeterminate, InternalError, LeaseExpired, PenstockError, Unavailable
 from penstock.kernel.ids import Revision
-from penstock.keyspace.core.allocator import Allocator, Batch, MemberId, Policy, leader_of
+from penstock.keyspace.core.allocator import Allocator, Batch, MemberId, Policy, Suspicions, leader_of
 from penstock.keyspace.core.mirror import Applied
 from penstock.keyspace.core.records import NO_REVISION
 from penstock.keyspace.shell.membership import Membership
@@ -89,7 +89,10 @@ class AllocatorDaemon:
 
     @property
     def is_leading(self) -> bool:
-        leader = leader_of(self._mirror.range(self._layout.members))
+        layout, members = self._layout, self._mirror.range(self._layout.members)
+        suspicions = Suspicions.of(layout, self._mirror.range(layout.suspects))
+        away = suspicions.away(entry.key[len(layout.members) :] for entry in members)
+        leader = leader_of(members, away, layout.members)
         return leader is not None and leader.key == self._layout.member_key(self.me)
 
     @property

@@ -30,7 +30,7 @@ def step_of(number: int, operations: int, value_bytes: int) -> Step:
 @given(st.lists(st.tuples(st.integers(1, 60), st.sampled_from([0, 100, 9_000])), max_size=40))
 def test_every_step_is_in_one_allowed_transaction_with_its_compares(sizes: list[tuple[int, int]]) -> None:
     steps = [step_of(number, *size) for number, size in enumerate(sizes)]
-    batches = list(pack(steps, LEADER))
+    batches = list(pack(steps, [LEADER]))
     assert [item for batch in batches for item in batch.items] == [step.item for step in steps]
     for batch in batches:
         check_transaction(batch.transaction)
@@ -41,12 +41,12 @@ def test_every_step_is_in_one_allowed_transaction_with_its_compares(sizes: list[
 
 
 def test_small_steps_share_a_transaction() -> None:
-    batches = list(pack([step_of(number, 1, 10) for number in range(200)], LEADER))
+    batches = list(pack([step_of(number, 1, 10) for number in range(200)], [LEADER]))
     assert [len(batch.items) for batch in batches] == [126, 74]
 
 
 def test_no_steps_are_no_transaction() -> None:
-    assert list(pack([], LEADER)) == []
+    assert list(pack([], [LEADER])) == []
 
 
 # Steps of an item whose replicas become consistent one by one, as those of a consumer do
@@ -67,6 +67,9 @@ class ConsumerPolicy:
 
     def preferred(self, item: Entry) -> Sequence[str]:
         return ()
+
+    def may_pass_over(self, item: Entry, rest: Sequence[Entry], coming: int) -> bool:
+        return False
 
     def item_of(self, key: str) -> str | None:
         return None
@@ -132,7 +135,8 @@ def test_an_addition_takes_the_lowest_free_slot_under_its_members_lease() -> Non
     assert step is not None
     assert step.operations == [Put("/r/assign/x#z#c#1", b"", LeaseId(ord("c")))]
     assert is_absent("/r/assign/x#z#c#1") in step.compares.values()
-    assert sorted(step.compares) == ["/r/assign/x#z#c#1", "/r/items/x", "/r/members/z#c"]
+    judged_by = ["/r/assign/x#z#a#0", "/r/assign/x#z#b#2", "/r/items/x", "/r/members/z#c", "guard"]
+    assert sorted(step.compares) == sorted(["/r/assign/x#z#c#1", *judged_by])
 
 
 def test_what_a_dead_member_left_behind_is_swept_away() -> None:

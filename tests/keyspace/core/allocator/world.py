@@ -11,7 +11,7 @@ from random import Random
 import msgspec
 
 from penstock.kernel.ids import Instant, Revision
-from penstock.keyspace.core.allocator import Allocator, Batch, Capacity, Demand, MemberId
+from penstock.keyspace.core.allocator import Allocator, Batch, Capacity, Demand, MemberId, Suspicions, suspicion_key
 from penstock.keyspace.core.limits import check_transaction
 from penstock.keyspace.core.mirror import Entry, Mirror
 from penstock.keyspace.core.records import LeaseId
@@ -47,6 +47,13 @@ class JsonPolicy:
     def preferred(self, item: Entry) -> Sequence[str]:
         head = self._mirror.get(f"{ROOT}/heads/{item.key.rpartition('/')[2]}")
         return [] if head is None else head.value.decode().split()
+
+    def may_pass_over(self, item: Entry, rest: Sequence[Entry], coming: int) -> bool:
+        """Allow it as journals do: a synchronized member that the head names remains, and all but one member."""
+        preferred = self.preferred(item)
+        members = {entry.key: entry.key.rsplit("/", 1)[1].split("#", 1)[1].rpartition("#")[0] for entry in rest}
+        has_it = [entry for entry in rest if entry.value and members[entry.key] in preferred]
+        return (bool(has_it) or not preferred) and len(rest) + coming >= max(1, self.demand(item).replication - 1)
 
     def item_of(self, key: str) -> str | None:
         return key.rpartition("/")[2] if key.startswith((f"{ROOT}/heads/", f"{ROOT}/loads/")) else None
@@ -88,6 +95,18 @@ class World:
     def leave(self, member: MemberId) -> None:
         """End its lease, and all its assignments with it."""
         self.store.revoke(self.leases.pop(member))
+
+    def suspect(self, member: MemberId, *by: MemberId) -> None:
+        """Some members cannot reach another."""
+        for each in by:
+            self.put(Put(suspicion_key(self.allocator.layout, str(member), str(each)), b"", self.leases[each]))
+
+    def trust(self, member: MemberId) -> None:
+        self.put(Delete(f"{self.allocator.layout.suspects}{member}#", is_prefix=True))
+
+    def away(self) -> frozenset[str]:
+        layout = self.allocator.layout
+        return Suspicions.of(layout, self.mirror.range(layout.suspects)).away(self.capacities())
 
     def item(self, name: str, replication: int, load: float = 1.0) -> None:
         self.put(Put(self.allocator.layout.item_key(name), msgspec.json.encode(Demand(replication, load))))
@@ -165,7 +184,10 @@ class World:
             self.removed += [f"{name} {m}" for m in gone]
             self.added += [f"{name} {m}" for m in come]
             demand = self.demands().get(name)
-            if gone and demand is not None:
+            if demand is not None and set(gone) & self.away():
+                assert not come, f"{name}: added and passed over at once"
+                assert [1 for item, _ in after if item == name], f"{name}: all are passed over"
+            elif gone and demand is not None:
                 assert is_consistent[name], f"{name} was not consistent"
                 assert len([m for item, m in after if item == name]) >= demand.replication, f"{name} is below R"
                 assert not come, f"{name}: added and removed at once"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from penstock.kernel.errors import PenstockError
+from penstock.kernel.probes import reached
 from penstock.keyspace.core.allocator.balance import find_moves
 from penstock.keyspace.core.allocator.layout import PRIMARY_SLOT, Layout, MemberId
 from penstock.keyspace.core.allocator.placement import Placement
@@ -20,21 +21,18 @@ from penstock.keyspace.core.allocator.policy import Capacity, Policy
 from penstock.keyspace.core.allocator.ranking import Ranking, is_spread
 from penstock.keyspace.core.allocator.state import Assignment, Item, Member
 from penstock.keyspace.core.allocator.steps import Batch, Step, Stepper, pack
+from penstock.keyspace.core.allocator.suspicion import Suspicions, leader_of
 from penstock.keyspace.core.limits import check_transaction
 from penstock.keyspace.core.mirror import Entry, EntryChange
 from penstock.keyspace.core.transaction import is_unchanged
 
-__all__ = ["ITEMS_MAX", "MOVES_MAX", "Allocator", "leader_of"]
+__all__ = ["ITEMS_MAX", "MOVES_MAX", "Allocator"]
 
 ITEMS_MAX: Final = 250  # looked at in one plan, which then takes some tens of milliseconds
+VOICES_MAX: Final = 16  # suspicions that a transaction compares
 MOVES_MAX: Final = 200  # items which move for balance alone, at a time
 _NOTHING: Final = Capacity(0)
 T = TypeVar("T")
-
-
-def leader_of(members: Iterable[Entry]) -> Entry | None:
-    """The oldest member: it alone acts. Members made by one transaction lead in the order of their keys."""
-    return min(members, key=lambda entry: (entry.stored.create_revision, entry.key), default=None)
 
 
 class Allocator:
@@ -47,6 +45,8 @@ class Allocator:
         self._items: dict[str, Item] = {}
         self._ranking = Ranking()
         self._placement = Placement(self._ranking)
+        self._suspicions = Suspicions(self.layout)
+        self._away: frozenset[str] = frozenset()
         self._dirty: OrderedDict[str, None] = OrderedDict()  # items to look at; taking the first of many is cheap here
         self._moving: set[str] = set()  # items which are to be served by others than now,
         self._rebalanced: set[str] = set()  # and those of them which move for balance alone
@@ -159,8 +159,11 @@ class Allocator:
                 items.append(change)
             elif change.key.startswith(self.layout.members):
                 self._apply_member(change)
+            elif change.key.startswith(self.layout.suspects):
+                self._suspicions.note(change.key, change.after)
             else:
                 others.append(change)
+        self._judge()
         for change in items:
             self._apply_item(change)
         for change in others:
@@ -172,21 +175,36 @@ class Allocator:
         member = self._member(change.key.removeprefix(self.layout.members))
         if member is None:
             return
-        before = member.capacity
         member.entry = change.after
-        offered = None if change.after is None else _asked(self._policy.capacity, change.after)
+        self._offer(member)
+        self._drop_if_gone(member)
+
+    def _judge(self) -> None:
+        """Note which members the others cannot reach by now."""
+        away = self._suspicions.away(m.name for m in self._ranking.members.values() if m.entry is not None)
+        changed, self._away = away ^ self._away, away
+        for name in sorted(changed):
+            member = self._ranking.members.get(name)
+            if member is not None:
+                reached("allocator.away" if name in away else "allocator.back")
+                member.is_away = name in away
+                self._offer(member)
+
+    def _offer(self, member: Member) -> None:
+        """Read what a member offers: nothing, if it is gone, or exits, or is away."""
+        before = member.capacity
+        offered = None if member.entry is None else _asked(self._policy.capacity, member.entry)
         offered = offered or _NOTHING
         member.is_exiting = offered.is_exiting
-        capacity = 0 if offered.is_exiting else offered.limit
+        capacity = 0 if offered.is_exiting or member.is_away else offered.limit
         self._ranking.resize(member, capacity)
         self._is_balanced = False
         self._dirty.update(dict.fromkeys(self._aside))
-        if capacity < before or change.after is None:
+        if capacity < before or member.entry is None:
             self._dirty.update(dict.fromkeys([*member.wanted, *member.serves]))
         if capacity > before:
             self._dirty.update(self._waiting.pop(member.name, {}))
             self._dirty.update(self._bereft)
-        self._drop_if_gone(member)
 
     def _apply_item(self, change: EntryChange) -> None:
         item = self._item(change.key.removeprefix(self.layout.items))
@@ -276,9 +294,11 @@ class Allocator:
         """Return the batches to carry out now. Empty if there is nothing to do until something changes, or if another
         member leads.
         """
-        leader = leader_of(m.entry for m in self._ranking.members.values() if m.entry is not None)
+        members = [m.entry for m in self._ranking.members.values() if m.entry is not None]
+        leader = leader_of(members, self._away, self.layout.members)
         if leader is None or leader.key != self.layout.member_key(me):
             return []
+        voices = [is_unchanged(each.stored) for name in sorted(self._away) for each in self._suspicions.entries(name)]
         self._place_again()
         if not self._dirty and not self._is_balanced:
             self._balance()
@@ -294,7 +314,7 @@ class Allocator:
         self._dirty.update(again)
         for member, item_id in stepper.waiting:
             self._waiting.setdefault(member, {})[item_id] = None
-        return list(pack(filter(None, steps.values()), is_unchanged(leader.stored)))
+        return list(pack(filter(None, steps.values()), [is_unchanged(leader.stored), *voices[:VOICES_MAX]]))
 
     def retry(self, batch: Batch) -> None:
         """Look at a batch's items again, because the batch lost a compare or its outcome is unknown."""
@@ -344,8 +364,11 @@ class Allocator:
     def _preferred(self, item: Item) -> list[Member]:
         """Members which should have the item before others, and have room for it. Notes whether it has none of them."""
         names = _asked(self._policy.preferred, item.entry) if item.entry is not None and item.demand is not None else ()
-        if names and not any(assignment.member.name in names for assignment in item.assignments.values()):
-            self._bereft[item.id] = None
+        serving = [each for each in item.assignments.values() if each.member.name in (names or ())]
+        if names and not any(each.entry.stored.value for each in serving):
+            self._bereft[item.id] = None  # a preferred member that came back may have come without its content
+            here = {each.member.name for each in serving}
+            names = [name for name in names if name not in here]
         else:
             self._bereft.pop(item.id, None)
         members = (self._ranking.members.get(name) for name in names or ())

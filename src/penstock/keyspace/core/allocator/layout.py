@@ -3,6 +3,7 @@
     {root}/items/{item}                              an item to serve; its value says by how many members
     {root}/members/{zone}#{suffix}                   a process which serves; under its lease
     {root}/assign/{item}#{zone}#{suffix}#{slot}      who serves what; under the member's lease; slot 0 is the primary
+    {root}/suspects/{member}#{by}                    a member that another cannot reach: `suspicion.py`
 
 What always holds: names have no character up to '#', so that the order of the keys is the order of (item, zone,
 suffix), and a key is read in one way only.
@@ -62,6 +63,7 @@ class Layout:
         self.items = f"{root}/items/"
         self.members = f"{root}/members/"
         self.assignments = f"{root}/assign/"
+        self.suspects = f"{root}/suspects/"
 
     def item_key(self, item: str) -> str:
         """The key of an item. `LimitExceeded` if the key of one of its assignments would be too long."""

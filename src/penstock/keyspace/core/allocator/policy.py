@@ -71,6 +71,12 @@ class Policy(Protocol):
         """
         ...
 
+    def may_pass_over(self, item: Entry, rest: Sequence[Entry], coming: int) -> bool:
+        """Return whether the item may be left to these assignments, and `coming` new members, without the consent of
+        a member that the others cannot reach.
+        """
+        ...
+
     def item_of(self, key: str) -> str | None:
         """Return the item to look at again after a change of another key: its head record, or its measured load."""
         ...

@@ -38,7 +38,8 @@ class Member:
     zone: str
     entry: Entry | None = None
     is_exiting: bool = False
-    capacity: int = 0  # its limit; 0 if it exits
+    is_away: bool = False  # most of the others cannot reach it
+    capacity: int = 0  # its limit; 0 if it exits, or is away
     serves: dict[str, int] = field(default_factory=dict)  # item → how many assignments: one, but for accidents
     wanted: dict[str, "Item"] = field(default_factory=dict)
     occupancy: int = 0

@@ -4,8 +4,10 @@ Design: gazette.md §1.5, journals.md J14. What always holds for a step:
 
 - It adds, or it removes, never both: a new assignment is not consistent yet, and only consistent replicas let others
   leave.
-- A removal leaves as many consistent replicas as the item needs. Its compares name everything it was judged by: the
-  item, all its assignments, and the guards of the policy.
+- A removal leaves as many consistent replicas as the item needs. A member that the others cannot reach is *passed
+  over*: it leaves as soon as the policy allows it.
+- The compares of a step that changes who serves an item name everything it was judged by: the item, all its
+  assignments, and the guards of the policy.
 - Afterwards exactly one assignment has slot 0, if there is any: a consistent one, if there is one.
 - No member gets more items than its limit, counting what other steps of the same plan add.
 
@@ -87,19 +89,38 @@ class Stepper:
             if assignment.member.entry is None:
                 step.require([is_absent(self._layout.members + assignment.member.name)])
         consistent = self._consistent(item, assignments, alive)
+        passed = self._passed_over(item, alive)
+        for member in passed:
+            step.operations.append(Delete(alive.pop(member).entry.key))
         wanted = [member for member in item.target if member.name not in alive]
         coming = [member for member in wanted if self._has_room(member)]
         self.waiting += [(member.name, item.id) for member in wanted if member not in coming]
-        leaving = [] if coming else _leaving(item, alive, consistent)
+        if passed:
+            coming = []
+        leaving = [] if coming or passed else _leaving(item, alive, consistent)
         for member in leaving:
             step.operations.append(Delete(alive.pop(member).entry.key))
         self._seat(item, step, alive, coming, consistent, {assignment.slot for assignment in dead})
         if step.operations:
             step.require([is_unchanged(item.entry.stored)])
-            if leaving:
+            is_joined = bool(alive and coming)
+            if leaving or passed or is_joined:
                 step.require(self._policy.guards(item.entry))
-            if any(isinstance(operation, Delete) for operation in step.operations):
+            if is_joined or any(isinstance(operation, Delete) for operation in step.operations):
                 step.require(is_unchanged(assignment.entry.stored) for assignment in assignments)
+
+    def _passed_over(self, item: Item, alive: dict[str, Assignment]) -> list[str]:
+        """Return the members that most of the others cannot reach, if the rest may serve the item without them."""
+        away = sorted(name for name, each in alive.items() if each.member.is_away)
+        if not away:
+            return []
+        assert item.entry is not None
+        rest = [each.entry for name, each in sorted(alive.items()) if name not in away]
+        coming = sum(member.name not in alive and self._has_room(member) for member in item.target)
+        try:
+            return away if self._policy.may_pass_over(item.entry, rest, coming) else []
+        except PenstockError:
+            return []
 
     def _consistent(self, item: Item, assignments: Sequence[Assignment], alive: dict[str, Assignment]) -> set[str]:
         """The members whose assignment is consistent. The policy is asked only if a member is to leave, or to lead."""
@@ -207,9 +228,9 @@ def _free_slot(taken: set[int]) -> int:
     return slot
 
 
-def pack(steps: Iterable[Step], leader: Compare) -> Iterator[Batch]:
+def pack(steps: Iterable[Step], leads: Sequence[Compare]) -> Iterator[Batch]:
     """Steps as transactions within the KeySpace's limits. Each also compares that its maker still leads."""
-    compares = {leader.key: leader}
+    compares = {each.key: each for each in leads}
     operations: list[Operation] = []
     items: list[str] = []
     size = 0
@@ -222,7 +243,7 @@ def pack(steps: Iterable[Step], leader: Compare) -> Iterator[Batch]:
             or size + step_size > _BYTES_MAX
         ):
             yield Batch(Transaction(tuple(compares.values()), tuple(operations)), items)
-            compares = {leader.key: leader}
+            compares = {each.key: each for each in leads}
             operations, items, size = [], [], 0
         compares.update(step.compares)
         operations += step.operations
