@@ -67,6 +67,7 @@ class Options(msgspec.Struct, frozen=True):
 
     repeats: int = 3
     quick: bool = False
+    before: str = ""  # a checkout of the tree before, with its own `make setup`, for benchmarks which compare with it
 
 
 class Recorder:

@@ -59,6 +59,9 @@ def run(
         int, Parameter(help="How often each case runs; medians count.", metavar="N", validator=Number(gte=1, lte=100))
     ] = 3,
     quick: Annotated[bool, Parameter(help="Show only that it runs: the figures mean little.")] = False,
+    before: Annotated[
+        Path | None, Parameter(help="A checkout of the tree before, set up, to compare with.", metavar="CHECKOUT")
+    ] = None,
     output_file: Annotated[Path | None, Parameter(help="Keep the report there too, as JSON.", metavar="FILE")] = None,
     session: InSession,
 ) -> int:
@@ -70,7 +73,8 @@ def run(
     if output_file is not None:
         _refuse_unwritable(output_file)
     with _ended_by_sigterm(), _only_the_report_on_stdout(), _progress(session, name) as watch:
-        report = measure(name, Options(repeats=repeats, quick=quick), watch)
+        options = Options(repeats=repeats, quick=quick, before=str(before.absolute()) if before is not None else "")
+        report = measure(name, options, watch)
     if output_file is not None:
         with output_file.open("w", encoding="utf-8") as stream:
             write_json(report, stream)
