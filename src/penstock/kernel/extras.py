@@ -30,7 +30,6 @@ MODULES: Final = {
         "polars",
         "prometheus_client",
         "pyarrow",
-        "uvicorn",
         "uvloop",
         "zstandard",
     ),

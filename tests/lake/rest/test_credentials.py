@@ -7,21 +7,13 @@ import pytest
 from penstock.kernel.errors import Unauthenticated
 from penstock.lake.rest.credentials import Credentials
 from penstock.plumbing.http.limits import HttpLimits
+from penstock.plumbing.http.protocol.incoming import Incoming
 from penstock.plumbing.http.request import Request
 
 
-async def nothing() -> object:
-    raise AssertionError("no body is read")
-
-
 def request(authorization: str) -> Request:
-    scope = {
-        "method": "GET",
-        "raw_path": b"/api/v1/config",
-        "query_string": b"",
-        "headers": [(b"authorization", authorization.encode())],
-    }
-    return Request(scope, nothing, HttpLimits(), "id")
+    headers = [(b"authorization", authorization.encode())]
+    return Request("GET", "/api/v1/config", "", headers, Incoming(), HttpLimits(), "id")
 
 
 def basic(pair: str) -> str:

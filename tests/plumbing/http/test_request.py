@@ -1,11 +1,11 @@
-import asyncio
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import pytest
 
 from penstock.kernel.errors import ConnectionLost, DeadlineExceeded, InvalidArgument, LimitExceeded, Written
 from penstock.plumbing.http.limits import HttpLimits
+from penstock.plumbing.http.protocol.incoming import Incoming
 from penstock.plumbing.http.request import Request
 
 
@@ -23,27 +23,17 @@ class Exact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def request(
     *chunks: bytes | str, query: str = "", headers: dict[str, str] | None = None, limits: HttpLimits | None = None
 ) -> Request:
-    messages: list[dict[str, Any]] = [
-        {"type": "http.disconnect"} if isinstance(chunk, str) else {"type": "http.request", "body": chunk}
-        for chunk in chunks
-    ]
-    for message in messages[:-1]:
-        message["more_body"] = True
-
-    async def receive() -> dict[str, Any]:
-        if not messages:
-            await asyncio.Event().wait()
-        return messages.pop(0)
-
+    body = Incoming()
+    for chunk in chunks:
+        if isinstance(chunk, str):
+            body.lost()
+        else:
+            body.feed(chunk)
+    if not any(isinstance(chunk, str) for chunk in chunks):
+        body.end()
     fields = headers if headers is not None else {"transfer-encoding": "chunked"}
-    scope = {
-        "method": "PUT",
-        "raw_path": b"/x",
-        "query_string": query.encode(),
-        "headers": [(name.encode(), value.encode("latin-1")) for name, value in fields.items()],
-        "client": ("10.0.0.1", 5),
-    }
-    return Request(scope, receive, limits or HttpLimits(), "1")
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in fields.items()]
+    return Request("PUT", "/x", query, raw, body, limits or HttpLimits(), "1", peer="10.0.0.1:5")
 
 
 def test_a_query_is_typed() -> None:
@@ -91,9 +81,10 @@ async def test_a_client_which_goes_away_or_falls_silent_has_written_nothing() ->
     with pytest.raises(ConnectionLost) as gone:
         await request(b"ab", "disconnect").read()
     assert gone.value.written is Written.NO
-    silent = request(headers={"content-length": "1"}, limits=HttpLimits(body_silence_ms=1))
+    silent = Incoming()
+    silent.late(1)
     with pytest.raises(DeadlineExceeded, match="no byte of the body came for 1 ms"):
-        await silent.read()
+        await Request("PUT", "/x", "", [(b"content-length", b"1")], silent, HttpLimits(), "1").read()
 
 
 async def test_json_is_typed_and_says_what_does_not_fit() -> None:

@@ -4,20 +4,19 @@ Nothing is decoded before it is asked for, and what does not decode is the clien
 is a stream with back-pressure: the socket is read only while a handler takes chunks. It is read once.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from penstock.kernel.errors import ConnectionLost, DeadlineExceeded, InvalidArgument, LimitExceeded, Written
+from penstock.kernel.errors import InvalidArgument, LimitExceeded
 from penstock.plumbing.http.limits import HttpLimits
+from penstock.plumbing.http.protocol.incoming import Incoming
 
-__all__ = ["Receive", "Request", "decode_part"]
+__all__ = ["Request", "decode_part"]
 
 T = TypeVar("T")
-Receive = Callable[[], Awaitable[Any]]
 
 
 def decode_part(raw: str, what: str, *, plus: bool = False) -> str:
@@ -40,52 +39,65 @@ class Request:
     """A request. `parameters` are the decoded parts of the path which its route's template names."""
 
     __slots__ = (
-        "_body_ended",
+        "_body",
         "_body_taken",
         "_headers",
         "_limits",
         "_query",
-        "_receive",
         "bytes_read",
         "id",
+        "is_secure",
+        "keep_alive",
         "method",
+        "needs_continue",
         "parameters",
+        "peer",
         "raw_headers",
         "raw_path",
         "raw_query",
-        "scope",
+        "version",
     )
 
-    def __init__(self, scope: Mapping[str, Any], receive: Receive, limits: HttpLimits, request_id: str) -> None:
-        self.scope = scope
+    def __init__(
+        self,
+        method: str,
+        raw_path: str,
+        raw_query: str,
+        raw_headers: list[tuple[bytes, bytes]],
+        body: Incoming,
+        limits: HttpLimits,
+        request_id: str,
+        *,
+        peer: str = "unknown",
+        is_secure: bool = False,
+        version: str = "1.1",
+        keep_alive: bool = True,
+    ) -> None:
         self.id = request_id
-        self.method: str = scope["method"]
-        self.raw_path: str = scope["raw_path"].decode("latin-1")
-        self.raw_query: str = scope["query_string"].decode("latin-1")
-        self.raw_headers: list[tuple[bytes, bytes]] = scope["headers"]
+        self.method = method
+        self.raw_path = raw_path
+        self.raw_query = raw_query
+        self.raw_headers = raw_headers  # names in lower case
         self.parameters: Mapping[str, str] = {}
         self.bytes_read = 0
-        self._receive = receive
+        self.peer = peer  # the client's address, for logs
+        self.is_secure = is_secure
+        self.version = version
+        self.keep_alive = keep_alive
+        self._body = body
         self._limits = limits
         self._headers: dict[str, str] | None = None
         self._query: list[tuple[str, str]] | None = None
         self._body_taken = False
-        self._body_ended = False
+        # The client waits for "100 Continue", which is sent when the handler first asks for the body.
+        self.needs_continue = version != "1.0" and any(
+            name == b"expect" and value.lower() == b"100-continue" for name, value in raw_headers
+        )
 
     @property
     def path(self) -> str:
         """The decoded path."""
         return decode_part(self.raw_path, "path")
-
-    @property
-    def peer(self) -> str:
-        """The client's address, for logs."""
-        client = self.scope.get("client")
-        return f"{client[0]}:{client[1]}" if client else "unknown"
-
-    @property
-    def is_secure(self) -> bool:
-        return bool(self.scope.get("scheme") == "https")
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -151,14 +163,12 @@ class Request:
     @property
     def is_body_read(self) -> bool:
         """Return whether the body was read to its end."""
-        return self._body_ended or (self.content_length == 0)
+        return (self._body.is_ended and not self._body.held) or self.content_length == 0
 
     @property
     def awaits_continue(self) -> bool:
-        """Return whether the client waits for "100 Continue", which is sent when the body is first read."""
-        return not self._body_taken and any(
-            name == b"expect" and value.lower() == b"100-continue" for name, value in self.raw_headers
-        )
+        """Return whether the client still waits for "100 Continue" before it sends its body."""
+        return self.needs_continue
 
     async def body(self, bytes_max: int | None = None) -> AsyncIterator[bytes]:
         """The body, chunk by chunk, as the client sends it.
@@ -172,13 +182,11 @@ class Request:
         length = self.content_length
         if length is not None and length > limit:
             raise LimitExceeded(f"the body has {length} bytes; at most {limit} are taken", limit=limit)
-        while not self._body_ended and length != 0:
-            chunk = await self._next_chunk()
+        while length != 0 and (chunk := await self._body.take()):
             self.bytes_read += len(chunk)
             if self.bytes_read > limit:
                 raise LimitExceeded(f"the body has more than the {limit} bytes that are taken", limit=limit)
-            if chunk:
-                yield chunk
+            yield chunk
 
     async def read(self, bytes_max: int | None = None) -> bytes:
         """The whole body, held in memory."""
@@ -195,20 +203,6 @@ class Request:
             raise InvalidArgument(f"the body does not fit: {error}") from None
         except UnicodeDecodeError:
             raise InvalidArgument("the body is not UTF-8") from None
-
-    async def _next_chunk(self) -> bytes:
-        try:
-            async with asyncio.timeout(self._limits.body_silence_ms / 1000):
-                message = await self._receive()
-        except TimeoutError:
-            raise DeadlineExceeded(
-                f"no byte of the body came for {self._limits.body_silence_ms} ms", written=Written.NO, status=408
-            ) from None
-        if message["type"] != "http.request":
-            raise ConnectionLost("the client went away before the end of its body", written=Written.NO)
-        self._body_ended = not message.get("more_body", False)
-        chunk: bytes = message.get("body", b"")
-        return chunk
 
 
 _LIST_FIELDS: dict[type, frozenset[str]] = {}

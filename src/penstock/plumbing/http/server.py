@@ -1,25 +1,21 @@
-"""HttpServer: listens, and hands every request to an ASGI application, in the event loop it is started from.
+"""HttpServer: listens, and hands every request to an application, in the event loop it is started from.
 
     server = await HttpServer.start(app, "127.0.0.1", 0)
     ...
     await server.close(drain_s=5.0)
 
-uvicorn's protocol without uvicorn's server: no signal handlers, no polling, no logging of its own. What always holds:
-a connection's trouble is its own, and when `close` returns no handler runs and no connection is open.
+It takes no signals and starts no threads. What always holds: a connection's trouble is its own, and when `close`
+returns no handler runs and no connection is open.
 """
 
 import asyncio
 import ssl
-from email.utils import formatdate
 from types import TracebackType
-
-from uvicorn.config import Config
-from uvicorn.server import ServerState
 
 from penstock.kernel.errors import ConfigError
 from penstock.plumbing.http.app import App
-from penstock.plumbing.http.connection import Connection
 from penstock.plumbing.http.limits import HttpLimits
+from penstock.plumbing.http.protocol.connection import Connection
 from penstock.plumbing.http.statistics import TALLY, HttpStatistics
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.wire.tls import Tls, server_context
@@ -37,20 +33,7 @@ class HttpServer:
         self._limits = limits
         self._name = name
         self._statistics = app.statistics
-        self._state = ServerState()
-        self._config = Config(
-            app,
-            http="httptools",
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-        )
-        self._config.load()
-        self._config.timeout_keep_alive = limits.keep_alive_ms / 1000  # type: ignore[assignment]
+        self._connections: set[Connection] = set()
         self._listener: asyncio.Server | None = None
         self._is_tls = False
         self._clock: asyncio.TimerHandle | None = None
@@ -116,37 +99,37 @@ class HttpServer:
         listener.close()
         if self._clock is not None:
             self._clock.cancel()
-        for connection in self._connections():
+        for connection in list(self._connections):
             connection.shutdown()
         await self._wait_for_connections(drain_s)
-        tasks = list(self._state.tasks)
+        tasks = list(self._app.tasks)
         for task in tasks:
             task.cancel()
-        for connection in self._connections():
-            connection.transport.abort()
+        for connection in list(self._connections):
+            connection.cut()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._wait_for_connections(None)
         TALLY.remove(self._statistics)
         log.info("http server closed", server=self._name, cancelled=len(tasks))
 
     def _accept(self) -> Connection:
-        return Connection(self._config, self._state, self._limits, self._statistics, self._on_closed)
+        app = self._app
+        connection = Connection(app.serve, self._limits, self._statistics, self._on_closed, app.number)
+        self._connections.add(connection)
+        return connection
 
-    def _connections(self) -> list[Connection]:
-        return [one for one in self._state.connections if isinstance(one, Connection)]
-
-    def _on_closed(self, _connection: Connection) -> None:
-        if self._all_closed is not None and not self._state.connections and not self._all_closed.done():
+    def _on_closed(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if self._all_closed is not None and not self._connections and not self._all_closed.done():
             self._all_closed.set_result(None)
 
     async def _wait_for_connections(self, seconds: float | None) -> None:
-        if self._state.connections:
+        if self._connections:
             self._all_closed = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._all_closed], timeout=seconds)
 
     def _tick(self) -> None:
-        """The date header, set again every second: uvicorn adds it to every answer."""
-        self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+        self._app.set_date()
         self._clock = asyncio.get_running_loop().call_later(1.0, self._tick)
 
 

@@ -17,6 +17,7 @@ class HttpStatistics(msgspec.Struct, gc=False):
     requests_now: int = 0
     connections_opened: int = 0
     connections_refused: int = 0
+    requests_read: int = 0  # heads that were complete
     requests: int = 0
     answers_4xx: int = 0
     answers_5xx: int = 0

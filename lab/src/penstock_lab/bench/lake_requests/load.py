@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import uvloop
 
-__all__ = ["Load", "rest_request", "s3_request", "send"]
+__all__ = ["Sent", "rest_request", "s3_request", "send"]
 
 REGION: Final = "us-east-1"
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
@@ -26,7 +26,7 @@ _LENGTH: Final = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
 def rest_request(
     method: str, path: str, pair: tuple[str, str], body: bytes = b"", content_type: str = "application/json"
 ) -> bytes:
-    """One request of the REST API."""
+    """Return one request of the REST API."""
     basic = base64.b64encode(":".join(pair).encode()).decode()
     head = f"{method} /api/v1/repositories/bench{path} HTTP/1.1\r\nHost: lake\r\nAuthorization: Basic {basic}\r\n"
     if method != "GET":
@@ -35,7 +35,7 @@ def rest_request(
 
 
 def s3_request(method: str, path: str, pair: tuple[str, str], body: bytes = b"") -> bytes:
-    """One request of S3, with the headers that boto3 sends, signed (AWS signature version 4)."""
+    """Return one request of S3 with the headers of boto3, signed (AWS signature version 4)."""
     now = datetime.now(UTC)
     stamp, day = f"{now:%Y%m%dT%H%M%SZ}", f"{now:%Y%m%d}"
     digest = hashlib.sha256(body).hexdigest()
@@ -58,7 +58,7 @@ def s3_request(method: str, path: str, pair: tuple[str, str], body: bytes = b"")
     return f"{head}\r\n".encode() + body
 
 
-class Load:
+class Sent:
     """What a run of requests took: how many were answered, how long that was, and the median of one."""
 
     def __init__(self, times: list[float], seconds: float) -> None:
@@ -67,12 +67,12 @@ class Load:
         self.median_s = sorted(times)[self.done // 2] if times else 0.0
 
 
-def send(port: int, requests: Iterator[bytes], in_flight: int, seconds: float) -> Load:
+def send(port: int, requests: Iterator[bytes], in_flight: int, seconds: float) -> Sent:
     """Send requests, some at a time, for so long, or until there are no more; each must be answered 2xx."""
     return uvloop.run(_send(port, requests, in_flight, seconds))
 
 
-async def _send(port: int, requests: Iterator[bytes], in_flight: int, seconds: float) -> Load:
+async def _send(port: int, requests: Iterator[bytes], in_flight: int, seconds: float) -> Sent:
     loop = asyncio.get_running_loop()
     times: list[float] = []
     connections = [
@@ -84,7 +84,7 @@ async def _send(port: int, requests: Iterator[bytes], in_flight: int, seconds: f
         connection.begin(began + seconds)
     try:
         await asyncio.gather(*(connection.ended for connection in connections))
-        return Load(times, time.perf_counter() - began)
+        return Sent(times, time.perf_counter() - began)
     finally:
         for connection in connections:
             connection.close()

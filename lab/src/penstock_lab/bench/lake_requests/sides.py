@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.lake.client.lake import LakeClient
-from penstock_lab.bench.lake_requests_load import rest_request, send
+from penstock_lab.bench.lake_requests.load import rest_request, send
 
 __all__ = ["KEYS", "Lakeside", "lakesides"]
 
@@ -64,7 +64,7 @@ class Lakeside:
         self.call("POST", f"/bench/branches/{branch}/commits", {"message": "one object"})
 
     def link(self, branch: str, path: str) -> bytes:
-        """Return a request that links bytes which are there, at a place for which their address was given out."""
+        """Return a request that links bytes at a new address of this place; the bytes are put there first."""
         made = self.call("GET", f"/bench/branches/{branch}/staging/backing", path=path)
         address = made["physical_address"]
         (self._folder / "data/objects" / address.partition("://")[2]).write_bytes(bytes(1024))
@@ -119,5 +119,6 @@ def _wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
             socket.create_connection(("127.0.0.1", port), 1).close()
             return
         except OSError:
-            assert process.poll() is None and time.monotonic() < deadline, log.read_text()[-2000:]
+            is_up = process.poll() is None and time.monotonic() < deadline
+            assert is_up, log.read_text()[-2000:]
             time.sleep(0.05)

@@ -1,10 +1,10 @@
 """What one request to the lake costs: processor time of the server and time by the clock, one and 64 in flight.
 
 The server is one process: a member of the lake with a quorum node of its own, whose log and objects are synced before
-an answer. With `--before CHECKOUT` the tree of another checkout answers the same requests in the same run, in turns; its
-figures are the side `before`, and goals are ratios to it. The side `lakefs` holds figures of lakeFS 1.84 which were
-measured once, on a machine of two cores, with the same driver: with its local key-value store, which never syncs, and
-with PostgreSQL, which does. They are for orientation: another machine has another pace.
+an answer. With `--before CHECKOUT` the tree of another checkout answers the same requests in the same run, in turns;
+its figures are the side `before`, and goals are ratios to it. The side `lakefs` holds figures of lakeFS 1.84 that were
+measured once, on a machine of two cores: with its local key-value store, which never syncs, and with PostgreSQL, which
+does. They are for orientation: another machine has another pace.
 """
 
 import tempfile
@@ -15,19 +15,17 @@ from typing import Final
 
 import msgspec
 
-from penstock_lab.bench.lake_requests_load import rest_request, s3_request, send
-from penstock_lab.bench.lake_requests_site import KEYS, Lakeside, lakesides
+from penstock_lab.bench.lake_requests.load import rest_request, s3_request, send
+from penstock_lab.bench.lake_requests.sides import KEYS, Lakeside, lakesides
 from penstock_lab.bench.report import Options, Recorder
 
-__all__ = ["QUESTION", "run"]
-
-QUESTION: Final = "What does one request to the lake cost its server, next to the tree before?"
+__all__ = ["run"]
 
 BATCH_S: Final = 0.25
 KIB: Final = bytes(range(256)) * 4
 LARGE: Final = bytes(8 << 20)
 IN_FLIGHT: Final = (1, 64)
-Requests = Callable[[Lakeside, int], Iterator[bytes]]  # for a side: at least so many, or as many as are wanted
+Requests = Callable[[Lakeside, int], Iterator[bytes]]  # of a side, and a number of them
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -56,7 +54,8 @@ def _upload(side: Lakeside, _: int) -> Iterator[bytes]:
 
 
 def _s3_put(content: bytes) -> Requests:
-    return lambda side, _: (s3_request("PUT", f"/bench/hot/s3/{number % 50}", KEYS, content) for number in side.branches)
+    keys = [f"/bench/hot/s3/{number}" for number in range(50)]
+    return lambda side, _: (s3_request("PUT", keys[number % 50], KEYS, content) for number in side.branches)
 
 
 def _s3_get(path: str, content: bytes) -> Requests:
