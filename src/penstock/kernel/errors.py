@@ -210,6 +210,12 @@ class PenstockError(Exception):
             lines.append(f"Next: {self.next_step}")
         return "\n".join(lines)
 
+    def _render_traceback_(self, *_: object) -> list[str]:
+        """Return the few lines that a notebook shows: the user's line, then what `describe` says."""
+        from penstock.kernel.notebook import error_lines  # few programs are notebooks
+
+        return error_lines(self, self.describe())
+
     def to_record(self) -> ErrorRecord:
         return ErrorRecord(
             self.code, self.message, self.fault, self.written, self.retryable, self.next_step, self.details
@@ -525,3 +531,6 @@ class InternalError(PenstockError):
 
     code = "internal"
     written = Written.UNKNOWN
+
+    def _render_traceback_(self, *_: object) -> list[str]:
+        raise NotImplementedError  # notebooks show a defect with all its frames

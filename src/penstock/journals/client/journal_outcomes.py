@@ -61,6 +61,9 @@ class Appended(msgspec.Struct, frozen=True):
     registers: Registers  # after it, without those of writers; none if they are many and the append named none
     epoch: PipelineEpoch
 
+    def __repr__(self) -> str:
+        return f"Appended({self.journal} [{self.begin}, {self.end}))"
+
     @classmethod
     def of(cls, journal: str, response: AppendResponse) -> "Appended":
         commit = response.commit

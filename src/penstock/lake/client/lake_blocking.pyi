@@ -12,9 +12,13 @@ A path which has no object raises KeyError, as dicts do. One background thread r
 may come from any thread. The methods are those of `lake_repository.py`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Self
+
+import pandas
+import polars
+import pyarrow
 
 from penstock.lake.client.lake_place import LakePlace
 from penstock.lake.client.lake_repository import AsyncLake, AsyncRef, AsyncRepository, Content, LakeFile
@@ -97,6 +101,10 @@ class Ref(Blocking[AsyncRef], Mapping[str, bytes]):
     def __iter__(self) -> Iterator[str]: ...
     def __len__(self) -> int: ...
     def __repr__(self) -> str: ...
+    @property
+    def url(self) -> str:
+        """The ref as a lake URL, like lake://shop@main."""
+
     def head(self) -> Commit:
         """The commit it names."""
 
@@ -121,6 +129,20 @@ class Ref(Blocking[AsyncRef], Mapping[str, bytes]):
     def diff(self, other: str, *, prefix: str = "") -> Iterator[Change]:
         """Yield the changes of another ref since the merge base."""
 
+    def dataset(self, path: str) -> pyarrow.dataset.Dataset:
+        """Return a file, or all Parquet files of a folder, as a PyArrow dataset: a query reads only the parts it needs.
+
+        Folders named `column=value` are partitions. `NotFound` if the path has neither."""
+
+    def to_arrow(self, path: str, *, columns: Sequence[str] | None = None) -> pyarrow.Table:
+        """Return a file, or all Parquet files of a folder, as an Arrow table."""
+
+    def to_polars(self, path: str, *, columns: Sequence[str] | None = None) -> polars.DataFrame:
+        """Return a file, or all Parquet files of a folder, as a DataFrame of Polars."""
+
+    def to_pandas(self, path: str, *, columns: Sequence[str] | None = None) -> pandas.DataFrame:
+        """Return a file, or all Parquet files of a folder, as a DataFrame of pandas."""
+
 class Branch(Ref, MutableMapping[str, bytes]):
     """A dict of files which can be changed: changes are uncommitted until a commit makes them part of the history."""
 
@@ -130,7 +152,7 @@ class Branch(Ref, MutableMapping[str, bytes]):
         """Delete objects. Paths which have none are no error."""
 
     def put(self, path: str, content: Content, *, content_type: str = "", if_absent: bool = False) -> LakeFile:
-        """Put an object, whole or not at all."""
+        """Put an object, whole or not at all. Tables (pandas, Polars, Arrow) become files of the name's format."""
 
     def copy(self, source: str, path: str, *, ref: str = "") -> LakeFile:
         """The same bytes under another path, without copying them; also from another ref of the repository."""

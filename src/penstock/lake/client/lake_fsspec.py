@@ -3,10 +3,10 @@
     pandas.read_parquet("lake://shop@main/orders.parquet")
     fsspec.open("lake://shop@main/prices.csv", "wb")
 
-fsspec finds it by its entry point. Options: `lake` (the server's URL), `access_key_id`, `secret_access_key`. Options
-left out are found as on the command line. Folders are prefixes: they exist while an object lies below them. A written
-file appears when it is closed, whole or not at all; files of an fsspec transaction (`with fs.transaction:`) when the
-block ends. Written files are uncommitted: `Branch.commit` commits them.
+fsspec finds it by its entry point. Options: `endpoint` (the server's URL), `access_key_id`, `secret_access_key`.
+Options that are left out are found as on the command line. Folders are prefixes: they exist while an object lies below
+them. A written file appears when it is closed, whole or not at all; files of an fsspec transaction
+(`with fs.transaction:`) when the block ends. Written files are uncommitted: `Branch.commit` commits them.
 """
 
 import weakref
@@ -21,7 +21,7 @@ from penstock.kernel.errors import NotFound, PreconditionFailed
 from penstock.kernel.extras import extra
 from penstock.lake.client.lake import LakeUrl, parse_lake_url
 from penstock.lake.client.lake_blocking import Branch, Lake, Ref
-from penstock.lake.client.lake_place import find_lake
+from penstock.lake.client.lake_place import LakePlace, find_lake
 from penstock.lake.client.lake_repository import LakeFile
 
 with extra("tables", "a lake:// file system"):
@@ -41,13 +41,15 @@ class LakeFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
 
     def __init__(
         self,
-        lake: str | None = None,
+        endpoint: str | None = None,
         access_key_id: str | None = None,
         secret_access_key: str | None = None,
+        *,
+        place: LakePlace | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._lake = Lake(find_lake(lake, access_key_id, secret_access_key))
+        self._lake = Lake(place or find_lake(endpoint, access_key_id, secret_access_key))
         weakref.finalize(self, _close_soon, self._lake)
 
     # looking

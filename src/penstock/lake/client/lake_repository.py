@@ -16,7 +16,7 @@ import secrets
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Self
+from typing import Any, BinaryIO, Final, Self, cast
 from urllib.parse import quote
 
 import msgspec
@@ -25,12 +25,14 @@ from penstock.kernel.errors import InvalidArgument, NoChanges, NotFound, Penstoc
 from penstock.lake.client.lake import LakeUrl
 from penstock.lake.client.lake_api import LakeApi
 from penstock.lake.client.lake_place import LakePlace
+from penstock.lake.client.lake_tables import TableReads
 from penstock.lake.records.service import Change, ChangeKind, Commit, Strategy
+from penstock.plumbing.files.tables import ArrowTable, encode_table, is_table
 from penstock.plumbing.http.client import Body
 
 __all__ = ["AsyncBranch", "AsyncLake", "AsyncRef", "AsyncRepository", "AsyncTransaction", "Content", "LakeFile"]
 
-Content = bytes | bytearray | memoryview | Path | BinaryIO | AsyncIterable[bytes]
+Content = bytes | bytearray | memoryview | Path | BinaryIO | AsyncIterable[bytes] | ArrowTable
 CHUNK_BYTES: Final = 1 << 20
 DELETES_MAX: Final = 1000
 
@@ -150,7 +152,7 @@ class AsyncRepository:
         return await self.ref(merged["reference"]).head()
 
 
-class AsyncRef:
+class AsyncRef(TableReads):
     """A tree to read: what a ref shows."""
 
     def __init__(self, repository: AsyncRepository, name: str) -> None:
@@ -161,6 +163,14 @@ class AsyncRef:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__.removeprefix('Async')}(lake://{self.repository.name}@{self.name})"
+
+    @property
+    def url(self) -> str:
+        """The ref as a lake URL, like lake://shop@main."""
+        return f"lake://{self.repository.name}@{self.name}"
+
+    def _place(self) -> LakePlace:
+        return self._api.place
 
     async def head(self) -> Commit:
         """The commit it names."""
@@ -217,7 +227,9 @@ class AsyncBranch(AsyncRef):
     """A tree to write: changes are uncommitted until a commit makes them part of the history."""
 
     async def put(self, path: str, content: Content, *, content_type: str = "", if_absent: bool = False) -> LakeFile:
-        """Put an object, whole or not at all."""
+        """Put an object, whole or not at all. Tables (pandas, Polars, Arrow) become files of the name's format."""
+        if is_table(content):
+            content = await asyncio.to_thread(encode_table, content, path)
         headers = {"content-type": content_type or "application/octet-stream"}
         if if_absent:
             headers["if-none-match"] = "*"
@@ -291,12 +303,12 @@ class AsyncTransaction(AsyncBranch):
 
 def _body(content: Content) -> Body:
     if isinstance(content, str):
-        raise TypeError("content is bytes, a Path or an open file: for text, use text.encode()")
+        raise TypeError("content is bytes, a Path, an open file or a table: for text, use text.encode()")
     if isinstance(content, bytes | bytearray | memoryview | AsyncIterable):
         return content
     if not isinstance(content, Path) and not hasattr(content, "read"):
-        raise TypeError(f"content is bytes, a Path or an open file, not {type(content).__name__}")
-    return _file_chunks(content)
+        raise TypeError(f"content is bytes, a Path, an open file or a table, not {type(content).__name__}")
+    return _file_chunks(cast("Path | BinaryIO", content))
 
 
 async def _file_chunks(content: Path | BinaryIO) -> AsyncIterator[bytes]:

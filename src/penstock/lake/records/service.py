@@ -147,6 +147,19 @@ class Commit(msgspec.Struct, frozen=True):
     metarange: str  # the id of its tree: equal trees have equal ids
     generation: int = 0
 
+    def __repr__(self) -> str:
+        first, _, rest = self.message.partition("\n")
+        return f"Commit({self.id[:12]} {first[:60] + ('…' if rest or first[60:] else '')!r})"
+
+    def _repr_html_(self) -> str:
+        from datetime import UTC, datetime
+
+        from penstock.kernel.notebook import html_table
+
+        rows = [("commit", self.id), ("message", self.message), ("committer", self.committer)]
+        rows += [("created", str(datetime.fromtimestamp(self.created_at, UTC))), *sorted(self.metadata.items())]
+        return html_table((), rows)
+
 
 class ChangeKind(Enum):
     """How a path differs."""

@@ -50,7 +50,24 @@ def to_arrow(table: Any) -> "pyarrow.Table":
         return pa.Table.from_pandas(table, preserve_index=is_named).replace_schema_metadata(None)
     if not is_table(table):
         raise InvalidArgument(f"expected a DataFrame or an Arrow table, not {type(table).__name__}")
-    return pa.table(table)
+    found = pa.table(table)
+    plain = pa.schema([field.with_type(_plain(field.type)) for field in found.schema])
+    return found if plain.equals(found.schema) else found.cast(plain)
+
+
+def _plain(kind: Any) -> Any:
+    """Return a type that every function of Arrow knows: views of text, as Polars has, are not among them."""
+    import pyarrow as pa
+
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_plain(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
+    return kind
 
 
 def to_polars(table: "pyarrow.Table") -> "polars.DataFrame":
