@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import cast
 
 from penstock.lake.records.service import Lake
+from penstock.lake.rest.links import RequestLinks
 from penstock.lake.rest.refused import REFUSED
 from penstock.lake.rest.rest_commits import CommitHandlers
 from penstock.lake.rest.rest_objects import ObjectHandlers
 from penstock.lake.rest.rest_refs import RefHandlers
 from penstock.lake.rest.rest_sinks import SinkHandlers
+from penstock.lake.rest.rest_uploads import UploadHandlers
 from penstock.plumbing.http.request import Request
 from penstock.plumbing.http.response import Response
 
@@ -26,9 +28,12 @@ def test_the_page_and_the_routes_agree() -> None:
     ) -> None:
         routes.add(f"{method} {template}")
 
-    objects = ObjectHandlers(NO_LAKE, can_sign=False)
-    for part in (RefHandlers(NO_LAKE), objects, CommitHandlers(NO_LAKE), SinkHandlers(NO_LAKE)):
-        part.add_to(add)
+    links = RequestLinks("secret")
+    RefHandlers(NO_LAKE).add_to(add)
+    ObjectHandlers(NO_LAKE, links, can_sign=False).add_to(add)
+    UploadHandlers(NO_LAKE, links, can_sign=False).add_to(add)
+    CommitHandlers(NO_LAKE).add_to(add)
+    SinkHandlers(NO_LAKE).add_to(add)
     named = set(re.findall(r"^\| `([A-Z]+ /\S+)` \|", PAGE.read_text(), re.MULTILINE))
     assert {each for each in named if "/repositories" in each} == routes
 

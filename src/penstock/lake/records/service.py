@@ -338,6 +338,34 @@ class Lake(Protocol):
         """Phase two: make the uploaded file the object under the path."""
         ...
 
+    async def read_entry(self, repository: str, path: str, entry: Entry, start: int, end: int) -> Reading:
+        """The bytes [start, end) of an entry that was shown before, whatever is under its path now."""
+        ...
+
+    # uploads to an address that was given out
+
+    async def upload_to(
+        self, repository: str, branch: str, path: str, address: str, content: AsyncIterable[Buffer]
+    ) -> tuple[int, str]:
+        """Write the bytes there; return their number and MD5."""
+        ...
+
+    async def begin_parts(self, repository: str, branch: str, path: str) -> str: ...
+
+    async def put_part(
+        self, repository: str, branch: str, id_: str, number: int, content: AsyncIterable[Buffer]
+    ) -> str:
+        """Write a part and return its ETag; the last one under a number wins."""
+        ...
+
+    async def finish_parts(
+        self, repository: str, branch: str, path: str, id_: str, address: str, parts: Sequence[tuple[int, str]]
+    ) -> tuple[int, str]:
+        """Make one file of the parts, given by number and ETag; return its size and ETag, to be linked."""
+        ...
+
+    async def drop_parts(self, id_: str) -> None: ...
+
     # commits
 
     async def commit(

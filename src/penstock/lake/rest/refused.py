@@ -18,6 +18,7 @@ _RANGES: Final = "lakeFS's own files of metadata", "ask for the tree: GET /repos
 _GARBAGE: Final = "lakeFS's garbage job", "penstock lake gc run, or penstock pipeline garbage"
 _OLD_RULES: Final = "an earlier form of the rules", "use /settings/branch_protection and /settings/gc_rules"
 _COMMITS: Final = "commits without a branch", "commit on a branch, with its date and metadata"
+_PART_COPIES: Final = "copies of parts", "copy the whole object: POST objects/copy"
 _OWN_METADATA: Final = "metadata of repositories", "keep an object for it, like meta.json"
 
 # template → methods, the subject, and the next step
@@ -47,6 +48,7 @@ REFUSED: Final[dict[str, tuple[str, tuple[str, str]]]] = {
     f"{REPOSITORY}/branch_protection": ("GET POST DELETE", _OLD_RULES),
     f"{REPOSITORY}/commits": ("POST", _COMMITS),
     f"{BRANCH}/update_token": ("PUT", ("staging tokens", "put objects on the branch")),
+    f"{BRANCH}/staging/pmpu/{{id}}/parts/{{number}}/copy": ("PUT", _PART_COPIES),
     "/config/garbage-collection": ("GET", _GARBAGE),
 }
 

@@ -4,8 +4,10 @@ Reference: docs/reference/lake-rest.md. Handlers translate and nothing else: a p
 `service.Lake`, its answer becomes JSON, and an error becomes {"message": …} under the status lakeFS has for it.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
 
 from penstock.kernel.errors import (
     AlreadyExists,
@@ -17,12 +19,14 @@ from penstock.kernel.errors import (
 )
 from penstock.lake.records.service import Lake
 from penstock.lake.rest.credentials import Credentials
+from penstock.lake.rest.links import RequestLinks
 from penstock.lake.rest.refused import add_refused
 from penstock.lake.rest.rest_commits import CommitHandlers
 from penstock.lake.rest.rest_models import LoginBody
 from penstock.lake.rest.rest_objects import ObjectHandlers
-from penstock.lake.rest.rest_refs import RefHandlers
+from penstock.lake.rest.rest_refs import BASE, Add, RefHandlers
 from penstock.lake.rest.rest_sinks import SinkHandlers
+from penstock.lake.rest.rest_uploads import UploadHandlers
 from penstock.lake.rest.words import message_of
 from penstock.plumbing.http.app import Site
 from penstock.plumbing.http.request import Request
@@ -31,7 +35,6 @@ from penstock.plumbing.http.router import Router
 
 __all__ = ["BASE", "rest_site"]
 
-BASE: Final = "/api/v1"
 VERSION: Final = "1.84.0"  # of lakeFS, whose API this is
 _STATUSES: Final[dict[type[PenstockError], int]] = {
     NoChanges: 400,
@@ -48,11 +51,14 @@ def rest_site(lake: Lake, credentials: Credentials, *, namespace_prefix: str, ca
     """The site of one lake, for all paths below /api/v1."""
     router = Router()
     lake = lake.asked_by(credentials.user)
-    general = _General(credentials, namespace_prefix, can_sign=can_sign)
+    links, usage = RequestLinks(credentials.secret_access_key), Usage(credentials.access_key_id)
+    general = _General(credentials, namespace_prefix, usage)
 
     def guarded(handler: Handler) -> Handler:
         async def checked(request: Request) -> Response:
-            credentials.check(request)
+            if not links.holds(request):
+                credentials.check(request)
+            usage.count()
             return await handler(request)
 
         return checked
@@ -70,7 +76,15 @@ def rest_site(lake: Lake, credentials: Credentials, *, namespace_prefix: str, ca
     add("GET", "/user", general.user)
     add("GET", "/auth/capabilities", general.capabilities)
     add("POST", "/statistics", general.statistics)
-    for part in (RefHandlers(lake), ObjectHandlers(lake, can_sign=can_sign), CommitHandlers(lake), SinkHandlers(lake)):
+    add("GET", "/usage-report/summary", general.usage)
+    parts: tuple[_Part, ...] = (
+        RefHandlers(lake),
+        ObjectHandlers(lake, links, can_sign=can_sign),
+        UploadHandlers(lake, links, can_sign=can_sign),
+        CommitHandlers(lake),
+        SinkHandlers(lake),
+    )
+    for part in parts:
         part.add_to(add)
     add_refused(add)
     return Site("lake-rest", router, _render, lambda request: request.raw_path.startswith(BASE + "/"))
@@ -90,13 +104,34 @@ def _render(request: Request, error: PenstockError, status: int) -> Response:
     return response
 
 
+class Usage:
+    """The number of answered requests by month: lakeFS's usage report. A restart forgets it."""
+
+    def __init__(self, installation: str) -> None:
+        self._installation = installation
+        self._months: Counter[tuple[int, int]] = Counter()
+
+    def count(self) -> None:
+        now = datetime.now(UTC)
+        self._months[now.year, now.month] += 1
+
+    def summary(self) -> dict[str, object]:
+        counts = sorted(self._months.items())
+        reports = [{"year": year, "month": month, "count": count} for (year, month), count in counts]
+        return {"installation_id": self._installation, "reports": reports}
+
+
+class _Part(Protocol):
+    def add_to(self, add: Add) -> None: ...
+
+
 class _General:
     """Operations outside of any repository."""
 
-    def __init__(self, credentials: Credentials, namespace_prefix: str, *, can_sign: bool) -> None:
+    def __init__(self, credentials: Credentials, namespace_prefix: str, usage: Usage) -> None:
         self._credentials = credentials
         self._prefix = namespace_prefix
-        self._can_sign = can_sign
+        self._usage = usage
 
     async def health(self, request: Request) -> Response:
         return Response(204)
@@ -129,6 +164,9 @@ class _General:
     async def capabilities(self, request: Request) -> Response:
         return json_response({"invite_user": False, "forgot_password": False})
 
+    async def usage(self, request: Request) -> Response:
+        return json_response(self._usage.summary())
+
     async def statistics(self, request: Request) -> Response:
         """Take what clients report of themselves, and keep nothing of it."""
         await request.read(STATISTICS_BYTES_MAX)
@@ -141,11 +179,11 @@ class _General:
             "blockstore_namespace_example": f"{self._prefix}example",
             "blockstore_namespace_ValidityRegex": f"^{self._prefix}",
             "default_namespace_prefix": self._prefix.rstrip("/") if kind != "local" else "local:/",
-            "pre_sign_support": self._can_sign,
+            "pre_sign_support": True,
             "pre_sign_support_ui": False,
             "import_support": True,
             "import_validity_regex": f"^{self._prefix}",
-            "pre_sign_multipart_upload": False,
+            "pre_sign_multipart_upload": True,
             "blockstore_id": "",
             "blockstore_description": "",
         }

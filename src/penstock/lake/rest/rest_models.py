@@ -36,6 +36,7 @@ __all__ = [
     "LinkBody",
     "LoginBody",
     "MergeBody",
+    "MetadataBody",
     "PathsBody",
     "ProtectionBody",
     "RepositoryBody",
@@ -154,6 +155,13 @@ class CopyBody(msgspec.Struct):
     src_ref: Name | None = ""
     force: bool | None = False
     shallow: bool | None = False
+
+
+class MetadataBody(msgspec.Struct):
+    """Replace the metadata of an object."""
+
+    set: Metadata
+    force: bool | None = False
 
 
 class Staging(msgspec.Struct):

@@ -1,24 +1,27 @@
-"""Objects on lakeFS's REST API: get with ranges, stat, list, upload in one phase or two, copy, delete."""
+"""Objects on lakeFS's REST API: get with ranges, stat, list, upload, copy, delete, links to read."""
 
+import time
 from collections.abc import AsyncIterable
 from typing import Final
+from urllib.parse import quote
 
-from penstock.kernel.errors import InvalidArgument
+from penstock.kernel.errors import Forbidden, InvalidArgument
+from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.records import Precondition
 from penstock.lake.records.service import Lake, Object, Reading
+from penstock.lake.rest.links import LINK_S, RequestLinks
+from penstock.lake.rest.metadata import MARK, metadata_headers, metadata_of, plain_names
 from penstock.lake.rest.multipart import content_part
-from penstock.lake.rest.rest_models import CopyBody, LinkBody, PathsBody, asked, object_json, page_json
-from penstock.lake.rest.rest_refs import BRANCH, REPOSITORY, Add, PageQuery
+from penstock.lake.rest.rest_models import CopyBody, MetadataBody, PathsBody, asked, object_json, page_json
+from penstock.lake.rest.rest_refs import BASE, BRANCH, REPOSITORY, Add, PageQuery
 from penstock.plumbing.http.conditions import etags_of, parse_range
 from penstock.plumbing.http.problems import status_of
 from penstock.plumbing.http.request import Request
 from penstock.plumbing.http.response import SANDBOXED, Response, json_response
 
-__all__ = ["ObjectHandlers"]
+__all__ = ["ObjectHandlers", "condition_of", "is_true", "path_of"]
 
-META: Final = "x-lakefs-meta-"
 PATHS_MAX: Final = 1000
-SIGNED_S: Final = 900
 REF: Final = REPOSITORY + "/refs/{ref}"
 UNLIMITED: Final = 0  # of an answer's time: as long as the client sends
 
@@ -31,9 +34,10 @@ class _ListQuery(PageQuery):
 class ObjectHandlers:
     """The handlers."""
 
-    def __init__(self, lake: Lake, *, can_sign: bool) -> None:
+    def __init__(self, lake: Lake, links: RequestLinks, *, can_sign: bool) -> None:
         self._lake = lake
-        self._can_sign = can_sign
+        self._links = links
+        self._can_sign = can_sign  # the store
 
     def add_to(self, add: Add) -> None:
         add("GET", REF + "/objects", self.get)
@@ -43,19 +47,20 @@ class ObjectHandlers:
         add("DELETE", BRANCH + "/objects", self.delete)
         add("POST", BRANCH + "/objects/delete", self.delete_many)
         add("POST", BRANCH + "/objects/copy", self.copy)
-        add("GET", BRANCH + "/staging/backing", self.upload_address)
-        add("PUT", BRANCH + "/staging/backing", self.link)
+        add("PUT", BRANCH + "/objects/stat/user_metadata", self.set_metadata)
+        add("GET", REF + "/objects/underlyingProperties", self.properties)
+        add("GET", REPOSITORY + "/content", self.linked)
 
     # reading
 
     async def get(self, request: Request) -> Response:
         """GET and HEAD."""
-        repository, ref, path = request.parameters["repository"], request.parameters["ref"], _path(request)
+        repository, ref, path = request.parameters["repository"], request.parameters["ref"], path_of(request)
         wished = parse_range(request.header("range"))
-        if request.method == "HEAD" or _is_true(request.query_value("presign")):
+        if request.method == "HEAD" or is_true(request.query_value("presign")):
             found = await self._lake.head(repository, ref, path)
             if request.method != "HEAD":
-                return Response(302, headers={"location": await self._signed(found)})
+                return Response(302, headers={"location": (await self._signed(request, found))[0]})
             assert found.entry is not None
             start, end = wished.within(found.entry.size) if wished else (0, found.entry.size)
             return _answer(request, found, start, end, is_part=wished is not None)
@@ -67,10 +72,10 @@ class ObjectHandlers:
         return _answer(request, reading.object, reading.start, reading.end, is_part=wished is not None, reading=reading)
 
     async def stat(self, request: Request) -> Response:
-        found = await self._lake.head(request.parameters["repository"], request.parameters["ref"], _path(request))
+        found = await self._lake.head(request.parameters["repository"], request.parameters["ref"], path_of(request))
         shown = object_json(found, with_metadata=request.query_value("user_metadata") != "false")
-        if _is_true(request.query_value("presign")):
-            shown["physical_address"] = await self._signed(found)
+        if is_true(request.query_value("presign")):
+            shown["physical_address"], shown["physical_address_expiry"] = await self._signed(request, found)
         return json_response(shown)
 
     async def list_objects(self, request: Request) -> Response:
@@ -86,13 +91,9 @@ class ObjectHandlers:
         shown = page_json(page, lambda each: object_json(each, with_metadata=query.user_metadata))
         if query.presign:
             for each, found in zip(shown["results"], page.results, strict=True):
-                each["physical_address"] = await self._signed(found) if not found.is_prefix else ""
+                if not found.is_prefix:
+                    each["physical_address"], each["physical_address_expiry"] = await self._signed(request, found)
         return json_response(shown)
-
-    async def _signed(self, found: Object) -> str:
-        if not self._can_sign or not found.key:
-            raise InvalidArgument("this store cannot sign URLs: read the object through the lake")
-        return await self._lake.store.sign("GET", found.key, SIGNED_S)
 
     # writing
 
@@ -104,17 +105,17 @@ class ObjectHandlers:
         made = await asked(self._lake, request).put(
             request.parameters["repository"],
             request.parameters["branch"],
-            _path(request),
+            path_of(request),
             content,
             content_type=content_type,
-            metadata=_metadata(request),
-            when=_condition(request),
+            metadata=metadata_of(request.headers),
+            when=condition_of(request),
         )
         return json_response(object_json(made), 201)
 
     async def delete(self, request: Request) -> Response:
         lake = asked(self._lake, request)
-        await lake.delete(request.parameters["repository"], request.parameters["branch"], [_path(request)])
+        await lake.delete(request.parameters["repository"], request.parameters["branch"], [path_of(request)])
         return Response(204)
 
     async def delete_many(self, request: Request) -> Response:
@@ -157,35 +158,48 @@ class ObjectHandlers:
         )
         return json_response(object_json(made), 201)
 
-    # uploads in two phases
-
-    async def upload_address(self, request: Request) -> Response:
-        wants_url = _is_true(request.query_value("presign"))
-        if wants_url and not self._can_sign:
-            raise InvalidArgument("this store cannot sign URLs: upload through the lake")
-        place = await asked(self._lake, request).upload_address(
-            request.parameters["repository"], request.parameters["branch"], _path(request), sign=wants_url
+    async def set_metadata(self, request: Request) -> Response:
+        """Replace the user's metadata of an object; its bytes, its type and lakectl's own metadata stay."""
+        body = await request.json(MetadataBody)
+        repository, branch, path = request.parameters["repository"], request.parameters["branch"], path_of(request)
+        present = (await self._lake.head(repository, branch, path)).metadata
+        kept = {name: value for name, value in present.items() if name.startswith(MARK)}
+        await asked(self._lake, request, body).copy(
+            repository, branch, path, source_ref=branch, source_path=path, metadata=kept | plain_names(body.set)
         )
-        shown: dict[str, object] = {"physical_address": place.address}
-        if place.url:
-            shown |= {"presigned_url": place.url, "presigned_url_expiry": int(place.expires_at)}
-        return json_response(shown)
+        return Response(204)
 
-    async def link(self, request: Request) -> Response:
-        body = await request.json(LinkBody)
-        made = await asked(self._lake, request, body).link(
-            request.parameters["repository"],
-            request.parameters["branch"],
-            _path(request),
-            body.staging.physical_address,
-            size=body.size_bytes,
-            etag=body.checksum,
-            content_type=body.content_type or "",
-            metadata=body.user_metadata,
-            mtime=body.mtime,
-            when=_condition(request),
-        )
-        return json_response(object_json(made))
+    async def properties(self, request: Request) -> Response:
+        """Return the store's own properties of an object: this lake knows of none."""
+        await self._lake.head(request.parameters["repository"], request.parameters["ref"], path_of(request))
+        return json_response({})
+
+    # links
+
+    async def linked(self, request: Request) -> Response:
+        """Serve the bytes that a link names."""
+        if not self._links.holds(request):
+            raise Forbidden("only a link can name bytes", next_step="ask for one: GET objects/stat?presign=true")
+        size = int(request.query_value("size") or 0)
+        entry = Entry(
+            request.query_value("address") or "", size, request.query_value("etag") or "", 0,
+            request.query_value("type") or "",
+        )  # fmt: skip
+        wished = parse_range(request.header("range"))
+        start, end = wished.within(size) if wished else (0, size)
+        reading = await self._lake.read_entry(request.parameters["repository"], path_of(request), entry, start, end)
+        return _answer(request, reading.object, start, end, is_part=wished is not None, reading=reading)
+
+    async def _signed(self, request: Request, found: Object) -> tuple[str, int]:
+        """Return a link to an object's bytes, and when it ends."""
+        assert found.entry is not None
+        if self._can_sign and found.key:
+            return await self._lake.store.sign("GET", found.key, LINK_S), int(time.time()) + LINK_S
+        place = f"{BASE}/repositories/{quote(request.parameters['repository'], safe='')}/content"
+        return self._links.make(
+            request, "GET", place, path=found.path, address=found.entry.address, size=found.entry.size,
+            etag=found.entry.etag, type=found.entry.content_type,
+        )  # fmt: skip
 
 
 def _answer(
@@ -198,7 +212,7 @@ def _answer(
         "etag": f'"{etag}"',
         "accept-ranges": "bytes",
         **SANDBOXED,
-        **{f"{META}{name}": value for name, value in found.metadata.items()},
+        **metadata_headers(found.metadata),
     }
     if etags_of(request.header("if-none-match")) & {etag, "*"}:
         return Response(304, headers=headers)
@@ -212,22 +226,18 @@ def _size(found: Object) -> int:
     return found.entry.size if found.entry is not None else 0
 
 
-def _path(request: Request) -> str:
+def path_of(request: Request) -> str:
     path = request.query_value("path")
     if path is None:
         raise InvalidArgument("path is missing: which object")
     return path
 
 
-def _is_true(text: str | None) -> bool:
+def is_true(text: str | None) -> bool:
     return (text or "").lower() == "true"
 
 
-def _metadata(request: Request) -> dict[str, str]:
-    return {name[len(META) :]: value for name, value in request.headers.items() if name.startswith(META)}
-
-
-def _condition(request: Request) -> Precondition | None:
+def condition_of(request: Request) -> Precondition | None:
     """If-None-Match: * and If-Match: an ETag; lakeFS knows only the first."""
     absent, present = request.header("if-none-match"), request.header("if-match")
     if absent:

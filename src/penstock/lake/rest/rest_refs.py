@@ -24,8 +24,9 @@ from penstock.lake.rest.rest_models import (
 from penstock.plumbing.http.request import Request
 from penstock.plumbing.http.response import Response, json_response, text_response
 
-__all__ = ["BRANCH", "REPOSITORY", "Add", "PageQuery", "RefHandlers"]
+__all__ = ["BASE", "BRANCH", "REPOSITORY", "Add", "PageQuery", "RefHandlers"]
 
+BASE: Final = "/api/v1"
 REPOSITORY: Final = "/repositories/{repository}"
 BRANCH: Final = REPOSITORY + "/branches/{branch}"
 AMOUNT: Final = 100

@@ -27,6 +27,7 @@ from penstock.lake.member.services.grafts_service import Grafts
 from penstock.lake.member.services.imports_service import Imports
 from penstock.lake.member.services.names_service import Names
 from penstock.lake.member.services.objects import Objects
+from penstock.lake.member.services.parts_service import PartUploads
 from penstock.lake.member.services.scratch import sweeping
 from penstock.lake.member.services.sinks_service import Sinks
 from penstock.lake.member.services.uploads import LinkSigner
@@ -39,7 +40,7 @@ __all__ = ["LakeService", "serving_lake"]
 TREE_CACHE_BYTES: Final = 64 << 20  # of each repository
 
 
-class LakeService(Names, Objects, Imports, Sinks, Grafts, GarbageCollector, GarbageRoots, Retention):
+class LakeService(Names, Objects, PartUploads, Imports, Sinks, Grafts, GarbageCollector, GarbageRoots, Retention):
     """Everything `service.Lake` promises, through one member."""
 
     def __init__(self, host: Host, shelves: Shelves, builder: LakeBuilder, *, secret: str, store_url: str) -> None:

@@ -67,15 +67,22 @@ class Objects:
         end = size if end is None else min(end, size)
         if size and start >= size:
             raise InvalidArgument(f"{path!r} has {size} bytes: none from {start} on", status=416, size=size)
+        return await self._reading(view.shelf, found, start, end, f"{path!r} on {ref}")
+
+    async def read_entry(self, repository: str, path: str, entry: Entry, start: int, end: int) -> Reading:
+        shelf = self.engine.shelves.of(await self.engine.repository(repository))
+        found = Object(path, entry, shelf.full_address(entry), shelf.key(entry))
+        return await self._reading(shelf, found, start, end, f"{path!r}")
+
+    async def _reading(self, shelf: Shelf, found: Object, start: int, end: int, what: str) -> Reading:
         if start >= end:
             return Reading(found, start, start, _whole(None))
         if not found.key:
             raise Refused(f"the bytes are at {found.address[:200]!r}, which this lake's store does not hold")
-        key = found.key
-        with lost_if_absent(f"{path!r} on {ref}"):
+        with lost_if_absent(what):
             if end - start > WHOLE_BYTES_MAX:
-                return Reading(found, start, end, await _opened(_streamed(view.shelf.store, key, start, end)))
-            data = (await view.shelf.store.get(key, start, end)).data
+                return Reading(found, start, end, await _opened(_streamed(shelf.store, found.key, start, end)))
+            data = (await shelf.store.get(found.key, start, end)).data
         _check_bytes(found, data)
         return Reading(found, start, end, _whole(data))
 
