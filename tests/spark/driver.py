@@ -135,7 +135,7 @@ class KillingLakeFormat(LakeFormat):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         settings = self._settings(schema, overwrite=overwrite)
-        return KillingSink(msgspec.structs.replace(settings, access=killing(settings.access)))
+        return KillingSink(msgspec.structs.replace(settings, access=killing(settings.access)), schema)
 
 
 def die_in_pipelines() -> None:

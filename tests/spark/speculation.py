@@ -100,7 +100,7 @@ class SlowLakeFormat(LakeFormat):
         return "slow_lake"
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        return SlowSink(self._settings(schema, overwrite=overwrite))
+        return SlowSink(self._settings(schema, overwrite=overwrite), schema)
 
 
 def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

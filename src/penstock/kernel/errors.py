@@ -24,6 +24,7 @@
     │   ├── Forbidden
     │   ├── Gone
     │   ├── StagedFileMissing
+    │   ├── TableChanged
     │   ├── MergeConflict
     │   ├── NoChanges
     │   └── Unimplemented
@@ -100,6 +101,7 @@ __all__ = [
     "ShuttingDown",
     "StagedFileMissing",
     "StorageError",
+    "TableChanged",
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",
@@ -380,6 +382,12 @@ class StagedFileMissing(Refused):
     """A file of a batch is not in the lake's store, or not whole."""
 
     code = "staged-file-missing"
+
+
+class TableChanged(Refused):
+    """A table is no longer as the batch's author saw it."""
+
+    code = "table-changed"
 
 
 class MergeConflict(Refused):

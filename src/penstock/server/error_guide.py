@@ -137,6 +137,10 @@ _GUIDE: Final = {
         "A worker of Spark wrote a file of a batch where the lake cannot see it, or the file was cut short since.",
         "Share the lake's folder with the workers under its own path, or keep the lake in a bucket.",
     ),
+    "table-changed": Guide(
+        "A table has changed since its writer read it: a rewrite would remove rows, or a batch would lack columns.",
+        "Read the table again and repeat the work on that; a pipeline does so by itself.",
+    ),
     "merge-conflict": Guide(
         "Since their merge base, both sides changed the same paths, each in its own way.",
         "See the paths (penstock lake diff), then merge with --strategy source-wins or dest-wins; or change one side.",

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from penstock.spark.pipelines.compaction import compact
     from penstock.spark.pipelines.ends import journal, lake
     from penstock.spark.pipelines.pipeline import Pipeline
+    from penstock.spark.pipelines.rewrite import rewrite_table
     from penstock.spark.pipelines.together import commit_together
     from penstock.spark.tables.table import read_changes, read_entries, read_ranges, read_table
-    from penstock.spark.tables.tree_diff import diff_entries
-    from penstock.spark.tables.tree_garbage import find_garbage
-    from penstock.spark.tables.tree_import import import_entries
+    from penstock.spark.tables.trees.tree_diff import diff_entries
+    from penstock.spark.tables.trees.tree_garbage import find_garbage
+    from penstock.spark.tables.trees.tree_import import import_entries
 
 __all__ = [
     "Pipeline",
@@ -42,15 +43,16 @@ __all__ = [
     "read_ranges",
     "read_table",
     "register",
+    "rewrite_table",
 ]
 
 _HOMES = {
     "Pipeline": "penstock.spark.pipelines.pipeline",
     "commit_together": "penstock.spark.pipelines.together",
     "compact": "penstock.spark.pipelines.compaction",
-    "diff_entries": "penstock.spark.tables.tree_diff",
-    "find_garbage": "penstock.spark.tables.tree_garbage",
-    "import_entries": "penstock.spark.tables.tree_import",
+    "diff_entries": "penstock.spark.tables.trees.tree_diff",
+    "find_garbage": "penstock.spark.tables.trees.tree_garbage",
+    "import_entries": "penstock.spark.tables.trees.tree_import",
     "journal": "penstock.spark.pipelines.ends",
     "lake": "penstock.spark.pipelines.ends",
     "read_changes": "penstock.spark.tables.table",
@@ -58,6 +60,7 @@ _HOMES = {
     "read_journal": "penstock.spark.journals.columnar",
     "read_ranges": "penstock.spark.tables.table",
     "read_table": "penstock.spark.tables.table",
+    "rewrite_table": "penstock.spark.pipelines.rewrite",
 }
 
 

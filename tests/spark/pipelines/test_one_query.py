@@ -95,7 +95,11 @@ def test_two_streams_feed_two_tables_with_folders_of_their_own(
     shop.run()
     assert (shop.amounts("small"), shop.amounts("all")) == (["1.00"], ["1.00", "1.00", "20.00", "20.00"])
     paths = [each["path"] for each in access_of(lake_server).pages("/repositories/crossed/refs/main/objects/ls")]
-    assert sorted({path.rpartition("/")[0] for path in paths}) == ["all/id=0", "all/id=1", "small/sku=cup"]
+    assert sorted({path.rpartition("/")[0] for path in paths if "schema" not in path}) == [
+        "all/id=0",
+        "all/id=1",
+        "small/sku=cup",
+    ]
 
 
 def test_journals_are_committed_together(

@@ -9,9 +9,10 @@ from tests.lake.rest.servers import LakeProcess
 from tests.spark.lakes import access_of, log, make_repository
 
 from penstock.kernel.errors import StagedFileMissing
+from penstock.lake.records.sink_batch import BatchTable
 from penstock.spark.tables import staging_place
 from penstock.spark.tables.lake_access import table_url
-from penstock.spark.tables.lake_commit import Batch, commit_batch, tables_of
+from penstock.spark.tables.lake_commit import Batch, commit_batch
 from penstock.spark.tables.lake_staging import stage
 from penstock.spark.tables.lake_tree import files_of
 from penstock.spark.tables.staging_place import StagingPlace, place_of
@@ -32,7 +33,7 @@ def commit(lake: LakeProcess, url: str, place: StagingPlace, batch: int = 0) -> 
     target = table_url(url)
     files = stage([ROWS], place, target.path, "part")
     work = Batch("q", "s", batch)
-    commit_batch(access_of(lake), target, place, work, tables_of(target.path, files, replaces=False))
+    commit_batch(access_of(lake), target, place, work, [BatchTable(target.path, tuple(files))])
 
 
 def test_a_task_that_does_not_see_the_folder_sends_its_files_to_the_lake(lake: LakeProcess, tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ def test_files_that_a_task_wrote_to_another_folder_are_not_committed(lake: LakeP
     target = table_url(url)
     files = stage([ROWS], forged, target.path, "part")
     with pytest.raises(StagedFileMissing, match=f"written by a task on {files[0].host} .* is not in the lake's store"):
-        commit_batch(access_of(lake), target, seen, Batch("q", "s", 0), tables_of(target.path, files, replaces=False))
+        commit_batch(access_of(lake), target, seen, Batch("q", "s", 0), [BatchTable(target.path, tuple(files))])
     assert log(lake, "forged") == []
 
 

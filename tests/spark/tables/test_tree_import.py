@@ -6,7 +6,7 @@ import pytest
 from penstock.kernel.errors import InvalidArgument
 from penstock.lake.core.committed.metarange import location_of
 from penstock.lake.records.sink_batch import SinkPlace
-from penstock.spark.tables.tree_import import _build
+from penstock.spark.tables.trees.tree_import import _build
 
 
 @pytest.mark.parametrize(

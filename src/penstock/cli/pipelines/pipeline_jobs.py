@@ -78,7 +78,7 @@ def import_listing(
         raise InvalidArgument(f"--tasks {tasks}: expected 1 to 100000")
     session.start_logs(quiet=True)
     from penstock.spark.session import spark_session
-    from penstock.spark.tables.tree_import import import_entries
+    from penstock.spark.tables.trees.tree_import import import_entries
 
     with spark_session("import", master=master, remote=remote) as spark:
         entries = _listing(spark, listing, kind)
@@ -126,7 +126,7 @@ def garbage(
     """
     session.start_logs(quiet=True)
     from penstock.spark.session import spark_session
-    from penstock.spark.tables.tree_garbage import find_garbage
+    from penstock.spark.tables.trees.tree_garbage import find_garbage
 
     with spark_session("garbage", master=master, remote=remote) as spark:
         found = find_garbage(spark, url, options=lake_options(session, lake)).cache()

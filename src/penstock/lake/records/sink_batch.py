@@ -15,7 +15,9 @@ from penstock.kernel.codec import Codec
 from penstock.kernel.errors import InvalidArgument, ObjectStoreFailed
 
 __all__ = [
+    "ANY_BASE",
     "STORE_MARK",
+    "TABLE_SCHEMA",
     "BatchBody",
     "BatchFile",
     "BatchOutcome",
@@ -32,6 +34,8 @@ __all__ = [
 ]
 
 TABLES_MAX: Final = 1000
+ANY_BASE: Final = "any"
+TABLE_SCHEMA: Final = "_penstock_schema.json"  # in a table's folder; readers pass over names that begin with _
 STORE_MARK: Final = "scratch/store"  # a key of the store itself
 _ID: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -48,11 +52,17 @@ class BatchFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class BatchTable(msgspec.Struct, frozen=True, array_like=True):
-    """What a batch does below one prefix: adds files, or replaces everything there with them."""
+    """What a batch does below one prefix: adds files, or replaces everything there with them.
+
+    `expects` are paths with the ETag that each must still have (empty: no such path). A batch replaces a
+    table only as it was in the commit `base`, or any table with the base `any`.
+    """
 
     prefix: Name
     files: tuple[BatchFile, ...] = ()
     replaces: bool = False
+    expects: tuple[tuple[Name, Name], ...] = ()
+    base: Name = ""
 
 
 class BatchBody(msgspec.Struct, frozen=True):

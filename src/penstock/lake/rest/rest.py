@@ -16,6 +16,7 @@ from penstock.kernel.errors import (
     NoChanges,
     PenstockError,
     StagedFileMissing,
+    TableChanged,
 )
 from penstock.lake.records.service import Lake
 from penstock.lake.rest.credentials import Credentials
@@ -41,6 +42,7 @@ _STATUSES: Final[dict[type[PenstockError], int]] = {
     DirtyBranch: 400,
     MergeConflict: 409,
     StagedFileMissing: 409,
+    TableChanged: 409,
     AlreadyExists: 409,
 }
 STATISTICS_BYTES_MAX: Final = 1 << 20

@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 
 from penstock.kernel.errors import InvalidArgument, PreconditionFailed
 from penstock.lake.client.lake import LakeUrl
-from penstock.lake.records.sink_batch import BatchTable
 from penstock.spark.pipelines.ends import Journal, LakeSink
 from penstock.spark.pipelines.running.flow_start import heads_of
 from penstock.spark.pipelines.staging import TableStage, stage_tables
@@ -26,6 +25,7 @@ from penstock.spark.tables.lake_access import LakeAccess, access_from, table_url
 from penstock.spark.tables.lake_commit import Batch, commit_batch
 from penstock.spark.tables.lake_format import check_types
 from penstock.spark.tables.staging_place import place_of
+from penstock.spark.tables.table_columns import plan_table
 
 __all__ = ["Compacted", "compact"]
 
@@ -54,12 +54,14 @@ def compact(spark: SparkSession, source: Journal, sink: LakeSink) -> Compacted:
     frame = source.read(spark, startingOffsets=_json(begins), endingOffsets=_json(ends))
     check_types(frame.schema)
     place = place_of(access, target)
-    (files,) = stage_tables(tagged([frame]), place, [TableStage(target.path, sink.partition_by)]).files
+    columns = plan_table(access, target, frame.schema)
+    (files,) = stage_tables(tagged([frame]), place, [TableStage(columns, sink.partition_by)]).files
     if not files:
         return Compacted(0, begins)  # only pending messages: the next run looks again
     said = _json(ends)
     plan = Plan(hashlib.sha256(said.encode()).hexdigest(), said)
-    table = BatchTable(target.path, tuple(sorted(files, key=lambda each: each.path)))
+    table = columns.table(place, files)
+    assert table is not None
     try:
         done = commit_batch(access, target, place, Batch(name, name, number + 1, plan), [table])
     except PreconditionFailed as error:

@@ -10,7 +10,9 @@ from penstock.kernel.errors import InvalidArgument
 from penstock.spark.pipelines.ends import LakeSink
 from penstock.spark.pipelines.pipeline import Flow
 from penstock.spark.pipelines.plans import keeping_state
+from penstock.spark.tables.lake_access import access_from, table_url
 from penstock.spark.tables.lake_format import check_types
+from penstock.spark.tables.table_columns import plan_table
 
 __all__ = ["check_frames"]
 
@@ -27,6 +29,8 @@ def check_frames(flow: Flow, frames: Mapping[str, DataFrame]) -> None:
 
 def _check_table(flow: Flow, end: LakeSink, frame: DataFrame) -> None:
     check_types(frame.schema, where=f"{flow.sink}, {end}: ")
+    if end.mode == "append":
+        plan_table(access_from(end.options), table_url(end.url), frame.schema, where=f"{flow.sink}, {end}: ")
     for column in end.partition_by:
         if column not in frame.schema.names:
             known = ", ".join(frame.schema.names)

@@ -22,6 +22,7 @@ from penstock.spark.pipelines.tagged import parts_of
 from penstock.spark.shared.checkpoint import Plan, state_of
 from penstock.spark.tables.lake_staging import StagedFiles
 from penstock.spark.tables.staging_place import StagingPlace
+from penstock.spark.tables.table_columns import TablePlan, conformed
 from penstock.spark.versions import BATCH_PROPERTY, JOB_PROPERTY, QUERY_PROPERTY
 
 __all__ = ["JobBatch", "StagedParts", "TableStage", "batch_of", "stage_journals", "stage_tables"]
@@ -32,9 +33,9 @@ T = TypeVar("T")
 
 
 class TableStage(msgspec.Struct, frozen=True):
-    """Where a task writes the rows of one sink: the table's folder, and columns that make folders below it."""
+    """Where a task writes the rows of one sink: the table with its columns, and which of them make folders below it."""
 
-    prefix: str
+    plan: TablePlan
     partition_by: tuple[str, ...] = ()
 
 
@@ -70,10 +71,11 @@ def stage_tables(frame: DataFrame, place: StagingPlace, tables: Sequence[TableSt
 
     def work(batches: Iterator[pa.RecordBatch], batch: int) -> list[list[BatchFile]]:
         name = f"{batch:06d}" if batch >= 0 else "part"
-        attempts = [StagedFiles(place, each.prefix, name, each.partition_by) for each in stages]
+        attempts = [StagedFiles(place, each.plan.prefix, name, each.partition_by) for each in stages]
+        schemas = [each.plan.arrow for each in stages]
         for tagged_rows in batches:
             for sink, rows in parts_of(tagged_rows):
-                attempts[sink].add(rows)
+                attempts[sink].add(conformed(rows, schemas[sink]))
         return [each.finish() for each in attempts]
 
     answers = _run_tasks(frame, work)

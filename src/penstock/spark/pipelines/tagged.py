@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
-__all__ = ["parts_of", "tagged"]
+__all__ = ["kinds_of", "parts_of", "tagged"]
 
 SINK: Final = "_sink"
 
@@ -32,6 +33,11 @@ def tagged(frames: Sequence[DataFrame]) -> DataFrame:
         return frames[number].select(F.lit(number).alias(SINK), *columns)
 
     return reduce(DataFrame.union, (wrapped(number) for number in range(len(frames))))
+
+
+def kinds_of(rows: DataFrame) -> list[StructType]:
+    """Return the columns of each sink in tagged rows."""
+    return [field.dataType for field in rows.schema.fields[1:] if isinstance(field.dataType, StructType)]
 
 
 def parts_of(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

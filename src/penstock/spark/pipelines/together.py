@@ -14,21 +14,26 @@ one from `foreachBatch`, and the query that of the checkpoint.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 from pyspark.sql import DataFrame
 
-from penstock.kernel.errors import InvalidArgument
-from penstock.lake.records.sink_batch import BatchOutcome, BatchTable
+from penstock.kernel.errors import InvalidArgument, TableChanged
+from penstock.lake.records.sink_batch import BatchOutcome
 from penstock.spark.pipelines.staging import JobBatch, TableStage, batch_of, stage_tables
-from penstock.spark.pipelines.tagged import tagged
+from penstock.spark.pipelines.tagged import kinds_of, tagged
 from penstock.spark.shared.checkpoint import plan_of
 from penstock.spark.tables.lake_access import access_from, table_url
 from penstock.spark.tables.lake_commit import Batch, commit_batch
 from penstock.spark.tables.lake_format import check_types
 from penstock.spark.tables.staging_place import place_of
+from penstock.spark.tables.table_columns import plan_table
 
 __all__ = ["TableWrite", "TogetherOutcome", "commit_tagged", "commit_together"]
+
+
+TRIES: Final = 5
 
 
 class TableWrite(msgspec.Struct, frozen=True):
@@ -93,17 +98,24 @@ def commit_tagged(
         named = ", ".join(sorted(each.url for each in writes))
         raise InvalidArgument(f"one commit is of one branch, not of {len(branches)}: {named}")
     access, target = access_from(options or {}), targets[0]
-    place = place_of(access, target)
-    stages = [TableStage(to.path, each.partition_by) for to, each in zip(targets, writes, strict=True)]
-    staged = stage_tables(rows, place, stages)
-    if job is None:
-        query, number = batch_of(staged.whose, rows.sparkSession, batch, checkpoint)
-        job = JobBatch(query, number, plan_of(checkpoint, number))
-    made = [
-        BatchTable(to.path, files, each.replaces)
-        for to, files, each in zip(targets, staged.files, writes, strict=True)
-        if files or each.replaces
-    ]
-    work = Batch(job.query, sink, job.number, job.plan, pipeline)
-    outcome = commit_batch(access, target, place, work, made)
-    return TogetherOutcome(outcome, sum(file.rows for files in staged.files for file in files))
+    for tries_left in reversed(range(TRIES)):
+        place = place_of(access, target)
+        plans = [
+            plan_table(access, to, kind, replaces=each.replaces)
+            for to, kind, each in zip(targets, kinds_of(rows), writes, strict=True)
+        ]
+        stages = [TableStage(plan, each.partition_by) for plan, each in zip(plans, writes, strict=True)]
+        staged = stage_tables(rows, place, stages)
+        if job is None:
+            query, number = batch_of(staged.whose, rows.sparkSession, batch, checkpoint)
+            job = JobBatch(query, number, plan_of(checkpoint, number))
+        tables = [plan.table(place, files) for plan, files in zip(plans, staged.files, strict=True)]
+        work = Batch(job.query, sink, job.number, job.plan, pipeline)
+        try:
+            outcome = commit_batch(access, target, place, work, [each for each in tables if each is not None])
+            return TogetherOutcome(outcome, sum(file.rows for files in staged.files for file in files))
+        except TableChanged:
+            if not tries_left or all(each.replaces for each in writes):
+                raise
+            # Another writer has added columns to a table: the same rows are staged again, with all of them.
+    raise AssertionError("the last try returns or raises")

@@ -50,6 +50,11 @@ class LakeAccess(msgspec.Struct, frozen=True):
         """Put bytes, again while the lake is away."""
         return self._asked(lambda lake: lake.put(api, data), PATIENCE_S)
 
+    def read(self, url: LakeUrl) -> bytes:
+        """Return the content of an object, and ask again while the lake is away."""
+        found: bytes = self._asked(lambda lake: b"".join(lake.download(url)), PATIENCE_S)
+        return found
+
     def _asked(self, call: Callable[[LakeClient], Any], patience_s: float) -> Any:
         end, wait_s = time.monotonic() + patience_s, FIRST_WAIT_S
         while True:

@@ -12,7 +12,6 @@ from penstock.kernel.errors import PenstockError, PreconditionFailed
 from penstock.lake.client.lake import LakeUrl
 from penstock.lake.records.sink_batch import (
     BatchBody,
-    BatchFile,
     BatchOutcome,
     BatchTable,
     encode_list,
@@ -21,7 +20,7 @@ from penstock.spark.shared.checkpoint import Plan
 from penstock.spark.tables.lake_access import LakeAccess, told
 from penstock.spark.tables.staging_place import StagingPlace
 
-__all__ = ["Batch", "commit_batch", "tables_of"]
+__all__ = ["Batch", "commit_batch"]
 
 METADATA: Final = "penstock."
 
@@ -67,12 +66,6 @@ def commit_batch(
         error.args = (told(error),)  # all that Spark shows of it
         raise
     return msgspec.convert(answer, BatchOutcome)
-
-
-def tables_of(prefix: str, files: Iterable[BatchFile], *, replaces: bool) -> tuple[BatchTable, ...]:
-    """Return one table as a batch's only one; nothing at all if there is nothing to do."""
-    table = BatchTable(prefix, tuple(sorted(files, key=lambda each: each.path)), replaces)
-    return (table,) if table.files or replaces else ()
 
 
 def _message(batch: Batch, rows: int) -> str:

@@ -4,8 +4,9 @@
     stream.writeStream.format("lake").option("checkpointLocation", …).start("lake://shop@main/orders")
 
 Options: `sink` (a name which outlives checkpoints), `txn` (makes a rerun of a batch job do nothing), `partitionBy`,
-`pipeline`, `message`; `lake`, `access_key_id`, `secret_access_key` say which lake. Large tables are read by
-`penstock.spark.read_table`, with Spark's own reader. Design: spark.md.
+`pipeline`, `message`, `base` (of a rewrite: the commit that was read, or `any`); `lake`, `access_key_id`,
+`secret_access_key` say which lake. Large tables are read by `penstock.spark.read_table`, with Spark's own reader.
+Design: spark.md.
 """
 
 from collections.abc import Mapping
@@ -29,10 +30,13 @@ from pyspark.sql.types import (
 )
 
 from penstock.kernel.errors import InvalidArgument
+from penstock.lake.client.lake import LakeUrl
+from penstock.lake.records.sink_batch import ANY_BASE
 from penstock.spark.tables.lake_access import access_from, table_url
 from penstock.spark.tables.lake_reader import LakeReader, spark_schema
 from penstock.spark.tables.lake_sink import BatchSink, SinkSettings, StreamSink
 from penstock.spark.tables.lake_stream import LakeStreamReader
+from penstock.spark.tables.lake_tree import place_at
 from penstock.spark.versions import DataSourceStreamArrowWriter
 
 __all__ = ["LakeFormat"]
@@ -65,10 +69,10 @@ class LakeFormat(DataSource):
         return LakeStreamReader(access, target, schema, ignores_deletes=ignores)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        return BatchSink(self._settings(schema, overwrite=overwrite))
+        return BatchSink(self._settings(schema, overwrite=overwrite), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        return StreamSink(self._settings(schema, overwrite=overwrite))
+        return StreamSink(self._settings(schema, overwrite=overwrite), schema)
 
     def _settings(self, schema: StructType, *, overwrite: bool) -> SinkSettings:
         check_types(schema)
@@ -87,6 +91,7 @@ class LakeFormat(DataSource):
             checkpoint=options.get("checkpointlocation", ""),
             pipeline=options.get("pipeline", ""),
             message=options.get("message", ""),
+            base=_base(options),
         )
 
 
@@ -111,6 +116,14 @@ def _not_kept(kind: DataType) -> DataType | None:
             return next((wrong for field in kind.fields if (wrong := _not_kept(field.dataType)) is not None), None)
         case _:
             return kind if isinstance(kind, _NOT_KEPT) else None
+
+
+def _base(options: Mapping[str, str]) -> str:
+    """Return the commit that a rewrite was made from: `base` may be any ref, which is resolved now."""
+    base = options.get("base", "")
+    if base in ("", ANY_BASE):
+        return base
+    return place_at(access_from(options), LakeUrl(table_url(_path(options)).repository, base)).commit
 
 
 def _path(options: Mapping[str, str]) -> str:

@@ -16,6 +16,7 @@ from penstock.lake.client.lake import LakeUrl
 from penstock.plumbing.objects import open_store
 from penstock.spark.tables.lake_access import LakeAccess
 from penstock.spark.tables.lake_tree import TableFiles, files_of, key_of
+from penstock.spark.tables.table_columns import columns_at
 from penstock.spark.versions import from_arrow, to_arrow
 
 __all__ = ["FilePartition", "LakeReader", "read_file", "spark_schema"]
@@ -33,6 +34,8 @@ def spark_schema(access: LakeAccess, target: LakeUrl) -> StructType:
     found = files_of(access, target)
     if not found.files:
         raise NotFound(f"lake://{target.repository}@{target.ref}/{target.path} has no files yet")
+    if found.schema_etag:
+        return columns_at(access, LakeUrl(target.repository, found.place.commit, target.path), found.schema_etag)
     schema = pq.read_schema(io.BytesIO(_read(found.place.store, key_of(found.place, found.newest))))
     return _nullable(from_arrow(schema.remove_metadata(), ntz=True))
 

@@ -14,15 +14,17 @@ import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
 
-from penstock.kernel.errors import InvalidArgument
+from penstock.kernel.errors import InvalidArgument, TableChanged
 from penstock.lake.client.lake import LakeUrl
 from penstock.lake.records.sink_batch import BatchFile
 from penstock.spark.shared.checkpoint import plan_of
 from penstock.spark.tables.lake_access import LakeAccess
-from penstock.spark.tables.lake_commit import Batch, commit_batch, tables_of
+from penstock.spark.tables.lake_commit import Batch, commit_batch
 from penstock.spark.tables.lake_staging import stage
 from penstock.spark.tables.staging_place import place_of
+from penstock.spark.tables.table_columns import conformed, plan_table
 from penstock.spark.versions import BATCH_PROPERTY, QUERY_PROPERTY, DataSourceStreamArrowWriter
 
 __all__ = ["BatchSink", "SinkSettings", "StreamSink", "Wrote"]
@@ -40,6 +42,7 @@ class SinkSettings(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: str = ""
     pipeline: str = ""
     message: str = ""
+    base: str = ""  # of a rewrite: the commit that was read, or any
 
 
 @dataclass
@@ -49,24 +52,33 @@ class Wrote(WriterCommitMessage):
     files: list[BatchFile]
     query: str = ""
     batch: int = -1
+    etag: str = ""  # of the table's schema as the task knew it
 
 
 class _Sink:
-    def __init__(self, settings: SinkSettings) -> None:
+    def __init__(self, settings: SinkSettings, schema: StructType) -> None:
         self.settings = settings
         self.place = place_of(settings.access, settings.target)
+        self.plan = plan_table(settings.access, settings.target, schema, replaces=settings.replaces)
 
     def stage(self, batches: Iterator[pa.RecordBatch]) -> Wrote:
         query, batch = _whose()
         name = f"{batch:06d}" if batch >= 0 else "part"
-        files = stage(batches, self.place, self.settings.target.path, name, self.settings.partition_by)
-        return Wrote(files, query, batch)
+        schema = self.plan.arrow
+        rows = (conformed(each, schema) for each in batches)
+        files = stage(rows, self.place, self.settings.target.path, name, self.settings.partition_by)
+        return Wrote(files, query, batch, self.plan.etag)
 
     def commit_as(self, batch: Batch, messages: Sequence[Wrote]) -> None:
         settings = self.settings
-        files = [each for message in messages for each in message.files]
-        tables = tables_of(settings.target.path, files, replaces=settings.replaces)
-        commit_batch(settings.access, settings.target, self.place, batch, tables)
+        if any(each.etag != self.plan.etag for each in messages):
+            raise TableChanged(
+                f"table {settings.target.path} has got other columns, and nothing is committed. "
+                "Next: run it again, and the rows are written with these"
+            )
+        files = tuple(each for message in messages for each in message.files)
+        table = self.plan.table(self.place, files, settings.base)
+        commit_batch(settings.access, settings.target, self.place, batch, [] if table is None else [table])
 
 
 class StreamSink(_Sink, DataSourceStreamArrowWriter):
@@ -101,8 +113,8 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
 class BatchSink(_Sink, DataSourceArrowWriter):
     """One commit for the job. The id made here is the job's transaction; `txn` names a transaction that outlives it."""
 
-    def __init__(self, settings: SinkSettings) -> None:
-        super().__init__(settings)
+    def __init__(self, settings: SinkSettings, schema: StructType) -> None:
+        super().__init__(settings, schema)
         self.id = secrets.token_hex(16)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.kernel.errors import NotFound
 from penstock.lake.client.lake import LakeUrl
-from penstock.lake.records.sink_batch import TreePlace
+from penstock.lake.records.sink_batch import TABLE_SCHEMA, TreePlace
 from penstock.spark.tables.lake_access import LakeAccess
 
 __all__ = [
@@ -45,6 +45,7 @@ class TableFiles(msgspec.Struct, frozen=True):
 
     place: TreePlace
     files: tuple[TableFile, ...]
+    schema_etag: str = ""  # of the file that has the table's columns; empty: there is none
 
     @property
     def newest(self) -> TableFile:
@@ -74,7 +75,8 @@ def files_of(access: LakeAccess, target: LakeUrl, as_of: Moment = None) -> Table
         for each in found
         if _is_data(each["path"])
     ]
-    return TableFiles(place, tuple(files))
+    etags = (each["checksum"] for each in found if each["path"] == target.path + TABLE_SCHEMA)
+    return TableFiles(place, tuple(files), next(etags, ""))
 
 
 def changed_files(access: LakeAccess, target: LakeUrl, since: str, until: str) -> tuple[ChangedFile, ...]:

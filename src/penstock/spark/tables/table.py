@@ -20,12 +20,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DateType, LongType, StringType, StructType
 
 from penstock.kernel.errors import InvalidArgument, NotFound
-from penstock.lake.client.lake import parse_lake_url
+from penstock.lake.client.lake import LakeUrl, parse_lake_url
 from penstock.lake.records.sink_batch import TreePlace
 from penstock.spark.tables.footers import footer_schema
 from penstock.spark.tables.lake_access import LakeAccess, access_from, table_url
 from penstock.spark.tables.lake_staging import NO_VALUE
 from penstock.spark.tables.lake_tree import Moment, TableFile, changed_files, files_of, place_at, spark_root
+from penstock.spark.tables.table_columns import columns_at
 
 __all__ = [
     "CHANGE",
@@ -57,11 +58,14 @@ def read_table(
 ) -> DataFrame:
     """A table at a branch, a tag, a commit or any expression on one; with `as_of`, as its branch was at that time."""
     target = table_url(url)
-    found = files_of(access_from(options or {}), target, as_of)
+    access = access_from(options or {})
+    found = files_of(access, target, as_of)
     if not found.files:
         if schema is None:
             raise NotFound(f"{url} has no files", next_step=f"penstock lake ls {url}")
         return spark.createDataFrame([], schema)
+    if schema is None and found.schema_etag and not merge_schema:
+        schema = columns_at(access, LakeUrl(target.repository, found.place.commit, target.path), found.schema_etag)
     wanted = schema or _schema(spark, found.files, found.newest, merge_schema=merge_schema)
     return _read(spark, found.files, target.path, wanted)
 

@@ -8,7 +8,7 @@ import pytest
 from tests.lake.member.lakes import member_of, running_lake
 from tests.quorum.node.cluster import running_cluster
 
-from penstock.kernel.errors import Gone, InvalidArgument, PreconditionFailed, StagedFileMissing
+from penstock.kernel.errors import Gone, InvalidArgument, PreconditionFailed, StagedFileMissing, TableChanged
 from penstock.lake.core.staging.records import GcFence
 from penstock.lake.member.services.lake_service import LakeService
 from penstock.lake.member.services.sinks_service import checked_tables
@@ -23,7 +23,14 @@ from penstock.lake.records.sink_batch import (
 )
 
 
-async def stage(lake: LakeService, attempt: str, *prefixes: str, replaces: bool = False) -> str:
+async def stage(
+    lake: LakeService,
+    attempt: str,
+    *prefixes: str,
+    replaces: bool = False,
+    base: str = "",
+    expects: tuple[tuple[str, str], ...] = (),
+) -> str:
     """A file for each prefix, put where a task would put it, and their list."""
     place = await lake.sink_place("shop", "main")
     tables: list[BatchTable] = []
@@ -31,7 +38,7 @@ async def stage(lake: LakeService, attempt: str, *prefixes: str, replaces: bool 
         address = staged_address(place.data, f"{attempt}{len(tables)}", 0)
         await lake.store.put(place.folder + address, attempt.encode())
         file = BatchFile(f"{prefix}{attempt}.parquet", address, len(attempt), f"etag-{attempt}", 1)
-        tables.append(BatchTable(prefix, (file,), replaces))
+        tables.append(BatchTable(prefix, (file,), replaces, expects, base))
     id_, data = encode_list(tuple(tables))
     await lake.store.put(list_key(id_), data)
     return id_
@@ -115,6 +122,56 @@ async def test_a_replaced_prefix_holds_the_batch_and_nothing_else(tmp_path: Path
             "t/a.parquet",
             "t/b.parquet",
         ]
+
+
+async def test_a_rewrite_is_of_the_commit_that_was_read(tmp_path: Path) -> None:
+    async with running_lake(tmp_path) as lake:
+        await lake.create_repository("shop")
+        read = (await lake.commit_batch("shop", "main", BatchBody(await stage(lake, "a", "t/"), "job1"))).commit
+        with pytest.raises(TableChanged, match="t/ has rows, and the rewrite does not say which commit it read"):
+            await lake.commit_batch("shop", "main", BatchBody(await stage(lake, "b", "t/", replaces=True), "job2"))
+        await lake.commit_batch("shop", "main", BatchBody(await stage(lake, "c", "u/"), "job3"))  # another table
+        rewrite = BatchBody(await stage(lake, "d", "t/", replaces=True, base=read), "job4")
+        done = await lake.commit_batch("shop", "main", rewrite)
+        assert await shown(lake) == ["t/d.parquet", "u/c.parquet"]
+        assert (await lake.commit_batch("shop", "main", rewrite)).commit == done.commit  # its answer was lost
+        await lake.commit_batch("shop", "main", BatchBody(await stage(lake, "e", "t/"), "job5"))
+        late = BatchBody(await stage(lake, "f", "t/", replaces=True, base=done.commit), "job6")
+        with pytest.raises(TableChanged, match=f"t/ has changed between commit {done.commit} and "):
+            await lake.commit_batch("shop", "main", late)
+        assert await shown(lake) == ["t/d.parquet", "t/e.parquet", "u/c.parquet"]
+        await lake.commit_batch(
+            "shop", "main", BatchBody(await stage(lake, "g", "t/", replaces=True, base="any"), "j7")
+        )
+        assert await shown(lake) == ["t/g.parquet", "u/c.parquet"]
+
+
+async def test_a_sink_replaces_what_it_wrote_itself(tmp_path: Path) -> None:
+    async with running_lake(tmp_path) as lake:
+        await lake.create_repository("shop")
+        for batch in range(2):
+            list_ = await stage(lake, f"a{batch}", "t/", replaces=True)
+            await lake.commit_batch("shop", "main", BatchBody(list_, "q", "s", batch))
+        await lake.commit_batch("shop", "main", BatchBody(await stage(lake, "b", "t/"), "job"))
+        last = BatchBody(await stage(lake, "a2", "t/", replaces=True), "q", "s", 2)
+        with pytest.raises(TableChanged):
+            await lake.commit_batch("shop", "main", last)
+        assert (await lake.sinks("shop", "main"))[0].batch == 1
+        await lake.adopt_sink("shop", "main", SinkBody("s", "q", 1))  # which breaks the chain, on purpose
+        await lake.commit_batch("shop", "main", last)
+        assert await shown(lake) == ["t/a2.parquet"]
+
+
+async def test_a_batch_says_what_must_not_have_changed(tmp_path: Path) -> None:
+    async with running_lake(tmp_path) as lake:
+        await lake.create_repository("shop")
+        new = await stage(lake, "a", "t/", expects=(("t/a.parquet", ""),))
+        await lake.commit_batch("shop", "main", BatchBody(new, "q", "s", 0))
+        with pytest.raises(TableChanged, match=r"t/a.parquet has changed: it is etag-a, and .* no such file"):
+            await lake.commit_batch("shop", "main", BatchBody(new, "q2", "s2", 0))
+        same = await stage(lake, "b", "t/", expects=(("t/a.parquet", "etag-a"),))
+        await lake.commit_batch("shop", "main", BatchBody(same, "q", "s", 1))
+        assert await shown(lake) == ["t/a.parquet", "t/b.parquet"]
 
 
 async def test_a_job_without_a_sink_commits_once_too(tmp_path: Path) -> None:

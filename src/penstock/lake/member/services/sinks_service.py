@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+import msgspec
 import polars as pl
 
 from penstock.kernel.errors import InvalidArgument, LimitExceeded, NotFound, PreconditionFailed
@@ -35,9 +36,11 @@ from penstock.lake.member.engine import AGAIN_MAX
 from penstock.lake.member.names import check_path
 from penstock.lake.member.services.commits_service import Commits
 from penstock.lake.member.services.staged_files import check_staged, store_mark
+from penstock.lake.member.services.table_rule import check_table
 from penstock.lake.member.services.uploads import link_epoch_of, upload
 from penstock.lake.member.wishes import Draft, Made
 from penstock.lake.records.sink_batch import (
+    ANY_BASE,
     BatchBody,
     BatchFile,
     BatchOutcome,
@@ -65,6 +68,8 @@ class SinkWish:
 
     async def make(self, head: str, parent: Commit, location: Location) -> Made:
         trees = self.draft.shelf.trees
+        for each in self.tables:
+            await check_table(self.draft.shelf, each, head, parent)
         entries = check_entries(self._entries())
         existing = [await trees.paths_below(parent.tree, each.prefix) for each in self.tables if each.replaces]
         changes = import_changes(entries, pl.concat(existing).sort()) if existing else puts(entries)
@@ -172,7 +177,7 @@ class Sinks(Commits):
             move = port.Move(
                 self.engine.request(),
                 known.instance,
-                SinkWish(draft, tables),
+                SinkWish(draft, _on_base(tables, "" if state is None else state.commit)),
                 sink=part_of(body.sink, last, batch),
                 link_epoch=_oldest_epoch(tables),
             )
@@ -194,7 +199,9 @@ class Sinks(Commits):
         was_known = self.engine.machine.requests.get(request.id) is not None
         if not was_known:
             await check_staged(self.engine.shelves.of(found), self.store_url, tables)
-        wish = SinkWish(draft, tables)
+        wish = SinkWish(draft, tuple(msgspec.structs.replace(each, expects=(), base=ANY_BASE) for each in tables))
+        if not was_known:
+            wish = SinkWish(draft, tables)
         result = await self.engine.ask(port.Move(request, known.instance, wish, link_epoch=_oldest_epoch(tables)))
         if result.status not in (Status.OK, Status.NO_CHANGES):
             self.engine.judge(result, branch)
@@ -207,6 +214,14 @@ class Sinks(Commits):
                 f"{branch.name} has {SINKS_MAX} sinks already",
                 next_step="penstock pipeline adopt SINK --forget, for sinks that are no longer used",
             )
+
+
+def _on_base(tables: tuple[BatchTable, ...], last: str) -> tuple[BatchTable, ...]:
+    """Let a sink replace a table as its own last commit left it; before its first one, whatever there is."""
+    return tuple(
+        msgspec.structs.replace(each, base=last or ANY_BASE) if each.replaces and not each.base else each
+        for each in tables
+    )
 
 
 def checked_tables(tables: tuple[BatchTable, ...]) -> tuple[BatchTable, ...]:

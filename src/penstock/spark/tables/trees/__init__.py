@@ -1,0 +1,1 @@
+"""Big jobs over trees of the lake: differences, garbage, imports."""
