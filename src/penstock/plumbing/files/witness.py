@@ -2,8 +2,9 @@
 
     [magic 8][version 4][length 4][serial 8][payload][crc32c 4]        at 0, and again at 2048
 
-The two slots are written in turn through a map of the file, after each durable step of the other file. So a witness
-is never ahead. After the crash of a process it is exact, because the page cache has it; after a power cut it may lag.
+The two slots are written in turn, after each durable step of the other file: through a map of the file, or by a call of
+the disk (`DiskWitness`). So a witness is never ahead. After the crash of a process it is exact, because the page cache
+has it; after a power cut it may lag.
 
 What always holds: a write that was interrupted leaves the other slot. `read` returns the newest whole slot.
 """
@@ -11,10 +12,10 @@ What always holds: a write that was interrupted leaves the other slot. `read` re
 import mmap
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from struct import Struct
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 import google_crc32c
 
@@ -22,13 +23,27 @@ from penstock.kernel.errors import DataDamaged, StorageError
 from penstock.kernel.formats import WITNESS, check_version
 from penstock.plumbing.files.whole import create_whole
 
-__all__ = ["PAYLOAD_MAX", "Witness", "read_witness"]
+__all__ = ["PAYLOAD_MAX", "DiskWitness", "Witness", "read_witness"]
 
 FILE_BYTES: Final = 4_096
 SLOT_BYTES: Final = FILE_BYTES // 2
 _HEAD: Final = Struct("<8sIIQ")
 _CRC: Final = Struct("<I")
 PAYLOAD_MAX: Final = SLOT_BYTES - _HEAD.size - _CRC.size
+
+
+class _Disk(Protocol):
+    """The calls of a disk that a witness needs."""
+
+    def open(self, path: Path) -> int: ...
+
+    def create(self, path: Path) -> int: ...
+
+    def close(self, fd: int) -> None: ...
+
+    def pread(self, fd: int, count: int, at: int) -> bytes: ...
+
+    def pwrite(self, fd: int, data: bytes | memoryview, at: int) -> int: ...
 
 
 class Witness:
@@ -65,6 +80,54 @@ class Witness:
 
     def close(self) -> None:
         self._map.close()
+
+
+class DiskWitness:
+    """A witness that is written by calls of a disk, by one thread. If such a write fails, the witness lags, and its log
+    continues.
+    """
+
+    def __init__(self, disk: _Disk, path: Path) -> None:
+        self.path = path
+        self._disk = disk
+        self._fd: int | None = None
+        self._serial = 0
+
+    def read(self) -> bytes | None:
+        """Return the newest whole slot; None without one."""
+        try:
+            fd = self._disk.open(self.path)
+        except FileNotFoundError:
+            return None
+        try:
+            data = self._disk.pread(fd, FILE_BYTES, 0)
+        finally:
+            self._disk.close(fd)
+        newest = max((data[:SLOT_BYTES], data[SLOT_BYTES:]), key=_serial)
+        self._serial = _serial(newest)
+        if not self._serial:
+            return None
+        return newest[_HEAD.size : _HEAD.size + _HEAD.unpack_from(newest)[2]]
+
+    def write(self, payload: bytes) -> None:
+        """Confirm this from now on. The folder must exist."""
+        self._serial += 1
+        data = _slot(self._serial, payload).ljust(SLOT_BYTES, b"\0")
+        with suppress(OSError):
+            if self._fd is None:
+                self._fd = self._opened()
+            self._disk.pwrite(self._fd, data, SLOT_BYTES * (self._serial % 2))
+
+    def close(self) -> None:
+        if self._fd is not None:
+            self._disk.close(self._fd)
+            self._fd = None
+
+    def _opened(self) -> int:
+        try:
+            return self._disk.open(self.path)
+        except FileNotFoundError:
+            return self._disk.create(self.path)
 
 
 def read_witness(path: Path) -> bytes | None:

@@ -41,8 +41,11 @@ class Segments:
         self._is_marked = True  # whether a later record proves it durable
 
     @classmethod
-    def open(cls, disk: Disk, folder: Path, segment_bytes: int) -> tuple["Segments", Recovery]:
-        """Lock the folder, recover its log, and make ready to append."""
+    def open(cls, disk: Disk, folder: Path, segment_bytes: int, confirmed: int = 0) -> tuple["Segments", Recovery]:
+        """Lock the folder, recover its log, and make ready to append.
+
+        `confirmed`: the Lsn up to which a witness has seen the log durable. A log that ends before it is corrupt.
+        """
         try:
             make_folder(disk, folder)
             lock_fd = lock_folder(disk, folder / LOCK_NAME)
@@ -50,7 +53,7 @@ class Segments:
             raise storage_error(error, f"opening the WAL in {folder}") from error
         segments = cls(disk, folder, segment_bytes, lock_fd)
         try:
-            return segments, segments._recover()
+            return segments, segments._recover(confirmed)
         except OSError as error:
             segments.close()
             raise storage_error(error, f"recovering the WAL in {folder}") from error
@@ -176,10 +179,15 @@ class Segments:
         finally:
             self._disk.close(fd)
 
-    def _recover(self) -> Recovery:
+    def _recover(self, confirmed: int) -> Recovery:
         # What an earlier process did to the folder may not be durable yet, though we see it.
         self._disk.fsync_folder(self._folder)
         found = survey(self._disk, self._folder)
+        last_lsn = found.tail.last_lsn if found.tail is not None else 0
+        if last_lsn < confirmed:
+            last = found.live[-1].path if found.live else self._folder
+            at = found.torn.byte if found.torn is not None else found.tail.at if found.tail is not None else 0
+            raise corrupt(last, at, last_lsn + 1, f"the log ends at lsn {last_lsn}, and had come to lsn {confirmed}")
         self._serial = found.serial_max
         self._remove(list(found.dead))
         if found.tail is None:

@@ -66,8 +66,12 @@ class Wal:
         self._queue = WorkQueue(options, recovery.last_lsn, self._writer.put)
 
     @classmethod
-    async def open(cls, folder: Path, options: WalOptions | None = None, *, disk: Disk | None = None) -> "Wal":
+    async def open(
+        cls, folder: Path, options: WalOptions | None = None, *, disk: Disk | None = None, confirmed: int = 0
+    ) -> "Wal":
         """Recover what the folder holds, and make ready to append. `wal.recovery` tells the result of recovery.
+
+        `confirmed`: the Lsn up to which a witness has seen the log durable. A log that ends before it is corrupt.
 
         Raises `WalCorrupt` where acknowledged records cannot be read back, `Unavailable` if the folder is in use,
         `DiskFull` or `StorageError` if the disk does not do its part. A torn tail is dropped, and reported.
@@ -75,7 +79,9 @@ class Wal:
         options = options or WalOptions()
         options.check()
         disk = disk or LocalDisk()
-        opening = asyncio.get_running_loop().run_in_executor(None, Segments.open, disk, folder, options.segment_bytes)
+        opening = asyncio.get_running_loop().run_in_executor(
+            None, Segments.open, disk, folder, options.segment_bytes, confirmed
+        )
         try:
             segments, recovery = await asyncio.shield(opening)
         except asyncio.CancelledError:

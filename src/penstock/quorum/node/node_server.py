@@ -120,6 +120,11 @@ class NodeServer:
             await self._start(shard)
         return self.host(shard).member
 
+    @property
+    def broken(self) -> dict[str, PenstockError]:
+        """Return the shards whose replica here cannot run, and why."""
+        return {shard: error for shard, (_, error) in self._broken.items()}
+
     def statuses(self) -> list[ShardStatus]:
         running = [status_of(host) for host in self._hosts.values()]
         return running + [_broken_status(shard, *why) for shard, why in self._broken.items()]

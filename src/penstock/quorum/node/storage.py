@@ -2,6 +2,7 @@
 
     <folder>/log/          the WAL: one record per entry, which carries its own offset
     <folder>/state         the node's registers (NodeState)
+    <folder>/log.witness   the Lsn up to which the WAL is durable: a log that ends before it was cut or damaged
     <folder>/lost/         transactions which a truncation removed: the lost-and-found
     <folder>/snapshots/    snapshots of the state machine
 
@@ -12,12 +13,14 @@ count. What always holds: `shift` maps one to the other, and is read back from t
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from struct import Struct
 from typing import Any
 
 from penstock.kernel.codec import Codec
 from penstock.kernel.errors import InvalidArgument, NotFound, PenstockError, PreconditionFailed, WalCorrupt
 from penstock.kernel.formats import NODE_STATE
 from penstock.kernel.ids import Lsn, Offset
+from penstock.plumbing.files.witness import DiskWitness
 from penstock.plumbing.host.loop import Done
 from penstock.plumbing.ports.ports import Ports
 from penstock.plumbing.process.tasks import Tasks
@@ -32,13 +35,16 @@ __all__ = ["NodeStorage"]
 _RECORD = Codec[tuple[Offset, Entry]](tuple[Offset, Entry])
 _STATE = Codec[NodeState](NodeState)
 READ_BYTES = 4 << 20
+_CONFIRMED = Struct("<Q")
 
 
 class NodeStorage:
     """The durable side of one node in one shard. `runtime.loop.Storage` is what the machine loop sees of it."""
 
-    def __init__(self, wal: Wal, state_file: StateFile, lost: LostAndFound, tasks: Tasks) -> None:
+    def __init__(self, wal: Wal, witness: DiskWitness, state_file: StateFile, lost: LostAndFound, tasks: Tasks) -> None:
         self.wal = wal
+        self._witness = witness
+        self._confirmed = wal.durable_lsn
         self.lost = lost
         self._state_file = state_file
         self._tasks = tasks
@@ -54,8 +60,14 @@ class NodeStorage:
         """Raise `WalCorrupt` where acknowledged entries cannot be read back, `FormatTooNew` for a newer folder."""
         state_file = StateFile(folder / "state", ports.disk, kind=NODE_STATE)
         state_file.load()  # a newer one is refused before the WAL changes a byte
-        wal = await Wal.open(folder / "log", options, disk=ports.disk)
-        return cls(wal, state_file, LostAndFound(folder / "lost", ports.disk), tasks)
+        witness = DiskWitness(ports.disk, folder / "log.witness")
+        payload = witness.read()
+        confirmed = _CONFIRMED.unpack(payload)[0] if payload is not None else 0  # 0: of an older release
+        wal = await Wal.open(folder / "log", options, disk=ports.disk, confirmed=confirmed)
+        storage = cls(wal, witness, state_file, LostAndFound(folder / "lost", ports.disk), tasks)
+        if wal.durable_lsn:
+            storage._confirm(wal.durable_lsn)
+        return storage
 
     # Recovery
 
@@ -96,7 +108,17 @@ class NodeStorage:
             self._first = Offset(first)
         encode = _RECORD.encode
         data = [encode((Offset(offset), entry)) for offset, entry in enumerate(records, first)]
-        self._submit(partial(self.wal.submit, data, lambda _, error: done(error)), done)
+        self._submit(partial(self.wal.submit, data, partial(self._appended, done)), done)
+
+    def _appended(self, done: Done, lsn: Lsn, error: PenstockError | None) -> None:
+        """These records are durable; of many that became so together, one is confirmed."""
+        if error is None and lsn > self._confirmed and self.wal.durable_lsn >= lsn:
+            self._confirm(self.wal.durable_lsn)
+        done(error)
+
+    def _confirm(self, lsn: Lsn) -> None:
+        self._confirmed = lsn
+        self._witness.write(_CONFIRMED.pack(lsn))
 
     def truncate(self, lsn: Lsn, done: Done) -> None:
         submit = partial(self._truncate, Offset(lsn), done)
@@ -132,6 +154,7 @@ class NodeStorage:
             self._behind_trims.append(partial(self._truncate, to, done))
             return
         lsn = Lsn(self.wal.first_lsn - 1 if to < self._first else to - self._shift)
+        self._confirm(min(lsn, self._confirmed))  # before the truncation: a witness is never ahead
         self._submit(partial(self.wal.submit_truncate, lsn, lambda _, error: done(error)), done)
 
     # What the shell calls
@@ -157,6 +180,7 @@ class NodeStorage:
 
     async def close(self) -> None:
         await self.wal.close()
+        self._witness.close()
 
     def _submit(self, submit: Any, done: Done) -> None:
         try:

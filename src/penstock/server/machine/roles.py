@@ -75,6 +75,9 @@ async def node_role(plan: MachinePlan, config: Config, keyspace: KeySpace, wirin
         ) as (node, server),
         running_operator(NodeId(f"operator-{plan.name}"), keyspace, wiring) as (operator, _),
     ):
+        if plan.is_alone:
+            for error in node.broken.values():
+                raise error  # no other node can serve the shard: waiting helps no client
         await operator.add_node(me, wiring.announced(server.address))
         making = asyncio.create_task(_make_shard(operator, plan), name="make the shard")
         try:
