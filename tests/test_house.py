@@ -13,7 +13,6 @@ MODULES_MAX = 14
 
 # folders with more modules than a reader keeps in mind: each waits to be divided
 LARGE = {
-    "penstock/journals/broker": 15,
     "penstock/journals/core": 18,
     "penstock/plumbing/wal": 16,
     "penstock/plumbing/wire": 20,

@@ -28,6 +28,10 @@ NOUNS: Final = {
     "up": ("penstock.cli.machines.up:app", "Every role in one process: broker, quorum node, operator, lake."),
     "down": ("penstock.cli.machines.down:app", "End what penstock up runs in the data folder."),
     "server": ("penstock.cli.machines.server:app", "Run one machine of a cluster: all its roles in one process."),
+    "status": (
+        "penstock.cli.machines.status:app",
+        "Show the machines of a cluster, their health, and what to do next.",
+    ),
     "cluster": (
         "penstock.cli.quorum.cluster:app",
         "A real multi-process cluster on this machine, for trying and for drills.",

@@ -221,7 +221,7 @@ _GUIDE: Final = {
     ),
     "unimplemented": Guide(
         "The server is of an older release than the client, or its role has no such method.",
-        "Upgrade the server, or ask the role that serves it. penstock version shows the client's release.",
+        "Upgrade the server, or ask the role that serves it; penstock status shows releases and roles.",
     ),
     "object-store-failed": Guide(
         "The object store refused or did not answer: wrong keys, no such bucket, or an outage.",

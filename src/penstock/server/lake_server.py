@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,6 +14,7 @@ from penstock.lake.client.lake_place import CREDENTIALS_FILE
 from penstock.lake.member.lake_journal_queue import JournalQueue
 from penstock.lake.member.queue import Queue
 from penstock.lake.member.quorum_queue import QuorumQueue
+from penstock.lake.member.services.health import add_lake_checks
 from penstock.lake.member.services.lake_service import serving_lake
 from penstock.lake.rest.credentials import Credentials
 from penstock.plumbing.files.sealed import create_sealed, read_sealed
@@ -22,6 +23,7 @@ from penstock.plumbing.objects import open_store
 from penstock.plumbing.wiring.options import object_store_url, store_options, wal_options, wire_tls
 from penstock.quorum.client.quorum import QuorumLog
 from penstock.quorum.operator.alone import quorum_alone
+from penstock.server.health_site import health_site
 from penstock.server.lake_site import lake_app
 from penstock.server.session import Session
 from penstock.server.targets import addresses_of, quorum_log_of
@@ -53,16 +55,27 @@ async def serve_lake(
         open_store(url, store_options(config.objectstore)) as store,
         serving_lake(queue, store, url, secret=secret, shard=journal or shard, name=name) as lake,
         await HttpServer.start(
-            lake_app(lake, credentials, url), address.host, address.port, tls=wire_tls(config.tls), name="lake"
+            lake_app(lake, credentials, url, first_sites=[health_site(session.health, _token(session))]),
+            address.host,
+            address.port,
+            tls=wire_tls(config.tls),
+            name="lake",
         ) as server,
         metrics_endpoint(session),
+        AsyncExitStack() as stack,
     ):
+        stack.callback(add_lake_checks(session.health, lake.engine.host))
         session.say(f"the lake serves REST and S3 on {server.url}, with its objects in {url}")
         if made_in is not None:
             session.say(f"access key {credentials.access_key_id}; its secret is in {made_in}")
         # A member that cannot continue ends its process: after a restart it begins with the newest checkpoint.
         reason = await lake.engine.host.ended()
         raise Unavailable(f"the member has stopped: {reason}", next_step="start it again")
+
+
+def _token(session: Session) -> str:
+    token = session.effective.config.wire.token
+    return token.reveal() if token is not None else ""
 
 
 @asynccontextmanager

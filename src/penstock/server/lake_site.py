@@ -18,14 +18,16 @@ def lake_app(
     credentials: Credentials,
     store_url: str,
     *,
+    first_sites: Sequence[Site] = (),
     more_sites: Sequence[Site] = (),
     limits: HttpLimits | None = None,
 ) -> App:
-    """The application of a lake whose objects are in that store. `more_sites` are asked last whose a request is.
+    """The application of a lake whose objects are in that store. `first_sites` are asked first whose a request is,
+    `more_sites` last.
 
     S3 clients sign with the same pair of keys; what carries an AWS signature is the gateway's.
     """
     can_sign = store_url.startswith(("s3:", "gs:", "az:"))
     rest = rest_site(lake, credentials, namespace_prefix=namespace_prefix(store_url), can_sign=can_sign)
     s3 = lake_site(lake, credentials.access_key_id, credentials.secret_access_key)
-    return App([s3, rest, *more_sites], limits)
+    return App([*first_sites, s3, rest, *more_sites], limits)

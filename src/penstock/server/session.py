@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from penstock.plumbing.config import Effective, Flag
+    from penstock.plumbing.process.health import Health
 
 __all__ = ["OutputFormat", "Session"]
 
@@ -37,6 +38,13 @@ class Session:
         self._config_file = config_file
         self._settings = settings
         self._log_level = log_level
+
+    @cached_property
+    def health(self) -> "Health":
+        """The health checks of the roles that this run starts."""
+        from penstock.plumbing.process.health import Health
+
+        return Health()
 
     @property
     def wants_json(self) -> bool:

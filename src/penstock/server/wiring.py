@@ -28,7 +28,9 @@ def wiring_of(session: Session, listen: str | None = None) -> Wiring:
     token = config.wire.token.reveal() if config.wire.token is not None else None
     tls = wire_tls(config.tls)
     advertise = config.server.advertise
-    return Wiring(address.host, address.port, token, tls, tls, _limits(config), advertise=advertise)
+    return Wiring(
+        address.host, address.port, token, tls, tls, _limits(config), advertise=advertise, health=session.health
+    )
 
 
 def _limits(config: Config) -> Limits:
@@ -49,5 +51,6 @@ async def metrics_endpoint(session: Session) -> AsyncIterator[None]:
         return
     from penstock.plumbing.process.metrics_http import MetricsServer  # and with it a library few commands need
 
-    async with MetricsServer(listen):
+    token = session.effective.config.wire.token
+    async with MetricsServer(listen, session.health, token.reveal() if token is not None else ""):
         yield

@@ -1,5 +1,6 @@
 """`penstock up` and `down`: every role in one process, found without flags, and nothing lost by kill -9."""
 
+import json
 import signal
 import urllib.request
 from pathlib import Path
@@ -39,6 +40,26 @@ def a_lake_may_have_a_journal_as_its_queue(folder: Path, process: UpProcess) -> 
         assert lake.call("GET", "/repositories/farm/refs/main/objects?path=cow")[::2] == (200, b"moo")
 
 
+def the_status_is_true(process: UpProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert run(["status"]) == 0
+    shown = capsys.readouterr().out
+    assert "1 of 1 machine" in shown
+    assert "node* broker lake" in shown
+    assert "all well" in shown
+    assert run(["status", "--output", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (machine,) = found["machines"]
+    assert (found["state"], machine["state"], machine["lake_url"]) == ("ok", "ok", process.running.lake)
+    with urllib.request.urlopen(f"{process.running.lake}/healthz", timeout=30) as answer:
+        served = {each["check"] for each in json.loads(answer.read())["checks"]}
+    assert (
+        served == {each["check"] for each in machine["checks"]} >= {"role", "journal.disk", "log.leader", "lake.queue"}
+    )
+    assert run(["status", "--machine", "127.0.0.1:1"]) == 1
+    assert "no machine answers" in capsys.readouterr().err
+
+
 def test_every_role_serves_and_what_was_acknowledged_survives_kill_9(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -48,6 +69,7 @@ def test_every_role_serves_and_what_was_acknowledged_survives_kill_9(
     monkeypatch.setenv("PENSTOCK_LAKE_SECRET_ACCESS_KEY", SECRET)
     with UpProcess(tmp_path / "penstock-data") as process:
         assert "Try it in another terminal" in process.said
+        the_status_is_true(process, capsys)
         assert run(["journals", "apply", str(SHOP)]) == 0  # they ask for 3 replicas, and get what there is
         (tmp_path / "alone.yaml").write_text("journals: [{name: shop/alone, replication: 1}]")
         assert run(["journals", "apply", "alone.yaml"]) == 0

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from penstock.kernel.errors import ConfigError
 from penstock.plumbing.config import Address
 from penstock.plumbing.process import metrics_http
+from penstock.plumbing.process.health import Finding, Health, HealthState
 from penstock.plumbing.process.metrics_http import REQUEST_BYTES_MAX, MetricsServer, respond
 
 ANY_PORT = Address("127.0.0.1", 0)
 HEALTH = b"GET /healthz HTTP/1.1\r\n\r\n"
+ALIVE = b"GET /livez HTTP/1.1\r\n\r\n"
 
 
 async def ask(server: MetricsServer, request: bytes) -> bytes:
@@ -35,16 +37,28 @@ async def test_prometheus_gets_metrics() -> None:
 
 
 async def test_health_is_asked_each_time() -> None:
-    wrong: list[str] = []
-    async with MetricsServer(ANY_PORT, lambda: wrong) as server:
+    wrong: list[Finding] = []
+    health = Health(lambda: 7.0)
+    health.add("wal", "node", lambda: wrong[0] if wrong else None)
+    async with MetricsServer(ANY_PORT, health, "secret") as server:
         assert await ask(server, HEALTH) == (
             b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 3\r\n"
             b"Cache-Control: no-store\r\nConnection: close\r\n\r\nok\n"
         )
-        wrong.append("the WAL is poisoned")
+        wrong.append(Finding("the WAL is poisoned", "penstock fsck", HealthState.FAILED))
         answer = await ask(server, HEALTH)
+        whole = await ask(server, b"GET /healthz HTTP/1.1\r\nAuthorization: Bearer secret\r\n\r\n")
+        ready = await ask(server, b"GET /readyz?role=node HTTP/1.1\r\nAuthorization: Bearer secret\r\n\r\n")
+        alive = await ask(server, b"GET /livez HTTP/1.1\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 503 ")
-    assert answer.endswith(b"the WAL is poisoned\n")
+    assert answer.endswith(b"\r\n\r\nfailed\n")
+    assert whole.endswith(
+        b'{"state":"failed","checks":[{"check":"wal","role":"node","state":"failed","since":7.0,'
+        b'"why":"the WAL is poisoned","next":"penstock fsck"}]}\n'
+    )
+    assert ready.startswith(b"HTTP/1.1 503 ")
+    assert ready.endswith(b"wal: the WAL is poisoned\n")
+    assert alive.startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize(
@@ -63,19 +77,19 @@ async def test_health_is_asked_each_time() -> None:
     ids=["unknown path", "query", "post", "empty", "http/0.9", "absolute", "http/2", "tls", "odd headers"],
 )
 def test_a_request_and_its_status(request_: bytes, status: int) -> None:
-    assert respond(request_, lambda: ()).startswith(f"HTTP/1.1 {status} ".encode())
+    assert respond(request_, Health()).startswith(f"HTTP/1.1 {status} ".encode())
 
 
 def test_head_is_get_without_the_body() -> None:
-    get = respond(HEALTH, lambda: ())
-    head = respond(b"HEAD /healthz HTTP/1.1\r\n\r\n", lambda: ())
+    get = respond(ALIVE, Health())
+    head = respond(b"HEAD /livez HTTP/1.1\r\n\r\n", Health())
     assert get == head + b"ok\n"
 
 
 @settings(deadline=None)
 @given(st.binary() | st.text().map(lambda path: f"GET /{path} HTTP/1.1\r\nAccept: {path}\r\n\r\n".encode()))
 def test_any_bytes_have_an_answer(head: bytes) -> None:
-    answer = respond(head, lambda: ())
+    answer = respond(head, Health())
     start, _, body = answer.partition(b"\r\n\r\n")
     assert start.startswith(b"HTTP/1.1 ")
     assert f"Content-Length: {len(body)}".encode() in start
@@ -90,7 +104,7 @@ async def test_a_request_without_an_end_is_refused_and_harms_no_other(sent: byte
         with contextlib.suppress(ConnectionError):  # closing on unread bytes may reset before the answer is read
             assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
         writer.close()
-        assert (await ask(server, HEALTH)).endswith(b"ok\n")
+        assert (await ask(server, ALIVE)).endswith(b"ok\n")
 
 
 async def test_a_sleeping_client_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,11 +118,11 @@ async def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     async with MetricsServer(ANY_PORT) as server:
         reader, held = await asyncio.open_connection(server.address.host, server.address.port)
         with pytest.raises(ConnectionError):
-            await ask(server, HEALTH)
-        held.write(HEALTH)
+            await ask(server, ALIVE)
+        held.write(ALIVE)
         assert (await reader.read()).endswith(b"ok\n")
         held.close()
-        assert (await ask(server, HEALTH)).endswith(b"ok\n")
+        assert (await ask(server, ALIVE)).endswith(b"ok\n")
 
 
 async def test_closing_does_not_wait_for_an_open_connection() -> None:
@@ -116,7 +130,7 @@ async def test_closing_does_not_wait_for_an_open_connection() -> None:
         reader, writer = await asyncio.open_connection(server.address.host, server.address.port)
         writer.write(b"GET /metrics HTTP/1.1\r\n")
         await writer.drain()
-        await ask(server, HEALTH)  # by now the first connection is served, too
+        await ask(server, ALIVE)  # by now the first connection is served, too
     with contextlib.suppress(ConnectionError):
         assert await reader.read() == b""
     writer.close()

@@ -17,13 +17,13 @@ from typing import Final
 
 from penstock.journals.broker.appends import HeldContent
 from penstock.journals.broker.config import BrokerConfig
-from penstock.journals.broker.figures import TALLY, Alarms, Figures
 from penstock.journals.broker.load_reporter import LoadReporter
 from penstock.journals.broker.persister import Persister, PersisterOptions
 from penstock.journals.broker.replica_host import ReplicaHost
 from penstock.journals.broker.specs.catalog import Catalog
 from penstock.journals.broker.spools.spool_files import DamagedSpan, Keeps, SpoolFiles, damages_in, kept_journals
 from penstock.journals.broker.spools.unstored import Unstored, default_bound
+from penstock.journals.broker.status.figures import TALLY, Alarms, Figures
 from penstock.journals.core.replica import Replica
 from penstock.journals.core.resolve import resolve_by_table
 from penstock.journals.records.api import AppendResponse, Fate, Resolution, Resolve, Status
@@ -75,6 +75,7 @@ class BrokerServer:
         self.mirror = mirror
         self.tasks = tasks
         self.catalog = Catalog(keyspace, mirror, Layout(config.root), config)
+        self.folder = folder
         self._spools = folder / "spools"
         self._channels = channels
         self._config = config
@@ -233,6 +234,15 @@ class BrokerServer:
         return resolve_by_table(head.table if head is not None else EMPTY_TABLE, query.epoch, query.end)
 
     # for the fragments of all journals
+
+    @property
+    def damaged(self) -> list[str]:
+        """Return the journals with files in quarantine."""
+        return [journal for journal, spans in self._damages.items() if spans]
+
+    @property
+    def free_bytes(self) -> int:
+        return self.ports.disk.free_bytes(self.folder)
 
     def damages(self, journal: str) -> list[DamagedSpan]:
         return self._damages.get(journal, [])

@@ -3,10 +3,10 @@
 import msgspec
 
 from penstock.journals.broker.broker_server import BrokerServer
-from penstock.journals.broker.explain import explain
 from penstock.journals.broker.links.replicate_link import ReplicateLink
 from penstock.journals.broker.reads import serve_read
 from penstock.journals.broker.sessions import AppendSession
+from penstock.journals.broker.status.explain import explain
 from penstock.journals.records.names import check_journal_name
 from penstock.journals.records.protocol import (
     APPEND,

@@ -15,6 +15,7 @@ import msgspec
 from penstock.journals.broker.broker_server import BrokerServer
 from penstock.journals.broker.broker_service import BrokerService
 from penstock.journals.broker.config import BrokerConfig
+from penstock.journals.broker.status.health import add_broker_checks
 from penstock.journals.core.allocation import BrokerSpec, JournalPolicy
 from penstock.journals.records.route import decoders
 from penstock.keyspace.core.allocator.layout import Layout, MemberId
@@ -116,6 +117,7 @@ async def running_broker(
         key = layout.member_key(member)
         await broker.announce(stack, keyspace, mirror, key, spec.encode(), wiring.ports.clock, lease_ms=config.lease_ms)
         server.start()
+        stack.callback(add_broker_checks(wiring.health, server))
         broker.allocate(stack, keyspace, mirror, layout, member, JournalPolicy(layout, mirror.get))
         yield broker
 

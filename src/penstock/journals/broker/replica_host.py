@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
 from penstock.journals.broker.feed import Feed
-from penstock.journals.broker.figures import Alarms
 from penstock.journals.broker.fragments import JournalFragments, Shelf
 from penstock.journals.broker.links.replicate_links import ReplicateLinks
 from penstock.journals.broker.load_reporter import LoadReporter
@@ -22,6 +21,7 @@ from penstock.journals.broker.spools.room import Room
 from penstock.journals.broker.spools.spool_files import SpoolFiles
 from penstock.journals.broker.spools.spool_saver import SpoolSaver
 from penstock.journals.broker.spools.unstored import Unstored
+from penstock.journals.broker.status.figures import Alarms
 from penstock.journals.core.effects import (
     Alarm,
     AwaitRevision,

@@ -1,17 +1,20 @@
-"""The metrics endpoint: `/metrics` for Prometheus and `/healthz` for supervisors, over HTTP/1.1.
+"""The metrics endpoint: `/metrics` for Prometheus; `/livez`, `/readyz` and `/healthz` for supervisors, over HTTP/1.1.
 
 Small on purpose: one request per connection, no body is read, and all is bounded: connections at a time, the size of a
 request, the seconds a connection may take. `respond` is a pure function from a request's head to the whole answer, and
-has one for any bytes: a malformed request harms nothing but itself.
+has one for any bytes: a malformed request harms nothing but itself. With a token, health is one word for requests that
+do not bring it.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from hmac import compare_digest
 from typing import Final
+from urllib.parse import parse_qs
 
 from penstock.kernel.errors import ConfigError
 from penstock.plumbing.config.values import Address
 from penstock.plumbing.process import metrics
+from penstock.plumbing.process.health import Health, answer_of
 from penstock.plumbing.process.logs import get_logger
 
 __all__ = ["MetricsServer", "respond"]
@@ -20,34 +23,33 @@ CONNECTIONS_MAX: Final = 16
 REQUEST_BYTES_MAX: Final = 8 * 1024
 CONNECTION_SECONDS_MAX: Final = 5.0
 
-Health = Callable[[], Sequence[str]]  # the problem, in words; empty: healthy
-
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
 _PLAIN = "text/plain; charset=utf-8"
+_JSON = "application/json"
 
 log = get_logger()
 
 
-def respond(head: bytes, health: Health) -> bytes:
+def respond(head: bytes, health: Health, token: str = "") -> bytes:
     """The whole answer to a request, given its head (request line and headers)."""
     line, *header_lines = head.decode("latin-1").split("\r\n")
     match line.split(" "):
         case [method, target, version] if target.startswith("/") and version.startswith("HTTP/1."):
-            headers = [one.partition(":") for one in header_lines]
-            accept = next((value.strip() for name, _, value in headers if name.lower() == "accept"), "")
+            pairs = [one.partition(":") for one in header_lines]
+            headers = {name.lower(): value.strip() for name, _, value in reversed(pairs)}
         case _:
             return _answer(400, "this is no HTTP request\n")
     if method not in ("GET", "HEAD"):
         return _answer(405, "only GET and HEAD\n", extra="Allow: GET, HEAD\r\n")
-    match target.partition("?")[0]:
-        case "/metrics":
-            body, content_type = metrics.exposition(accept)
-            answer = _answer(200, body, content_type)
-        case "/healthz":
-            wrong = health()
-            answer = _answer(503, "".join(f"{one}\n" for one in wrong)) if wrong else _answer(200, "ok\n")
-        case _:
-            answer = _answer(404, "here are /metrics and /healthz\n")
+    path, _, query = target.partition("?")
+    if path == "/metrics":
+        body, content_type = metrics.exposition(headers.get("accept", ""))
+        answer = _answer(200, body, content_type)
+    else:
+        shows_all = not token or compare_digest(headers.get("authorization", "").encode(), f"Bearer {token}".encode())
+        found = answer_of(health, path, parse_qs(query).get("role", [""])[0], shows_all=shows_all)
+        status, text, is_json = found or (404, "here are /metrics, /livez, /readyz and /healthz\n", False)
+        answer = _answer(status, text, _JSON if is_json else _PLAIN)
     return answer.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" if method == "HEAD" else answer
 
 
@@ -63,9 +65,10 @@ def _answer(status: int, body: str | bytes, content_type: str = _PLAIN, extra: s
 class MetricsServer:
     """Serves the endpoint until closed: `async with MetricsServer(address) as server: …`."""
 
-    def __init__(self, address: Address, health: Health = lambda: ()) -> None:
+    def __init__(self, address: Address, health: Health | None = None, token: str = "") -> None:
         self._address = address
-        self._health = health
+        self._health = health or Health()
+        self._token = token
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -124,4 +127,4 @@ class MetricsServer:
             return _answer(400, "the request ended early\n")
         except asyncio.LimitOverrunError:
             return _answer(400, f"a request has at most {REQUEST_BYTES_MAX} bytes\n")
-        return respond(head, self._health)
+        return respond(head, self._health, self._token)

@@ -4,6 +4,7 @@ import msgspec
 
 from penstock.kernel.backoff import Backoff
 from penstock.plumbing.ports.ports import Ports, system_ports
+from penstock.plumbing.process.health import Health
 from penstock.plumbing.wire.client import Channel
 from penstock.plumbing.wire.limits import Limits
 from penstock.plumbing.wire.tls import Tls
@@ -35,6 +36,7 @@ class Wiring(msgspec.Struct, frozen=True):
     limits: Limits = PEER_LIMITS
     ports: Ports = msgspec.field(default_factory=system_ports)
     advertise: str = ""  # the host that others dial; empty: the one that is bound
+    health: Health = msgspec.field(default_factory=Health)  # the checks of this process
     board: Switchboard | None = None  # the server that this process's roles share; None: each has its own
 
     def announced(self, bound: str) -> str:

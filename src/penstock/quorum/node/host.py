@@ -79,6 +79,7 @@ class ReplicaHost:
         self._is_closing = False
         self.config = config
         self.clock = ports.clock
+        self.started_at = ports.clock.monotonic_ns()
         self._snapshots = snapshots
         self._applier = Applier(machine)
         self._machine = machine

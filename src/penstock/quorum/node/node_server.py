@@ -95,6 +95,10 @@ class NodeServer:
             await server._start(shard)
         return server
 
+    @property
+    def hosts(self) -> list[ReplicaHost]:
+        return list(self._hosts.values())
+
     def host(self, shard: str) -> ReplicaHost:
         """The running replica of a shard, or why there is none."""
         if shard in self._hosts:

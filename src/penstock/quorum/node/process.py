@@ -14,6 +14,7 @@ from penstock.plumbing.wire.service import Service
 from penstock.plumbing.wiring.listening import listening
 from penstock.plumbing.wiring.wiring import Wiring
 from penstock.quorum.core.config import NodeConfig
+from penstock.quorum.node.health import add_node_checks
 from penstock.quorum.node.node_server import NodeServer
 from penstock.quorum.node.node_service import NodeService
 
@@ -42,6 +43,7 @@ async def running_node(
         service = Service()
         NodeService(server).register(service)
         listens = await listening(stack, service, wiring)
+        stack.callback(add_node_checks(wiring.health, server))
         stack.push_async_callback(server.hand_over)
         yield server, listens
 

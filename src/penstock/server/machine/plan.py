@@ -16,7 +16,7 @@ from penstock.plumbing.config import Config, Effective, Source
 from penstock.plumbing.config.values import Address
 from penstock.plumbing.wiring.options import object_store_url
 
-__all__ = ["HTTP_PORT", "METRICS_PORT", "ROLES", "SHARD", "MachinePlan", "plan_alone", "plan_member"]
+__all__ = ["HTTP_PORT", "METRICS_PORT", "ROLES", "SHARD", "MachinePlan", "members_of", "plan_alone", "plan_member"]
 
 ROLES: Final = ("node", "broker", "lake")
 SHARD: Final = "main"
@@ -74,7 +74,7 @@ def plan_alone(config: Config) -> MachinePlan:
 def plan_member(effective: Effective, host_name: str = "") -> MachinePlan:
     """Plan `penstock server`. `ConfigError` says which key of the file does not fit."""
     config = effective.config
-    members = _members(config)
+    members = members_of(config)
     if not members:
         return _on_fixed_ports(plan_alone(config), effective)
     name = _name(config, members, host_name or socket.gethostname())
@@ -129,7 +129,7 @@ def _is_default(effective: Effective, key: str) -> bool:
     return effective.origins[key].source is Source.DEFAULT
 
 
-def _members(config: Config) -> dict[str, str]:
+def members_of(config: Config) -> dict[str, str]:
     found: dict[str, str] = {}
     for each in config.cluster.members:
         name, equals, address = each.partition("=")

@@ -9,7 +9,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Final
 
 import msgspec
@@ -24,6 +24,7 @@ from penstock.keyspace.core.allocator.layout import Layout, MemberId
 from penstock.keyspace.core.limits import LEASE_MS_MAX
 from penstock.keyspace.shell.port import KeySpace
 from penstock.lake.member.quorum_queue import QuorumQueue
+from penstock.lake.member.services.health import add_lake_checks
 from penstock.lake.member.services.lake_service import LakeService, serving_lake
 from penstock.lake.rest.credentials import Credentials
 from penstock.plumbing.config import Config
@@ -39,6 +40,7 @@ from penstock.quorum.node.node_server import NodeServer
 from penstock.quorum.node.process import running_node
 from penstock.quorum.operator.operator_server import OperatorServer
 from penstock.quorum.operator.process import running_operator
+from penstock.server.health_site import health_site
 from penstock.server.lake_site import lake_app
 from penstock.server.machine.plan import SHARD, MachinePlan
 
@@ -177,9 +179,12 @@ async def lake_role(
             name="up" if plan.is_alone else plan.name,
         ) as lake,
         Journals(brokers, token=wiring.token, tls=wiring.client_tls) as journals,
+        AsyncExitStack() as stack,
     ):
         gateway = JournalGateway(journals, token=Secret(wiring.token) if wiring.token is not None else None)
-        app = lake_app(lake, credentials, plan.objects, more_sites=[gateway.site()])
+        health = health_site(wiring.health, wiring.token or "")
+        app = lake_app(lake, credentials, plan.objects, first_sites=[health], more_sites=[gateway.site()])
         at = plan.http
+        stack.callback(add_lake_checks(wiring.health, lake.engine.host))
         async with await HttpServer.start(app, at.host, at.port, tls=wire_tls(config.tls), name="lake") as server:
             yield LakeRole(lake, server)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.journals.broker.broker_server import BrokerServer
 from penstock.journals.broker.broker_service import BrokerService
 from penstock.journals.broker.process import BROKER_LIMITS
 from penstock.kernel.errors import ConfigError, InvalidArgument
@@ -34,11 +35,13 @@ from penstock.plumbing.wiring.switchboard import Switchboard
 from penstock.plumbing.wiring.wiring import Wiring
 from penstock.quorum.node.node_service import NodeService
 from penstock.quorum.operator.operator_service import OperatorService
+from penstock.quorum.records.api import ShardStatus
 from penstock.server.keyspaces import open_keyspace
 from penstock.server.lake_server import lake_credentials
 from penstock.server.machine.membership import LAKE_KEYS, MACHINES, ClusterMachine, join_cluster
 from penstock.server.machine.plan import SHARD, MachinePlan
-from penstock.server.machine.roles import LakeRole, broker_role, lake_role, node_role
+from penstock.server.machine.roles import BrokerRole, LakeRole, NodeRole, broker_role, lake_role, node_role
+from penstock.server.machine.status import MachineStatusService
 from penstock.server.machine.supervised import SupervisedRole
 from penstock.server.session import Session
 from penstock.server.wiring import wiring_of
@@ -106,6 +109,20 @@ class RunningMachine:
         return running.server.url if isinstance(running, LakeRole) else ""
 
     @property
+    def replicas(self) -> list[ShardStatus]:
+        """Return the status of each replica of the quorum log on this machine."""
+        role = self.roles.get("node")
+        running = role.running if role is not None else None
+        return running.node.statuses() if isinstance(running, NodeRole) else []
+
+    @property
+    def broker(self) -> BrokerServer | None:
+        """Return the broker, if it runs."""
+        role = self.roles.get("broker")
+        running = role.running if role is not None else None
+        return running.broker.server if isinstance(running, BrokerRole) else None
+
+    @property
     def running(self) -> Running:
         """Return the addresses for `up.json`."""
         return Running(os.getpid(), self.wire, self.wire, self.wire, self.lake_url, SHARD)
@@ -116,6 +133,8 @@ async def running_machine(session: Session, plan: MachinePlan) -> AsyncIterator[
     """Run the roles of the plan until the block is left. The data folder must be held."""
     config = session.effective.config
     board = Switchboard(_offered(plan))
+    status = MachineStatusService(session.health)
+    status.register(board.service)
     at = plan.listen
     wiring = msgspec.structs.replace(
         wiring_of(session), host=at.host, port=at.port, limits=BROKER_LIMITS, advertise=plan.advertise, board=board
@@ -132,7 +151,7 @@ async def running_machine(session: Session, plan: MachinePlan) -> AsyncIterator[
         level = await _joined(stack, keyspace, machine, wiring, plan)
         enter_folder(plan.folder, level=level)
         credentials = await _credentials(session, keyspace, plan)
-        running = RunningMachine(plan, keyspace, wire, machine, level)
+        running = status.running = RunningMachine(plan, keyspace, wire, machine, level)
         stack.push_async_callback(running.close)
         openers: dict[str, Callable[[], AbstractAsyncContextManager[Any]]] = {
             "node": partial(node_role, plan, config, keyspace, wiring),
@@ -140,7 +159,9 @@ async def running_machine(session: Session, plan: MachinePlan) -> AsyncIterator[
             "lake": partial(lake_role, plan, config, credentials, wiring, wire),
         }
         for name in plan.roles:
-            running.start(SupervisedRole(name, openers[name]))
+            role = SupervisedRole(name, openers[name])
+            stack.callback(session.health.add("role", name, role.look))
+            running.start(role)
         yield running
 
 

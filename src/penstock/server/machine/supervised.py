@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol
 
 from penstock.kernel.errors import PenstockError, Unavailable
+from penstock.plumbing.process.health import Finding, HealthState
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.metrics import counter
 
@@ -50,6 +51,13 @@ class SupervisedRole:
         self._open = open_
         self._pause_s = pause_s
         self._failures: deque[float] = deque()
+
+    def look(self) -> Finding | None:
+        """Look whether it serves, for `/readyz`."""
+        if self.running is not None:
+            return None
+        why = self.reason or "it has not started yet"
+        return Finding(f"the {self.name} does not run: {why}", "penstock status", HealthState.FAILED)
 
     async def run(self) -> None:
         """Keep the role running; raise when it must not be restarted any more."""

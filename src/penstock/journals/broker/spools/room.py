@@ -74,6 +74,11 @@ class Room:
         """Return how long content of a client waits before it is taken, because stores are slower than clients."""
         return self._unstored.wait_ns() if self._unstored is not None and self.has_stores else 0
 
+    @property
+    def is_short(self) -> bool:
+        """Return whether content was refused, and there is no room again."""
+        return self._timer is not None
+
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()

@@ -42,7 +42,7 @@ class Unstored:
         self._slow_from = int(bound * SLOW_AT)
         self._broker = broker
         self._clock = clock
-        self._error = ""  # why the last attempt failed
+        self.error = ""  # why the last attempt failed, until one succeeds
         self._stored: deque[tuple[int, int]] = deque()  # when, and how many bytes
         self._since_ns = clock()  # the stores have taken nothing since
         self._pace = Bucket(1)
@@ -57,11 +57,11 @@ class Unstored:
     def ended(self, length: int, *, is_stored: bool) -> None:
         self.bytes -= length
         if is_stored:
-            self._since_ns, self._error = self._clock(), ""
+            self._since_ns, self.error = self._clock(), ""
             self._stored.append((self._since_ns, length))
 
     def failed(self, reason: str) -> None:
-        self._error = reason
+        self.error = reason
 
     # what those ask who take content
 
@@ -85,7 +85,7 @@ class Unstored:
         """Return why content is refused."""
         minutes, seconds = divmod((self._clock() - self._since_ns) // SECOND, 60)
         quiet = f"{minutes} min" if minutes else f"{seconds} s"
-        why = f": {self._error}" if self._error else ""
+        why = f": {self.error}" if self.error else ""
         reason = (
             f"{self._broker} keeps {self.bytes} bytes that no store has yet, and may keep {self.bound}; "
             f"the store has taken nothing for {quiet}{why}"
