@@ -9,11 +9,10 @@ import pytest
 from tests.api.golden import NAMES
 
 import penstock
-from penstock.kernel import errors as tree
 
 ROOT = Path(__file__).parents[2]
 USERS_PAGES = [ROOT / "README.md", ROOT / "docs/index.md", *sorted((ROOT / "docs/guides").glob("*.md"))]
-USERS_PAGES += [ROOT / f"docs/reference/{name}.md" for name in ("consumers", "spark", "stores")]
+USERS_PAGES += [ROOT / f"docs/reference/{name}.md" for name in ("api", "consumers", "spark", "stores")]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 PUBLIC = {"penstock", "penstock.aio", "penstock.errors", "penstock.spark", "penstock.spi"}
 
@@ -31,11 +30,6 @@ def test_the_names_are_those_of_the_golden_file(module: str) -> None:
 
 def test_both_modules_have_the_same_names() -> None:
     assert set(penstock.__all__) - {"aio"} == set(penstock.aio.__all__)
-
-
-def test_the_errors_are_the_whole_tree() -> None:
-    assert set(penstock.errors.__all__) == set(tree.__all__) - {"ErrorRecord", "error_from_record"}
-    assert all(getattr(penstock.errors, name) is getattr(tree, name) for name in penstock.errors.__all__)
 
 
 def test_users_see_no_prefix() -> None:

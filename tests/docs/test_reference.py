@@ -2,13 +2,15 @@ from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.cli import reference
 from penstock.cli.main import NOUNS
+from penstock.kernel import errors as tree
 from penstock.kernel.errors import PenstockError
 from penstock.plumbing.config import known_keys
 from penstock.plumbing.process.metrics import declared
 from penstock.server.error_guide import error_kinds
-from penstock_lab.papers import stubs
+from penstock_lab.papers import api_page, stubs
 
 PAGES = reference.pages()
 
@@ -26,6 +28,17 @@ def test_the_page_says_what_the_code_declares(name: str) -> None:
 def test_the_stub_of_blocking_classes_is_that_of_the_code(module: str) -> None:
     path, text = stubs.stub_of(module)
     assert path.read_text(encoding="utf-8") == text, "write it anew: make golden, or python -m penstock_lab.papers"
+
+
+def test_the_page_of_the_api_is_that_of_the_code() -> None:
+    assert api_page.PAGE.read_text(encoding="utf-8") == api_page.page(), (
+        "docs/reference/api.md is not what the docstrings say. Write it anew: make golden"
+    )
+
+
+def test_penstock_errors_is_the_whole_tree() -> None:
+    assert set(penstock.errors.__all__) == set(tree.__all__) - {"ErrorRecord", "error_from_record"}
+    assert all(getattr(penstock.errors, name) is getattr(tree, name) for name in penstock.errors.__all__)
 
 
 def test_every_command_key_error_and_metric_has_its_place() -> None:

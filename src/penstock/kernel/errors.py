@@ -200,6 +200,7 @@ class PenstockError(Exception):
 
     @property
     def outcome(self) -> Outcome:
+        """Definite, or indeterminate: the request may have taken effect, or may still."""
         return Outcome.INDETERMINATE if self.written is Written.UNKNOWN else Outcome.DEFINITE
 
     def describe(self) -> str:

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.journals.client.journal import Journals
     from penstock.journals.client.journal_blocking import BlockingJournals
     from penstock.journals.client.named_blocking import Journal
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
     from penstock.lake.client.lake_place import LakePlace
     from penstock.lake.client.lake_repository import AsyncLake, AsyncRepository
     from penstock.plumbing.config import Effective
+    from penstock.plumbing.process.running import Running
+    from penstock.plumbing.wire.tls import Tls
+    from penstock.quorum.client.blocking import BlockingQuorumLog
+    from penstock.quorum.client.quorum import QuorumLog
     from penstock.server.data_server import DataServer
 
 __all__ = [
@@ -74,6 +80,13 @@ class _Places:
 
     @property
     def brokers(self) -> list[str]:
+        return self._addresses(lambda up: up.broker)
+
+    @property
+    def nodes(self) -> list[str]:
+        return self._addresses(lambda up: up.node)
+
+    def _addresses(self, of: "Callable[[Running], str]") -> list[str]:
         from penstock.kernel.errors import NotFound
         from penstock.plumbing.config import Source
         from penstock.plumbing.process.running import running_in
@@ -82,7 +95,7 @@ class _Places:
             return [self._address]
         up = running_in(self.effective.config.data.folder)
         if up is not None:
-            return [up.broker]
+            return [of(up)]
         if self.effective.origins["wire.listen"].source is Source.DEFAULT:
             raise NotFound(
                 f"nothing runs in {self.effective.config.data.folder}, and no address was given",
@@ -92,15 +105,19 @@ class _Places:
 
     def journals(self) -> "Journals":
         from penstock.journals.client.journal import Journals
-        from penstock.plumbing.wiring.options import wire_tls
 
-        return Journals(self.brokers, token=self.token, tls=wire_tls(self.effective.config.tls))
+        return Journals(self.brokers, token=self.token, tls=self.tls)
 
     def blocking_journals(self) -> "BlockingJournals":
         from penstock.journals.client.journal_blocking import BlockingJournals
+
+        return BlockingJournals(self.brokers, token=self.token, tls=self.tls)
+
+    @property
+    def tls(self) -> "Tls | None":
         from penstock.plumbing.wiring.options import wire_tls
 
-        return BlockingJournals(self.brokers, token=self.token, tls=wire_tls(self.effective.config.tls))
+        return wire_tls(self.effective.config.tls)
 
     @property
     def token(self) -> str | None:
@@ -147,6 +164,17 @@ class Stock:
         from penstock.journals.client.transactions.transaction_blocking import JournalTransaction
 
         return JournalTransaction(self.journals, transactions=transactions, timeout=timeout)
+
+    def quorum_log(self, shard: str = "main", *, client_id: str | None = None) -> "BlockingQuorumLog":
+        """Return a client of a shard of the quorum log, for a `with`.
+
+        `client_id` names a writer across restarts: a transaction that it sends again under the same `seq` takes effect
+        once. The shard `main` of `penstock up` orders the changes of the lake: other programs only read it.
+        """
+        from penstock.quorum.client.blocking import BlockingQuorumLog
+
+        places = self._places
+        return BlockingQuorumLog(places.nodes, shard, client_id=client_id, token=places.token, tls=places.tls)
 
     def lake(self, repository: str) -> "Repository":
         """Return a repository of the lake."""
@@ -208,6 +236,17 @@ class AsyncStock:
         from penstock.journals.client.transactions.transaction import AsyncJournalTransaction
 
         return AsyncJournalTransaction(self.journals, transactions=transactions, timeout=timeout)
+
+    def quorum_log(self, shard: str = "main", *, client_id: str | None = None) -> "QuorumLog":
+        """Return a client of a shard of the quorum log, for an `async with`.
+
+        `client_id` names a writer across restarts: a transaction that it sends again under the same `seq` takes effect
+        once. The shard `main` of `penstock up` orders the changes of the lake: other programs only read it.
+        """
+        from penstock.quorum.client.quorum import QuorumLog
+
+        places = self._places
+        return QuorumLog(places.nodes, shard, client_id=client_id, token=places.token, tls=places.tls)
 
     def lake(self, repository: str) -> "AsyncRepository":
         """Return a repository of the lake."""

@@ -73,10 +73,12 @@ class Message(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def begin(self) -> Offset:
+        """The offset at which the message begins."""
         return self._message.begin
 
     @property
     def end(self) -> Offset:
+        """The offset at which the next message begins."""
         return self._message.end
 
     @property

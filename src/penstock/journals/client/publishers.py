@@ -152,9 +152,10 @@ class AsyncJournalPublisher:
 
 
 class JournalPublisher:
-    """`AsyncJournalPublisher`, for any thread: `publish(value)` hands it to the event loop, and returns.
+    """Publishes messages to one journal, in order, from any thread.
 
-    After a fork the child has a publisher of its own: its parent publishes the values handed over before.
+    `publish(value)` returns at once. When the block ends, every message is on every replica, or the first error is
+    raised. After a fork the child has a publisher of its own: its parent publishes the values handed over before.
     """
 
     def __init__(self, publisher: Callable[[], AsyncJournalPublisher], framing: Framing) -> None:

@@ -326,7 +326,10 @@ _ERRORS: Final[dict[Status, Callable[[str, Result], PenstockError]]] = {
     Status.EXISTS: lambda what, _: AlreadyExists(f"{what} already exists"),
     Status.PRECONDITION_FAILED: lambda _, result: PreconditionFailed(f"precondition failed: {result.detail}"),
     Status.NO_CHANGES: lambda *_: NoChanges("no changes"),
-    Status.DIRTY: lambda *_: DirtyBranch("uncommitted changes (dirty branch)"),
+    Status.DIRTY: lambda *_: DirtyBranch(
+        "uncommitted changes (dirty branch)",
+        next_step="commit the changes of the branch, or reset it",
+    ),
     Status.PROTECTED: _protected,
     Status.EXPIRED_COMMIT: lambda what, _: Gone(f"{what}: the commit was given up by the garbage collector"),
     Status.ABORTED: lambda what, _: Unavailable(f"{what}: the commit was aborted: its build failed or took too long"),
