@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock_lab.world.links import Links
+from penstock_lab.world.ports.links import Links
 from penstock_lab.world.process import Computer, Life
 from penstock_lab.world.world import World
 

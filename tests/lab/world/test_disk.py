@@ -9,7 +9,7 @@ from tests.plumbing.ports import disk_behaviours
 from tests.plumbing.ports.disk_behaviours import *  # noqa: F403
 
 from penstock.plumbing.ports.disk import FileSystem
-from penstock_lab.world.disk import SimulatedDisk
+from penstock_lab.world.ports.disk import SimulatedDisk
 from penstock_lab.world.process import Life
 
 __all__ = disk_behaviours.__all__
@@ -94,13 +94,13 @@ def test_a_full_disk_takes_what_it_has_blocks_for() -> None:
     disk.make_folders(Path("/data"))
     fd = written(disk, Path("/data/file"), b"12345")
     disk.reserve(fd, 0, 8)
-    disk.files.faults.is_full = True
+    disk.files.trouble.is_full = True
     assert (disk.pwrite(fd, b"6789", 5), disk.free_bytes(Path("/data"))) == (3, 0)
     with pytest.raises(OSError, match="No space"):
         disk.pwrite(fd, b"9", 8)
     with pytest.raises(OSError, match="No space"):
         disk.create(Path("/data/new"))
-    disk.files.faults.is_full = False
+    disk.files.trouble.is_full = False
     assert disk.pwrite(fd, b"9", 8) == 1
 
 
@@ -111,10 +111,10 @@ def test_a_failed_sync_loses_what_it_should_have_written() -> None:
     disk.fsync_folder(Path("/"))
     fd = written(disk, Path("/data/file"), b"1")
     disk.fsync_folder(Path("/data"))
-    disk.files.faults.sync_code = errno.EIO
+    disk.files.trouble.sync_code = errno.EIO
     with pytest.raises(OSError, match="Input/output"):
         disk.fdatasync(fd)
-    disk.files.faults.sync_code = 0
+    disk.files.trouble.sync_code = 0
     disk.fdatasync(fd)
     assert disk.pread(fd, 1, 0) == b"1", "the cache still shows it"
     process.machine.lose_power()

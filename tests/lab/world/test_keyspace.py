@@ -9,7 +9,7 @@ from tests.lab.world.inside import inside, process
 from penstock.kernel.errors import Indeterminate, Unavailable
 from penstock.keyspace.core.transaction import Put
 from penstock.keyspace.shell.port import KeySpace
-from penstock_lab.world.keyspace import KeySpaceClient, KeySpaceServer
+from penstock_lab.world.ports.keyspace import KeySpaceClient, KeySpaceServer
 from penstock_lab.world.process import Life
 
 __all__ = ["process"]
@@ -52,11 +52,11 @@ for name in [name for name in dir(KeySpaceBehaviours) if name.startswith("test_"
 async def test_unavailable_wrote_nothing_and_indeterminate_may_have(process: Life) -> None:
     server = KeySpaceServer(process.world)
     keyspace = KeySpaceClient(server, process)
-    server.faults.unavailable = 1.0
+    server.trouble.unavailable = 1.0
     with pytest.raises(Unavailable):
         await keyspace.transact(then=[Put("a", b"")])
     assert list(server.store.range("")) == []
-    server.faults.unavailable, server.faults.indeterminate = 0.0, 1.0
+    server.trouble.unavailable, server.trouble.indeterminate = 0.0, 1.0
     for number in range(20):
         with pytest.raises(Indeterminate):
             await keyspace.transact(then=[Put(f"b{number}", b"")])

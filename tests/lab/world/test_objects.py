@@ -6,7 +6,7 @@ from tests.plumbing.objects.test_behaviours import *  # noqa: F403
 
 from penstock.kernel.errors import ObjectStoreFailed, Written
 from penstock.plumbing.objects import ObjectStore
-from penstock_lab.world.objects import Bucket, SimulatedObjects
+from penstock_lab.world.ports.objects import Bucket, SimulatedObjects
 from penstock_lab.world.process import Life
 
 __all__ = ["process"]
@@ -18,16 +18,16 @@ def store(process: Life) -> ObjectStore:
 
 
 async def test_a_store_that_is_away_wrote_nothing(store: SimulatedObjects) -> None:
-    store.bucket.faults.is_away = True
+    store.bucket.trouble.is_away = True
     with pytest.raises(ObjectStoreFailed) as caught:
         await store.put("a", b"1")
     assert caught.value.written is Written.NO
-    store.bucket.faults.is_away = False
+    store.bucket.trouble.is_away = False
     assert [page async for page in store.list()] == []
 
 
 async def test_a_call_that_failed_says_whether_it_may_have_taken_place(store: SimulatedObjects) -> None:
-    store.bucket.faults.fails = 1.0
+    store.bucket.trouble.fails = 1.0
     stored = set()
     for number in range(20):
         with pytest.raises(ObjectStoreFailed) as caught:

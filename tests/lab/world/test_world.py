@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from penstock_lab.world.guard import guarded
-from penstock_lab.world.links import Links
+from penstock_lab.world.ports.links import Links
+from penstock_lab.world.ports.transport import WINDOW_BYTES
 from penstock_lab.world.process import Computer, Life
-from penstock_lab.world.transport import WINDOW_BYTES
 from penstock_lab.world.world import World, WorldFailed
 
 SECOND = 1_000_000_000
@@ -205,7 +205,7 @@ def test_a_worker_is_a_later_event_and_takes_the_time_of_its_disk() -> None:
     seen: list[Any] = []
 
     async def main(process: Life) -> None:
-        process.disk.files.faults.sync_ns = (2 * SECOND, 2 * SECOND)
+        process.disk.files.trouble.sync_ns = (2 * SECOND, 2 * SECOND)
         beats = asyncio.create_task(beat(seen))
 
         def write() -> str:

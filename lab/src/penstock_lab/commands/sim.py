@@ -13,6 +13,7 @@ from penstock.server.output import make_table
 from penstock.server.session import Session
 from penstock_lab.commands.explore import EPILOGUE, explore
 from penstock_lab.commands.sweep import Sweep, parse_seeds, sweep
+from penstock_lab.commands.worlds import ABOUT_FAULTS, run_worlds
 from penstock_lab.sim.run import run_seed
 from penstock_lab.sim.trace import Trace
 from penstock_lab.sim.workloads import WORKLOADS, find, workload_class
@@ -55,6 +56,7 @@ def list_workloads(*, session: InSession) -> None:
         "penstock sim run limbo-queue --seeds 0..2000",
         "penstock sim run limbo-queue --seeds 0..2000 --mutant no-cascade",
         "penstock sim run limbo-queue --seeds 0..500 --output json > report.json",
+        "penstock sim run journals --world --seeds 1..200 --faults disk-full,kill",
     )
 )
 def run(
@@ -64,12 +66,26 @@ def run(
     seeds: Annotated[str, Parameter(help="A..B: from A up to, not including, B. Or one seed.")] = "0..100",
     mutant: Mutant = None,
     jobs: Annotated[int | None, Parameter(help="Processes. Default: one per core.")] = None,
+    world: Annotated[
+        bool, Parameter(help="Run the shipped programs of this world, like journals.", negative=())
+    ] = False,
+    faults: Annotated[str | None, Parameter(help=ABOUT_FAULTS, metavar="NAMES")] = None,
+    story: Annotated[
+        str | None, Parameter(help="Print what one process of a world did, or '*'.", metavar="NAME")
+    ] = None,
+    until: Annotated[float | None, Parameter(help="Stop a world at this virtual second.", metavar="S")] = None,
     session: InSession,
 ) -> int:
     """Run a workload over many seeds; print seeds/s, what failed, and which rare paths were reached."""
     if jobs is not None and not 1 <= jobs <= 1024:
         raise InvalidArgument(f"--jobs {jobs}: expected 1 to 1024")
     first, end = parse_seeds(seeds)
+    if world:
+        if mutant is not None:
+            raise InvalidArgument("--mutant is for workloads without --world")
+        return run_worlds(session, workload, (first, end), faults=faults, jobs=jobs, story=story, until=until)
+    if faults is not None or story is not None or until is not None:
+        raise InvalidArgument("--faults, --story and --until are for worlds: add --world")
     with _Progress(session, end - first) as progress:
         found = sweep(workload, first, end, mutant=mutant, jobs=jobs, watch=progress)
     session.emit(_as_data(found), *_as_text(found))

@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.plumbing.ports.ports import Ports
-from penstock_lab.world.clocks import MachineClock, SeededChance
-from penstock_lab.world.disk import Files, SimulatedDisk
 from penstock_lab.world.loop import LEARN_NS, WORKER_NS, NodeLoop
+from penstock_lab.world.ports.clocks import MachineClock, SeededChance
+from penstock_lab.world.ports.disk import SimulatedDisk
+from penstock_lab.world.ports.files import Files
 
 if TYPE_CHECKING:
-    from penstock_lab.world.links import Links
+    from penstock_lab.world.ports.links import Links
     from penstock_lab.world.world import World
 
-__all__ = ["Computer", "Life"]
+__all__ = ["Computer", "Life", "Main"]
 
 Main = Callable[["Life"], Coroutine[Any, Any, None]]
 FOLDER: Final = Path("/data")
@@ -34,6 +35,7 @@ class Computer:
         self.rng = world.random(f"machine {name}")
         self.clock = MachineClock(world, self.rng)
         self.files = Files(world, name, self.rng)
+        self.files.install(FOLDER)
         self.stores: Callable[[Life], Callable[[str], Any]] | None = None  # makes a process's object stores
         self.is_on = True
         self.process: Life | None = None

@@ -4,6 +4,9 @@ What always holds: calls run in the order of (time, number); nothing of the mach
 seed decides anything, so that a seed gives one digest everywhere (W9). The first failure ends the world.
 """
 
+import gc
+import sys
+import warnings
 from collections.abc import Callable
 from hashlib import blake2b
 from heapq import heappop, heappush
@@ -34,6 +37,7 @@ class World:
         self.rng = self.random("world")
         self.failure: str | None = None
         self.is_over = False
+        self.ends_ns: int | None = None  # stop there, well
         self.turns = 0
         self.processes: list[Life] = []  # the dead too: their tasks must not end before the world does
         self.story: list[str] = []
@@ -73,12 +77,16 @@ class World:
     def run(self, is_done: Callable[[], bool], *, until_ns: int) -> bool:
         """Run until something holds, or a time has come. Raise `WorldFailed` if the world fails first."""
         heap = self._heap
+        if self.ends_ns is not None:
+            until_ns = min(until_ns, self.ends_ns)
         while not is_done() and self.failure is None and heap and heap[0][0] <= until_ns:
             self.now_ns, _, call, args = heappop(heap)
             call(*args)
         self.check()
         if not is_done():
             self.now_ns = max(self.now_ns, until_ns)
+            if self.now_ns == self.ends_ns:
+                raise WorldFailed("stopped")
         return is_done()
 
     # What happened
@@ -114,8 +122,18 @@ class World:
 
     def end(self) -> None:
         """Stop everything. Ports answer nothing from now on: what tasks do when they are let go reaches nothing."""
+        if self.is_over:
+            return
         self.is_over = True
         self._heap.clear()
         lives, self.processes = self.processes, []
-        for life in lives:
-            life.loop.let_go()
+        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # a coroutine may await while it is ended
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                for life in lives:
+                    life.loop.let_go()
+                lives.clear()
+                gc.collect()
+        finally:
+            sys.unraisablehook = hook

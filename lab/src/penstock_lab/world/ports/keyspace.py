@@ -18,7 +18,7 @@ from penstock.keyspace.core.limits import check_key, check_lease_ms, check_prefi
 from penstock.keyspace.core.records import KeyValue, Lease, LeaseId, LeaseStatus, Snapshot, Status, WatchBatch
 from penstock.keyspace.core.store import Store
 from penstock.keyspace.core.transaction import Compare, Operation, Outcome, Transaction
-from penstock_lab.world.answers import Awaited
+from penstock_lab.world.ports.answers import Awaited
 
 if TYPE_CHECKING:
     from penstock_lab.world.process import Life
@@ -36,12 +36,15 @@ class KeySpaceTrouble:
     """The faults of the way to the KeySpace now."""
 
     def __init__(self) -> None:
-        self.unavailable = 0.0  # chances per request
-        self.indeterminate = 0.0
-        self.lag_ns = LAG_NS
+        self.heal()
         # for schedules: called with the client, the request's name and the transaction. `Unavailable` is answered with
         # nothing written, another error after the step
         self.script: Callable[[str, str, Transaction | None], PenstockError | None] = lambda _c, _o, _t: None
+
+    def heal(self) -> None:
+        self.unavailable = 0.0  # chances per request
+        self.indeterminate = 0.0
+        self.lag_ns = LAG_NS
 
 
 class KeySpaceServer:
@@ -50,7 +53,7 @@ class KeySpaceServer:
     def __init__(self, world: "World", name: str = "simulated") -> None:
         self.world = world
         self.store = Store(name)
-        self.faults = KeySpaceTrouble()
+        self.trouble = KeySpaceTrouble()
         self.rng = world.random("keyspace")
         self.watches: dict[_Watch, None] = {}
         self._is_looking = False
@@ -204,14 +207,14 @@ class _Request:
         self._carry(HOST, self._process.name, lambda: self._answer.arrive(result, error))
 
     def _arrive(self) -> None:
-        server, faults, rng = self._server, self._server.faults, self._server.rng
-        error = faults.script(self._process.name, self._what, self._transaction)
+        server, trouble, rng = self._server, self._server.trouble, self._server.rng
+        error = trouble.script(self._process.name, self._what, self._transaction)
         takes_place = not isinstance(error, Unavailable)
         if error is None:
             chance = rng.random()
-            if chance < faults.unavailable:
+            if chance < trouble.unavailable:
                 error, takes_place = Unavailable("the KeySpace has no leader"), False
-            elif chance > 1 - faults.indeterminate:
+            elif chance > 1 - trouble.indeterminate:
                 error = (Indeterminate if self._changes else Unavailable)("the KeySpace did not answer")
                 takes_place = rng.random() < 0.7
         result = None
@@ -268,7 +271,7 @@ class _Watch:
         if not self._on_its_way and server.store.revision > self._shown and not self._process.is_dead:
             self._on_its_way = True
             server.world.after(
-                server.rng.randint(*server.faults.lag_ns),
+                server.rng.randint(*server.trouble.lag_ns),
                 self._process.world_links.carry,
                 HOST,
                 self._process.name,

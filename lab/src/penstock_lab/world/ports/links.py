@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock_lab.world.answers import Awaited
-from penstock_lab.world.transport import Transport
+from penstock_lab.world.ports.answers import Awaited
+from penstock_lab.world.ports.transport import Transport
 
 if TYPE_CHECKING:
     from penstock_lab.world.process import Life

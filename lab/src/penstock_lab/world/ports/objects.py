@@ -46,7 +46,7 @@ from penstock.plumbing.objects.port import (
     SignMethod,
     StoredObject,
 )
-from penstock_lab.world.answers import Awaited
+from penstock_lab.world.ports.answers import Awaited
 
 if TYPE_CHECKING:
     from penstock_lab.world.process import Life
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bucket", "BucketTrouble", "SimulatedObjects"]
 
-DELAY_NS: Final = (1_000_000, 20_000_000)
+DELAY_NS: Final = (200_000, 4_000_000)
 CHUNK_BYTES: Final = 64 << 10
 PAGE_KEYS_MAX: Final = 7
 
@@ -63,6 +63,9 @@ class BucketTrouble:
     """The faults of a store now."""
 
     def __init__(self) -> None:
+        self.heal()
+
+    def heal(self) -> None:
         self.is_away = False
         self.fails = 0.0  # the chance that a call fails, with `written` drawn
         self.delay_ns = DELAY_NS
@@ -75,7 +78,7 @@ class Bucket:
     def __init__(self, world: "World", name: str) -> None:
         self.world = world
         self.name = name
-        self.faults = BucketTrouble()
+        self.trouble = BucketTrouble()
         self.rng = world.random(f"bucket {name}")
         self.objects: dict[str, tuple[bytes, ObjectMeta, int]] = {}
         self._versions = 0
@@ -101,10 +104,10 @@ class Bucket:
 
     def take(self, what: str, do: Callable[[], Any]) -> tuple[Any, PenstockError | None]:
         """Do a call as one step, with the faults of now: return its result or its error."""
-        faults, written = self.faults, None
-        if faults.is_away:
+        trouble, written = self.trouble, None
+        if trouble.is_away:
             return None, ObjectStoreFailed(f"{what}: the store is away", written=Written.NO)
-        if self.rng.random() < faults.fails:
+        if self.rng.random() < trouble.fails:
             written = self.rng.choice((Written.NO, Written.UNKNOWN))
         failed = ObjectStoreFailed(f"{what}: the store failed", written=written) if written is not None else None
         if written is Written.NO:
@@ -115,7 +118,7 @@ class Bucket:
             return None, failed or error
 
     def listed(self) -> list[ObjectMeta]:
-        newest = self.world.now_ns - self.faults.listing_lag_ns
+        newest = self.world.now_ns - self.trouble.listing_lag_ns
         return [self.objects[key][1] for key in sorted(self.objects) if self.objects[key][2] <= newest]
 
     def damage(self, key: str, at: int) -> None:
@@ -257,9 +260,9 @@ class SimulatedObjects:
 
         def arrive() -> None:
             result, error = bucket.take(what, do)
-            answer.arrive(result, error, delay_ns=bucket.rng.randint(*bucket.faults.delay_ns))
+            answer.arrive(result, error, delay_ns=bucket.rng.randint(*bucket.trouble.delay_ns))
 
-        bucket.world.after(bucket.rng.randint(*bucket.faults.delay_ns), arrive)
+        bucket.world.after(bucket.rng.randint(*bucket.trouble.delay_ns), arrive)
         return await answer.future
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from penstock_lab.world.links import Address, Links
+    from penstock_lab.world.ports.links import Address, Links
     from penstock_lab.world.process import Life
 
 __all__ = ["WINDOW_BYTES", "Transport"]

@@ -1,0 +1,138 @@
+"""`penstock sim run WORLD --world`: shipped shells and clients under faults, one seed at a time or many."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any, Final
+
+import msgspec
+
+from penstock.kernel.errors import InvalidArgument
+from penstock.server.output import make_table
+from penstock.server.session import Session
+from penstock_lab.world.faults import FAULTS, check_faults
+from penstock_lab.world.run import WORLDS, WorldOutcome, run_world
+
+__all__ = ["ABOUT_FAULTS", "WorldSweep", "run_worlds", "sweep_worlds"]
+
+SHOWN_MAX: Final = 5
+
+
+class WorldSweep(msgspec.Struct):
+    """The verdicts of many seeds."""
+
+    world: str
+    first: int
+    end: int
+    faults: tuple[str, ...] | None
+    jobs: int
+    done: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    virtual_s: float = 0.0
+    counts: dict[str, int] = {}
+    failures: list[WorldOutcome] = []
+    digests: dict[int, str] = {}
+
+    @property
+    def seeds_per_second(self) -> float:
+        return self.done / self.seconds if self.seconds else 0.0
+
+
+def sweep_worlds(
+    name: str,
+    first: int,
+    end: int,
+    faults: Sequence[str] | None = None,
+    *,
+    jobs: int | None = None,
+    watch: Callable[[WorldSweep], None] = lambda _: None,
+) -> WorldSweep:
+    """Run seeds, in several processes."""
+    if name not in WORLDS:
+        raise InvalidArgument(f"no world {name!r}: there are {', '.join(WORLDS)}")
+    chosen = check_faults(faults) if faults is not None else None
+    found = WorldSweep(name, first, end, chosen, jobs or os.cpu_count() or 1)
+    counts: Counter[str] = Counter()
+    began = time.monotonic()
+
+    def note(outcome: WorldOutcome) -> None:
+        found.done += 1
+        found.virtual_s = round(found.virtual_s + outcome.virtual_s, 3)
+        found.digests[outcome.seed] = outcome.digest
+        counts.update(outcome.counts)
+        if outcome.failure is not None:
+            found.failed += 1
+            found.failures.append(outcome)
+        found.seconds = time.monotonic() - began
+        watch(found)
+
+    if found.jobs == 1 or end - first == 1:
+        for seed in range(first, end):
+            note(run_world(name, seed, chosen))
+    else:
+        with ProcessPoolExecutor(found.jobs, mp_context=get_context("spawn")) as pool:
+            for outcome in pool.map(_run, [(name, seed, chosen) for seed in range(first, end)]):
+                note(outcome)
+    found.counts = dict(sorted(counts.items()))
+    return found
+
+
+def _run(what: tuple[str, int, tuple[str, ...] | None]) -> WorldOutcome:
+    return run_world(*what)
+
+
+def run_worlds(
+    session: Session,
+    name: str,
+    seeds: tuple[int, int],
+    *,
+    faults: str | None,
+    jobs: int | None,
+    story: str | None,
+    until: float | None,
+) -> int:
+    """Run and print. `faults`: names with commas between, or `none`."""
+    first, end = seeds
+    names = None if faults is None else [] if faults == "none" else faults.split(",")
+    if story is not None or until is not None:
+        if end - first != 1:
+            raise InvalidArgument("--story and --until are for one seed, like --seeds 42")
+        outcome = run_world(name, first, names, story_of=story, until_s=until)
+        session.emit(msgspec.to_builtins(outcome), *outcome.story, _line(outcome))
+        return 1 if outcome.failure else 0
+    found = sweep_worlds(name, first, end, names, jobs=jobs)
+    session.emit(
+        {**msgspec.to_builtins(found), "seeds_per_second": found.seeds_per_second, "ok": not found.failed},
+        *_as_text(found),
+    )
+    return 1 if found.failed else 0
+
+
+def _line(outcome: WorldOutcome) -> str:
+    faults = ", ".join(outcome.faults) or "no faults"
+    verdict = outcome.failure or "clean"
+    return f"seed {outcome.seed}: digest {outcome.digest}, {faults}, {outcome.virtual_s:g} s of virtual time: {verdict}"
+
+
+def _as_text(found: WorldSweep) -> list[Any]:
+    verdict = "clean" if not found.failed else f"{found.failed:,} failed"
+    lines: list[Any] = [
+        f"{found.world}: {found.done:,} seeds from {found.first:,}, {verdict}. {found.seeds_per_second:,.1f} seeds/s "
+        f"on {found.jobs} processes; {found.virtual_s:,.0f} s of virtual time."
+    ]
+    for outcome in found.failures[:SHOWN_MAX]:
+        faults = ",".join(outcome.faults) or "none"
+        lines += ["", _line(outcome)]
+        seen = f"penstock sim run {found.world} --world --seeds {outcome.seed} --faults {faults} --story '*'"
+        lines += [f"  see it: {seen}"]
+    if found.done == 1 and not found.failed:
+        lines += [f"digest {next(iter(found.digests.values()))}"]
+    lines += ["", make_table(["records", "number"], [[name, f"{n:,}"] for name, n in found.counts.items()])]
+    return lines
+
+
+ABOUT_FAULTS: Final = "Faults of a world, with commas between: " + ", ".join(FAULTS) + "; none. Default: drawn."

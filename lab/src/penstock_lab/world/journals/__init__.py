@@ -1,0 +1,1 @@
+"""The journals' world: brokers and clients as we ship them."""
