@@ -105,6 +105,7 @@ class BrokerServer:
     def start(self) -> None:
         """Serve the assigned journals, and those of which an earlier run left a Spool."""
         self.ports.disk.make_folders(self._spools)
+        self.ports.disk.fsync_folder(self._spools.parent)
         self._damages = damages_in(self.quarantine)
         for journal in kept_journals(self.ports.disk, self._spools):
             self._open(journal)

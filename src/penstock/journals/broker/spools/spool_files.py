@@ -30,12 +30,12 @@ from penstock.journals.core.spool import SpoolState
 from penstock.journals.records.fragment import Fragment, Sum
 from penstock.journals.records.point import Point
 from penstock.kernel.codec import Codec
-from penstock.kernel.errors import FormatTooNew, InternalError, PenstockError
+from penstock.kernel.errors import FormatTooNew, InternalError, PenstockError, Written
 from penstock.kernel.ids import Offset, Revision
 from penstock.plumbing.files.quarantine import Quarantine
 from penstock.plumbing.ports.disk import FileSystem
 from penstock.plumbing.ports.ports import Ports
-from penstock.plumbing.wal.disk import write_fully
+from penstock.plumbing.wal.disk import storage_error, write_fully
 
 __all__ = ["DamagedSpan", "Keeps", "Recovered", "SpoolFiles", "damages_in", "kept_journals"]
 
@@ -95,12 +95,22 @@ class Save:
         if self._keeps is Keeps.ALWAYS:
             for file in self._files:
                 file.sync()
-            for folder in self._folders:
-                self._disk.fsync_folder(folder)
         self.is_content_synced = True
+        self._sync_names()
         self._log.save(self._state)
         for file in self._doomed:
             file.unlink()
+
+    def _sync_names(self) -> None:
+        """Make the Spool's folders, where the first content is still to come, and sync them."""
+        if not self._folders:
+            return
+        try:
+            self._disk.make_folders(self._folders[0])
+            for folder in self._folders:
+                self._disk.fsync_folder(folder)
+        except OSError as error:
+            raise storage_error(error, f"syncing names in {self._folders[0]}", written=Written.UNKNOWN) from error
 
     def end(self) -> None:
         for file in [*self._files, *self._doomed]:
@@ -127,6 +137,8 @@ class SpoolFiles:
         self._doomed: list[SpoolFile] = []  # which go as soon as the durable state does not speak of them
         self._final: dict[str, tuple[Fragment, SpoolFile]] = {}  # by content path
         self._unsynced_folders: dict[Path, None] = {}
+        self._has_durable_folder = False  # its name, and those of the folders above it
+        self._named: SpoolFile | None = None  # the newest file whose name is durable, or will be with the next save
         self.is_behind = False  # something was added since the last `write_out`
         self._has_state = False  # one is saved, or being saved, which speaks of content
         self._quarantine = quarantine
@@ -202,16 +214,11 @@ class SpoolFiles:
     def write_out(self) -> None:
         """Write out before a reader sees the content, or a peer learns that it is here."""
         self.is_behind = False
-        current = self._open[-1]
-        is_new = self._is_always_kept and current.fd is None
         try:
-            current.write_out()
+            self._open[-1].write_out()
         except PenstockError as error:
             self.failure = self.failure or error
             raise
-        if is_new and current.fd is not None:
-            above = [self._folder, *self._folder.parents]
-            self._unsynced_folders.update(dict.fromkeys(above[: above.index(self._root) + 1]))
 
     @property
     def sum(self) -> Sum:
@@ -247,7 +254,8 @@ class SpoolFiles:
             file.unlink()
             file.release()
         self._open, self._final, self._doomed = [self._new_file(Offset(0))], {}, []
-        self._has_state = False
+        self._has_state = self._has_durable_folder = False
+        self._named = None
         self._disk.remove_tree(self._folder)
 
     def finish(self, fragment: Fragment) -> SpoolFile:
@@ -324,9 +332,23 @@ class SpoolFiles:
         spoken_of = {point.begin for point in state.points}
         doomed = [file for file in self._doomed if file.begin not in spoken_of]
         self._doomed = [file for file in self._doomed if file.begin in spoken_of]
-        folders, self._unsynced_folders = list(self._unsynced_folders), {}
+        folders = self._folders_to_sync()
         unsynced = [file for file in self._files() if not file.is_synced] if self.keeps is Keeps.ALWAYS else []
         return Save(self._disk, self.keeps, self._log, _STATE.encode(state), unsynced, folders, doomed)
+
+    def _folders_to_sync(self) -> list[Path]:
+        """Return the folders with names that are not durable. The first one is the Spool's, if it is among them."""
+        folders, self._unsynced_folders = self._unsynced_folders, {}
+        if not self._is_always_kept:
+            return []
+        newest = next((file for file in reversed(self._open) if file.fd is not None), None)
+        if newest is not None and newest is not self._named:
+            folders, self._named = {self._folder: None, **folders}, newest
+        if not self._has_durable_folder:
+            above = [self._folder, *self._folder.parents]
+            folders = {**dict.fromkeys(above[: above.index(self._root) + 1]), **folders}
+            self._has_durable_folder = True
+        return list(folders)
 
     def forget_state(self) -> None:
         """Remove the state, so that from now on a crash leaves nothing, for a Spool that only a clean exit keeps."""
