@@ -131,9 +131,8 @@ class World:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                for life in lives:
-                    life.loop.let_go()
-                lives.clear()
+                while lives:
+                    lives.pop().loop.let_go()
                 gc.collect()
         finally:
             sys.unraisablehook = hook

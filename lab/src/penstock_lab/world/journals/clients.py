@@ -13,7 +13,7 @@ from penstock.journals.client.journal import Journals
 from penstock.journals.client.messages import MessagePublisher
 from penstock.journals.records.registers import Txn
 from penstock.kernel.errors import PenstockError, Written
-from penstock_lab.world.journals.ledger import JournalsLedger, Sent
+from penstock_lab.world.journals.ledger import JournalsLedger, SentRecord
 from penstock_lab.world.process import Life
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ async def _messages(site: "JournalsSite", life: Life, journals: Journals, name: 
             await _pause(site, rng)
 
 
-def _settled(ledger: JournalsLedger, life: Life, sent: Sent) -> Callable[["asyncio.Future[Any]"], None]:
+def _settled(ledger: JournalsLedger, life: Life, sent: SentRecord) -> Callable[["asyncio.Future[Any]"], None]:
     def settle(future: "asyncio.Future[Any]") -> None:
         with _told(ledger, life, [sent]) as told:
             done = future.result()
@@ -127,7 +127,7 @@ def _settled(ledger: JournalsLedger, life: Life, sent: Sent) -> Callable[["async
 class _told:
     """Note the answer to records: an offset, or the error."""
 
-    def __init__(self, ledger: JournalsLedger, life: Life, sent: list[Sent]) -> None:
+    def __init__(self, ledger: JournalsLedger, life: Life, sent: list[SentRecord]) -> None:
         self._ledger = ledger
         self._life = life
         self._sent = sent

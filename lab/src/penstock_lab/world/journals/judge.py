@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from penstock_lab.world.journals.ledger import JournalsLedger, Sent
+from penstock_lab.world.journals.ledger import JournalsLedger, SentRecord
 
 __all__ = ["Verdicts", "judge"]
 
@@ -59,7 +59,7 @@ class Verdicts:
             self._seen.setdefault(number, []).append(at)
             at += len(sent.content)
 
-    def _record(self, sent: Sent) -> Iterator[str]:
+    def _record(self, sent: SentRecord) -> Iterator[str]:
         seen = self._seen.get(sent.number, [])
         name = f"record {sent.number} of {sent.journal}"
         if sent.fate == "acknowledged" and seen != [sent.begin]:

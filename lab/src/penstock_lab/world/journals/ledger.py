@@ -9,10 +9,10 @@ import msgspec
 
 from penstock.kernel.errors import PenstockError, Written
 
-__all__ = ["JournalsLedger", "Sent", "Shown"]
+__all__ = ["JournalsLedger", "SentRecord", "Shown"]
 
 
-class Sent(msgspec.Struct):
+class SentRecord(msgspec.Struct):
     """A record that a client appended, and the answer to it."""
 
     number: int
@@ -37,26 +37,26 @@ class JournalsLedger:
     """Everything that clients did and saw."""
 
     def __init__(self, rng: Random) -> None:
-        self.sent: list[Sent] = []
+        self.sent: list[SentRecord] = []
         self.shown: list[Shown] = []
         self.published: dict[int, str] = {}  # messages: their fates
         self._rng = rng
 
-    def record(self, journal: str, size: int) -> Sent:
+    def record(self, journal: str, size: int) -> SentRecord:
         """Make a record that no other one is equal to."""
         number = len(self.sent)
         head = b"<%s|%d|" % (journal.encode(), number)
         body = bytes([97 + number % 26]) * max(0, size - len(head) - 2)
-        found = Sent(number, journal, head + body + b">\n")
+        found = SentRecord(number, journal, head + body + b">\n")
         self.sent.append(found)
         return found
 
     @staticmethod
-    def acknowledged(sent: Sent, begin: int, end: int, now_ns: int) -> None:
+    def acknowledged(sent: SentRecord, begin: int, end: int, now_ns: int) -> None:
         sent.fate, sent.begin, sent.end, sent.at_ns = "acknowledged", begin, end, now_ns
 
     @staticmethod
-    def failed(sent: Sent, error: PenstockError, now_ns: int) -> None:
+    def failed(sent: SentRecord, error: PenstockError, now_ns: int) -> None:
         sent.fate, sent.at_ns = "refused" if error.written is Written.NO else "unknown", now_ns
 
     def counts(self) -> dict[str, int]:

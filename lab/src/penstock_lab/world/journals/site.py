@@ -20,7 +20,7 @@ from penstock.keyspace.core.allocator.layout import MemberId
 from penstock.plumbing.wiring.wiring import Wiring
 from penstock_lab.world.faults import FAULTS
 from penstock_lab.world.journals.clients import client_program
-from penstock_lab.world.journals.ledger import JournalsLedger, Sent, Shown
+from penstock_lab.world.journals.ledger import JournalsLedger, SentRecord, Shown
 from penstock_lab.world.ports.keyspace import KeySpaceClient
 from penstock_lab.world.process import Life
 from penstock_lab.world.scene import SECOND, Scene
@@ -148,7 +148,7 @@ class JournalsSite:
     def readable(self) -> list[str]:
         return [spec.name for spec in self.settings.journals if spec.name != MESSAGES and spec.name not in self.deleted]
 
-    def record(self, rng: Random) -> Sent:
+    def record(self, rng: Random) -> SentRecord:
         return self.ledger.record(rng.choice(self.readable()), rng.randint(*self.settings.sizes))
 
     def shown(self, journal: str, offset: int, content: bytes) -> None:
