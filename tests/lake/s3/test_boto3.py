@@ -209,6 +209,32 @@ def test_the_life_of_an_upload(s3: Any, bucket: str) -> None:
     assert complete(**which, MultipartUpload={"Parts": good})["ETag"] == etag
 
 
+def test_a_long_completion_is_never_silent(
+    s3: Any, bucket: str, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.lake.s3.upload_operations.PATIENCE_S", 0.0)
+    monkeypatch.setattr("penstock.lake.s3.upload_operations.PULSE_S", 0.001)
+    id = s3.create_multipart_upload(Bucket=bucket, Key="long")["UploadId"]
+    which = {"Bucket": bucket, "Key": "long", "UploadId": id}
+    sizes = (24 * MIB, 24 * MIB, 3)
+    parts = [
+        {"PartNumber": number, "ETag": s3.upload_part(**which, PartNumber=number, Body=bytes(size))["ETag"]}
+        for number, size in enumerate(sizes, 1)
+    ]
+    assert code_of(s3.complete_multipart_upload, **which, MultipartUpload={"Parts": parts}, ChecksumCRC32="AAAAAA==")[
+        1
+    ] in ("BadDigest", "InvalidRequest")
+    assert code_of(s3.head_object, Bucket=bucket, Key="long")[0] == 404
+    seen: list[bytes] = []
+    s3.meta.events.register(
+        "after-call.s3.CompleteMultipartUpload", lambda http_response, **_: seen.append(http_response.content)
+    )
+    done = s3.complete_multipart_upload(**which, MultipartUpload={"Parts": parts})
+    assert done["ETag"].endswith('-3"')
+    assert s3.head_object(Bucket=bucket, Key="long")["ContentLength"] == sum(sizes)
+    assert seen[0].startswith(b'<?xml version="1.0" encoding="UTF-8"?>\n  ')
+
+
 def test_uploads_which_come_to_nothing(s3: Any, bucket: str) -> None:
     id = s3.create_multipart_upload(Bucket=bucket, Key="k")["UploadId"]
     which = {"Bucket": bucket, "Key": "k", "UploadId": id}

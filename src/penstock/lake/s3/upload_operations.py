@@ -1,19 +1,27 @@
 """Operations on uploads in parts."""
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from typing import Final
 
+from penstock.kernel.errors import PenstockError
 from penstock.lake.s3.call import Call, iso_time, xml_response
 from penstock.lake.s3.objects import check_source, copy_source
 from penstock.lake.s3.port import Opened
 from penstock.lake.s3.protocol.checksums import Checksum, given_checksums
-from penstock.lake.s3.protocol.faults import fault
+from penstock.lake.s3.protocol.faults import fault, render_xml
 from penstock.lake.s3.uploads import PARTS_MAX, Part, Upload, composed_etag
-from penstock.lake.s3.xml import children, element, parse, text_of
+from penstock.lake.s3.xml import DECLARATION, XML_TYPE, children, element, parse, text_of
 from penstock.plumbing.http.conditions import parse_range
+from penstock.plumbing.http.problems import status_of
 from penstock.plumbing.http.response import Response
 
 __all__ = ["abort_upload", "begin_upload", "complete_upload", "copy_part", "list_parts", "list_uploads", "put_part"]
+
+
+PATIENCE_S: Final = 5.0  # a completion that takes longer begins its answer
+PULSE_S: Final = 10.0  # between the spaces of such an answer
 
 
 async def begin_upload(call: Call) -> Response:
@@ -53,8 +61,21 @@ async def complete_upload(call: Call) -> Response:
     upload = await _find(call)
     wanted = _wanted(await call.xml(has_checksums=False))
     etag = await call.uploads.finished_etag(upload)
-    if etag is None:
-        etag = await _compose(call, upload, await call.uploads.choose(upload, wanted))
+    if etag is not None:
+        return _completed(call, etag)
+    parts = await call.uploads.choose(upload, wanted)
+    composing = asyncio.create_task(_compose(call, upload, parts), name="s3 compose")
+    try:
+        await asyncio.wait([composing], timeout=PATIENCE_S)
+    except asyncio.CancelledError:
+        await _end(composing)
+        raise
+    if composing.done():
+        return _completed(call, composing.result())
+    return Response(200, _Spaces(call, composing), {"content-type": XML_TYPE})
+
+
+def _completed(call: Call, etag: str) -> Response:
     scheme = "https" if call.request.is_secure else "http"
     return xml_response(
         "CompleteMultipartUploadResult",
@@ -63,6 +84,46 @@ async def complete_upload(call: Call) -> Response:
         element("Key", call.key),
         element("ETag", f'"{etag}"'),
     )
+
+
+class _Spaces:
+    """The answer to a long completion: spaces while the parts are copied, then the result or the error, as in S3.
+
+    A client of a silent answer gives up and asks again. The status is 200 already, so clients look into the answer.
+    """
+
+    def __init__(self, call: Call, composing: "asyncio.Task[str]") -> None:
+        self._call = call
+        self._composing = composing
+        self._bytes = self._run()
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        return await anext(self._bytes)
+
+    async def aclose(self) -> None:
+        """End; a client that went away leaves no object."""
+        await self._bytes.aclose()
+        await _end(self._composing)
+
+    async def _run(self) -> AsyncGenerator[bytes, None]:
+        yield DECLARATION
+        while not self._composing.done():
+            yield b" "
+            await asyncio.wait([self._composing], timeout=PULSE_S)
+        try:
+            answer = _completed(self._call, self._composing.result())
+        except PenstockError as error:
+            answer = render_xml(self._call.request, error, status_of(error))
+        assert isinstance(answer.body, bytes)
+        yield answer.body.removeprefix(DECLARATION)
+
+
+async def _end(composing: "asyncio.Task[str]") -> None:
+    composing.cancel()
+    await asyncio.wait([composing])
 
 
 async def abort_upload(call: Call) -> Response:

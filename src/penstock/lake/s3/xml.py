@@ -11,9 +11,10 @@ from xml.etree import ElementTree
 
 from penstock.kernel.errors import InvalidArgument
 
-__all__ = ["XML_TYPE", "children", "document", "element", "escape", "parse", "text_of"]
+__all__ = ["DECLARATION", "XML_TYPE", "children", "document", "element", "escape", "parse", "text_of"]
 
 XML_TYPE: Final = "application/xml"
+DECLARATION: Final = b'<?xml version="1.0" encoding="UTF-8"?>\n'
 NAMESPACE: Final = "http://s3.amazonaws.com/doc/2006-03-01/"
 
 # XML 1.0 cannot spell these at all, not even escaped; a listing without encoding-type=url must not break on one.
@@ -45,8 +46,8 @@ def element(name: str, *content: str | int | None) -> Markup:
 def document(name: str, *content: str | int | None) -> bytes:
     """A whole answer."""
     inner = element(name, *content)
-    start = f'<?xml version="1.0" encoding="UTF-8"?>\n<{name} xmlns="{NAMESPACE}">'
-    return (start + inner[len(name) + 2 :]).encode()
+    start = f'<{name} xmlns="{NAMESPACE}">'
+    return DECLARATION + (start + inner[len(name) + 2 :]).encode()
 
 
 def parse(body: bytes, name: str) -> ElementTree.Element:

@@ -16,7 +16,7 @@ from penstock.kernel.errors import (
     PreconditionFailed,
     Unauthenticated,
 )
-from penstock.lake.s3.xml import XML_TYPE, element
+from penstock.lake.s3.xml import DECLARATION, XML_TYPE, element
 from penstock.plumbing.http.request import Request
 from penstock.plumbing.http.response import Response
 
@@ -113,4 +113,4 @@ def render_xml(request: Request, error: PenstockError, status: int) -> Response:
     headers = {"content-type": XML_TYPE, "x-amz-request-id": request.id}
     if status == 416 and "size" in error.details:
         headers["content-range"] = f"bytes */{error.details['size']}"
-    return Response(status, f'<?xml version="1.0" encoding="UTF-8"?>\n{body}'.encode(), headers)
+    return Response(status, DECLARATION + body.encode(), headers)
