@@ -25,6 +25,7 @@ SERVING: Final = (
     "server.machine.roles",
     "server.machine.running",
     "server.machine.supervised",
+    "server.lake_recovery",
     "server.lake_server",
     "server.lake_site",
 )

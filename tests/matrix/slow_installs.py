@@ -116,7 +116,8 @@ def test_a_bare_install_names_the_extra_that_a_command_needs(
 ) -> None:
     arguments = {
         "up": (), "broker": ("--id", "b1"), "node": ("--id", "n1"), "operator": (), "cluster up": (),
-        "cluster start": ("n1",), "consumer run": ("a.py",), "lake serve": (), "pipeline compact": ("a", "lake://a@b/c"),
+        "cluster start": ("n1",), "consumer run": ("a.py",), "lake serve": (),
+        "lake recover": ("--into", "b"), "pipeline compact": ("a", "lake://a@b/c"),
         "pipeline import": ("a", "lake://a@b/c"), "pipeline garbage": ("lake://a@b",),
     }  # fmt: skip
     for words, name in NEEDS.items():

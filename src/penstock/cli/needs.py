@@ -17,6 +17,7 @@ NEEDS: Final = {
     "cluster start": "server",
     "consumer run": "server",
     "lake serve": "server",
+    "lake recover": "server",
     "pipeline run": "spark",
     "pipeline plan": "spark",
     "pipeline status": "spark",

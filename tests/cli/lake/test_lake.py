@@ -237,3 +237,19 @@ def test_refusals_come_in_words(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("PENSTOCK_LAKE_SECRET_ACCESS_KEY", "wrong")
     status, _, err = lake("repo", "list")
     assert (status, "error authenticating request" in err) == (1, True)
+
+
+def test_a_lake_begins_again_without_its_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with LakeProcess(tmp_path / "data") as server:
+        assert server.call("POST", "/repositories", b'{"name": "shop", "storage_namespace": ""}')[0] == 201
+    monkeypatch.setenv("PENSTOCK_DATA_FOLDER", str(tmp_path / "data"))
+    assert run(["lake", "recover", "--into", "second"]) == 0
+    assert capsys.readouterr().out.startswith("queue second begins at position ")
+    with LakeProcess(tmp_path / "data", "--alone", "--shard", "second") as server:
+        assert server.call("GET", "/repositories/shop")[0] == 200
+    assert run(["lake", "recover", "--into", "second"]) == 1
+    assert run(["lake", "recover", "--shard", "none", "--into", "third"]) == 1
+    assert "queue none has no checkpoint" in capsys.readouterr().err

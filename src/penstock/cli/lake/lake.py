@@ -8,6 +8,7 @@ from cyclopts.validators import Number
 from penstock.cli.lake.lake_names import branch, repo, tag
 from penstock.cli.lake.lake_objects import cat, import_objects, ls, put, rm
 from penstock.cli.lake.lake_protection import protection
+from penstock.cli.lake.lake_recover import recover
 from penstock.cli.lake.lake_retention import retention
 from penstock.cli.lake.lake_targets import AtLake, LakeTarget, Message, lake_of, when
 from penstock.cli.lake.lake_wait import wait_for
@@ -35,6 +36,7 @@ app.command(branch)
 app.command(tag)
 app.command(protection)
 app.command(retention)
+app.command(recover, help_epilogue=examples("penstock lake recover --shard main --into main-2"))
 app.command(ls, help_epilogue=examples("penstock lake ls lake://shop@main", "penstock lake ls lake://shop@main/a/ -r"))
 app.command(
     cat, help_epilogue=examples("penstock lake cat lake://shop@main/prices.csv", "penstock lake cat URL > file")

@@ -53,7 +53,7 @@ from penstock.lake.core.staging.proposing.port import (
 from penstock.lake.core.staging.records import Request, StateHash, Version
 from penstock.lake.core.staging.tables import RULES
 from penstock.lake.member.checkpoints import Checkpoints
-from penstock.lake.member.queue import Queue, QueueBatch, check_record
+from penstock.lake.member.queue import START, Queue, QueueBatch, check_record
 from penstock.plumbing.host.loop import Done, MachineLoop
 from penstock.plumbing.process.defects import defect
 from penstock.plumbing.process.logs import get_logger
@@ -243,6 +243,11 @@ class MemberHost:
 
     def _take(self, batch: QueueBatch) -> None:
         position = self.machine.applied
+        if self._cursor == START and position and batch.stamp < self.machine.now:
+            raise DataDamaged(
+                "the lake was recovered into a new queue, and this queue has records from before the recovery",
+                next_step="name a queue that was never used: penstock lake recover --into NAME",
+            )
         for envelope in batch.envelopes:
             if isinstance(envelope.record, Version) and envelope.record.version > RULES:
                 raise FormatTooNew(
