@@ -100,7 +100,7 @@ async def running_broker(
         stack.push_async_callback(channels.close)
         tasks = Tasks(_on_task_failure)
         stack.push_async_callback(tasks.close)
-        seen = await SeenKeySpace.compare(folder, keyspace)
+        seen = await SeenKeySpace.compare(folder, wiring.ports.disk, keyspace)
         stack.push_async_callback(seen.close)
         mirror = await stack.enter_async_context(
             await KeySpaceMirror.start(keyspace, f"{config.root}/", decoders(config.root), on_failure=broker.fail)

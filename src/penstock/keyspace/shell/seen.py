@@ -8,6 +8,7 @@ Its members do: none serves before it has compared.
 
 import asyncio
 import contextlib
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -16,6 +17,7 @@ from penstock.kernel.formats import SEEN_KEYSPACE
 from penstock.keyspace.shell.mirror import KeySpaceMirror
 from penstock.keyspace.shell.port import KeySpace
 from penstock.plumbing.files.sealed import read_sealed, write_sealed
+from penstock.plumbing.ports.disk import FileSystem
 from penstock.plumbing.process.logs import get_logger
 
 __all__ = ["SeenKeySpace"]
@@ -27,18 +29,20 @@ log = get_logger()
 class SeenKeySpace:
     """What one member has seen. Make it with `compare`, before the member serves."""
 
-    def __init__(self, path: Path, store_id: str, revision: int) -> None:
+    def __init__(self, path: Path, disk: FileSystem, store_id: str, revision: int) -> None:
         self._path = path
+        self._disk = disk
         self._store_id = store_id
         self._revision = revision
         self._mirror: KeySpaceMirror | None = None
         self._task: asyncio.Task[None] | None = None
 
     @classmethod
-    async def compare(cls, folder: Path, keyspace: KeySpace) -> Self:
+    async def compare(cls, folder: Path, disk: FileSystem, keyspace: KeySpace) -> Self:
         """Refuse another KeySpace than the member has seen, and an older one, with `KeySpaceForgot`."""
         path = folder / SEEN_KEYSPACE.where
-        seen, status = await asyncio.to_thread(read_sealed, SEEN_KEYSPACE, path), await keyspace.status()
+        seen = await asyncio.to_thread(read_sealed, SEEN_KEYSPACE, path, disk)
+        status = await keyspace.status()
         if seen is not None and seen["store_id"] != status.store_id:
             raise _forgot(path, f"this is KeySpace {status.store_id}, and {folder} belongs to {seen['store_id']}")
         if seen is not None and seen["revision"] > status.revision:
@@ -47,7 +51,7 @@ class SeenKeySpace:
                 f"the KeySpace is at revision {status.revision}, and {folder} has seen {seen['revision']}: "
                 "an older copy of it was put back",
             )
-        return cls(path, status.store_id, status.revision)
+        return cls(path, disk, status.store_id, status.revision)
 
     def start(self, mirror: KeySpaceMirror) -> None:
         """Note how far the mirror comes."""
@@ -73,7 +77,7 @@ class SeenKeySpace:
             self._revision = max(self._revision, self._mirror.revision)
         try:
             fields = {"store_id": self._store_id, "revision": self._revision}
-            await asyncio.to_thread(write_sealed, SEEN_KEYSPACE, self._path, fields)
+            await asyncio.to_thread(partial(write_sealed, SEEN_KEYSPACE, self._path, fields, disk=self._disk))
         except PenstockError as error:  # a full disk: the last note stays, and says less
             log.warning("keyspace not noted", reason=str(error))
 

@@ -14,17 +14,20 @@ import google_crc32c
 from penstock.kernel.errors import DataDamaged, StorageError
 from penstock.kernel.formats import FileKind, check_version
 from penstock.plumbing.files.whole import create_whole, write_whole
+from penstock.plumbing.ports.disk import FileSystem, LocalDisk
 
 __all__ = ["create_sealed", "read_sealed", "write_sealed"]
 
 _CRC: Final = "crc32c"
 
 
-def write_sealed(kind: FileKind, path: Path, fields: dict[str, Any], *, mode: int = 0o644) -> None:
-    """Replace the file; return when that is durable. The folder is made if missing."""
+def write_sealed(
+    kind: FileKind, path: Path, fields: dict[str, Any], *, mode: int = 0o644, disk: FileSystem | None = None
+) -> None:
+    """Replace the file; return when that is durable. The folder is made if missing. `disk`: a role's port."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, _seal(kind, fields), mode=mode)
+        (disk or LocalDisk()).make_folders(path.parent)
+        write_whole(path, _seal(kind, fields), mode=mode, disk=disk)
     except OSError as error:
         raise _cannot("written", path, error) from error
 
@@ -38,14 +41,14 @@ def create_sealed(kind: FileKind, path: Path, fields: dict[str, Any], *, mode: i
         raise _cannot("written", path, error) from error
 
 
-def read_sealed(kind: FileKind, path: Path) -> dict[str, Any] | None:
+def read_sealed(kind: FileKind, path: Path, disk: FileSystem | None = None) -> dict[str, Any] | None:
     """Return the fields, without version and sum; None if there is no file. Only reads.
 
     `FormatTooNew`: another release wrote it. `DataDamaged`: it is not the file that was written. A file without a sum
     is of a release before sums, or of a person.
     """
     try:
-        data = path.read_bytes()
+        data = (disk or LocalDisk()).read_file(path)
     except FileNotFoundError:
         return None
     except OSError as error:
