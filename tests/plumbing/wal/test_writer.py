@@ -9,6 +9,7 @@ from tests.plumbing.wal.disks import FaultyDisk, UnsyncedDisk
 from tests.plumbing.wal.logs import contents, open_log
 
 from penstock.kernel.errors import DiskFull, InternalError, StorageError, Written
+from penstock.plumbing.ports.workers import SystemWorkers
 from penstock.plumbing.wal.disk import Disk
 from penstock.plumbing.wal.recovery import survey
 from penstock.plumbing.wal.work import Done, Group, Job, Work
@@ -22,8 +23,8 @@ class Heard:
         self.done: SimpleQueue[Done] = SimpleQueue()
         self.segments = open_log(folder, disk)
         self.is_listening = True
-        self.writer = Writer(self.segments, self._hear, folder=str(folder), mark_after_s=mark_after_s)
-        self.writer.start()
+        self.writer = Writer(self.segments, self._hear, folder=str(folder))
+        self.writer.start(SystemWorkers(), mark_after_s)
 
     def put(self, *records: bytes) -> Group:
         group = Group()

@@ -14,6 +14,7 @@ from penstock_lab.world.loop import LEARN_NS, WORKER_NS, NodeLoop
 from penstock_lab.world.ports.clocks import MachineClock, SeededChance
 from penstock_lab.world.ports.disk import SimulatedDisk
 from penstock_lab.world.ports.files import Files
+from penstock_lab.world.ports.workers import SimulatedWorkers
 
 if TYPE_CHECKING:
     from penstock_lab.world.ports.links import Links
@@ -84,7 +85,7 @@ class Life:
         self.loop = NodeLoop(self)
         chance = SeededChance(self.rng)
         stores = machine.stores(self) if machine.stores is not None else None
-        self.ports = Ports(self.clock, self.disk, chance, stores)
+        self.ports = Ports(self.clock, self.disk, chance, stores, SimulatedWorkers(self))
         self.task: Any = None
         self.world.processes.append(self)
 

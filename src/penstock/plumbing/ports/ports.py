@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from penstock.plumbing.ports.disk import FileSystem, LocalDisk
+from penstock.plumbing.ports.workers import SerialWorkers, SystemWorkers
 
 __all__ = ["Chance", "Clocks", "Ports", "SystemChance", "SystemClocks", "system_ports"]
 
@@ -95,6 +96,7 @@ class Ports(msgspec.Struct, frozen=True):
     disk: FileSystem
     chance: Chance
     open_store: Callable[[str], Any] | None = None  # an object store by its URL; None: as `plumbing.objects` opens it
+    workers: SerialWorkers = msgspec.field(default_factory=SystemWorkers)
 
 
 def system_ports() -> Ports:

@@ -26,6 +26,7 @@ from penstock.kernel.errors import (
     Written,
 )
 from penstock.kernel.ids import Lsn
+from penstock.plumbing.ports.workers import SerialWorkers, SystemWorkers
 from penstock.plumbing.wal.disk import Disk, LocalDisk
 from penstock.plumbing.wal.options import WalOptions
 from penstock.plumbing.wal.reader import Reader
@@ -47,7 +48,15 @@ OnDurable = Callable[[Lsn, PenstockError | None], None]  # told on the loop: dur
 class Wal:
     """An open WAL, of one folder, used from one event loop. `async with await Wal.open(folder) as wal:` closes it."""
 
-    def __init__(self, disk: Disk, folder: Path, options: WalOptions, segments: Segments, recovery: Recovery) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: Path,
+        options: WalOptions,
+        segments: Segments,
+        recovery: Recovery,
+        workers: SerialWorkers,
+    ) -> None:
         self.recovery: Final = recovery  # the result of recovery at the opening
         self._loop = asyncio.get_running_loop()
         self._segments = segments
@@ -57,17 +66,19 @@ class Wal:
         self._is_poisoned = False
         self._closing: asyncio.Future[None] | None = None
         self._reader = Reader(disk, segments)
-        self._writer = Writer(
-            segments,
-            self._notify,
-            folder=str(folder),
-            mark_after_s=options.mark_after_s,
-        )
+        self._writer = Writer(segments, self._notify, folder=str(folder))
+        self._writer.start(workers, options.mark_after_s)
         self._queue = WorkQueue(options, recovery.last_lsn, self._writer.put)
 
     @classmethod
     async def open(
-        cls, folder: Path, options: WalOptions | None = None, *, disk: Disk | None = None, confirmed: int = 0
+        cls,
+        folder: Path,
+        options: WalOptions | None = None,
+        *,
+        disk: Disk | None = None,
+        confirmed: int = 0,
+        workers: SerialWorkers | None = None,
     ) -> "Wal":
         """Recover what the folder holds, and make ready to append. `wal.recovery` tells the result of recovery.
 
@@ -87,8 +98,7 @@ class Wal:
         except asyncio.CancelledError:
             opening.add_done_callback(_close_late)
             raise
-        wal = cls(disk, folder, options, segments, recovery)
-        wal._writer.start()
+        wal = cls(disk, folder, options, segments, recovery, workers or SystemWorkers())
         TALLY.add(wal.statistics, str(folder))
         return wal
 

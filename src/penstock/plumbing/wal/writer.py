@@ -1,4 +1,4 @@
-"""The writer: one thread per WAL, which alone touches its files for writing.
+"""The writer: one worker per WAL, which alone touches its files for writing.
 
 It does one thing at a time. A group of appends becomes one batch: one write, one fdatasync, and one word to the loop.
 
@@ -8,11 +8,10 @@ written what the first one lost.
 """
 
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
-from threading import Thread
 from time import perf_counter
 
 from penstock.kernel.errors import InternalError, StorageError, Written
+from penstock.plumbing.ports.workers import SerialWorkers
 from penstock.plumbing.wal.disk import storage_error
 from penstock.plumbing.wal.segments import Segments
 from penstock.plumbing.wal.statistics import WalStatistics
@@ -22,53 +21,31 @@ __all__ = ["Writer"]
 
 
 class Writer:
-    """The thread. `notify` is called in it, once for each piece of work; False means that its listener is gone."""
+    """The body of the worker. `notify` is called in it, once for each piece of work; False: its listener is gone."""
 
-    def __init__(
-        self, segments: Segments, notify: Callable[[Done], bool], *, folder: str, mark_after_s: float | None
-    ) -> None:
+    def __init__(self, segments: Segments, notify: Callable[[Done], bool], *, folder: str) -> None:
         self.statistics = WalStatistics()
+        self.tell = notify
         self._segments = segments
-        self._notify = notify
         self._folder = folder
-        self._mark_after_s = mark_after_s
-        self._queue: SimpleQueue[Work | None] = SimpleQueue()
         self._poison: Poison | None = None
-        self._thread = Thread(target=self._run, name=f"wal {folder}", daemon=True)
 
-    def start(self) -> None:
-        self._thread.start()
+    def start(self, workers: SerialWorkers, mark_after_s: float | None) -> None:
+        """Begin to work. A log that is idle for a while marks its end: see `Segments.mark`."""
+        worker = workers.start(f"wal {self._folder}", self, mark_after_s)
+        self.put: Callable[[Work], None] = worker.put
+        self.stop = worker.stop
+        self.join = worker.join
 
-    def put(self, work: Work) -> None:
-        """Do this next."""
-        self._queue.put(work)
+    def idle(self) -> None:
+        if self._poison is None:
+            self._attempt("marking the end of the log", self._segments.mark)
+            self.statistics.marks += 1
 
-    def stop(self) -> None:
-        """Let the thread close the files and end, after the last piece of work."""
-        self._queue.put(None)
+    def end(self) -> None:
+        self._segments.close()
 
-    def join(self) -> None:
-        self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            while (work := self._take()) is not None:
-                if not self._notify(self._do(work)):
-                    break
-        finally:
-            self._segments.close()
-
-    def _take(self) -> Work | None:
-        """The next piece of work. A log which falls idle marks its end: see `Segments.mark`."""
-        try:
-            return self._queue.get(timeout=self._mark_after_s)
-        except Empty:
-            if self._poison is None:
-                self._attempt("marking the end of the log", self._segments.mark)
-                self.statistics.marks += 1
-            return self._queue.get()
-
-    def _do(self, work: Work) -> Done:
+    def do(self, work: Work) -> Done:
         if self._poison is not None:
             return Done(work, self._poison, Written.NO)
         return self._commit(work) if isinstance(work, Group) else self._do_job(work)

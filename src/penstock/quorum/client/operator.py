@@ -10,6 +10,7 @@ import msgspec
 from penstock.kernel.codec import Codec
 from penstock.kernel.errors import Indeterminate, InvalidArgument, PenstockError, Unavailable
 from penstock.kernel.ids import NodeId
+from penstock.plumbing.ports.ports import Ports
 from penstock.plumbing.wire.client import Channel
 from penstock.plumbing.wire.tls import Tls
 from penstock.quorum.records.messages import ChangeOp
@@ -27,10 +28,12 @@ RETRY_S = 0.05
 class Operators:
     """Any of several operators: they are equal, and the first that answers will do."""
 
-    def __init__(self, addresses: Sequence[str], *, token: str | None = None, tls: Tls | None = None) -> None:
+    def __init__(
+        self, addresses: Sequence[str], *, token: str | None = None, tls: Tls | None = None, ports: Ports | None = None
+    ) -> None:
         if not addresses:
             raise InvalidArgument("give the address of at least one operator, like 127.0.0.1:7100")
-        self._channels = [Channel(address, token=token, tls=tls) for address in addresses]
+        self._channels = [Channel(address, token=token, tls=tls, ports=ports) for address in addresses]
 
     async def __aenter__(self) -> "Operators":
         return self

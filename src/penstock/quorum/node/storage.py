@@ -63,7 +63,7 @@ class NodeStorage:
         witness = DiskWitness(ports.disk, folder / "log.witness")
         payload = witness.read()
         confirmed = _CONFIRMED.unpack(payload)[0] if payload is not None else 0  # 0: of an older release
-        wal = await Wal.open(folder / "log", options, disk=ports.disk, confirmed=confirmed)
+        wal = await Wal.open(folder / "log", options, disk=ports.disk, confirmed=confirmed, workers=ports.workers)
         storage = cls(wal, witness, state_file, LostAndFound(folder / "lost", ports.disk), tasks)
         if wal.durable_lsn:
             storage._confirm(wal.durable_lsn)
