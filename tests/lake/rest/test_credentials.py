@@ -3,6 +3,7 @@
 import base64
 
 import pytest
+from tests.lake.rest.clocks import ClockAt
 
 from penstock.kernel.errors import Unauthenticated
 from penstock.lake.rest.credentials import Credentials
@@ -36,13 +37,14 @@ def test_nothing_else_does(wrong: str) -> None:
         Credentials("key", "secret").check(request(wrong))
 
 
-def test_tokens_end_and_cannot_be_prolonged(monkeypatch: pytest.MonkeyPatch) -> None:
-    credentials = Credentials("key", "secret")
+def test_tokens_end_and_cannot_be_prolonged() -> None:
+    clock = ClockAt(1000)
+    credentials = Credentials("key", "secret", clock)
     token, ends_at = credentials.login("key", "secret")
     later = token.replace(str(ends_at), str(ends_at + 1))
     with pytest.raises(Unauthenticated):
         credentials.check(request(f"Bearer {later}"))
-    monkeypatch.setattr("time.time", lambda: ends_at + 1.0)
+    clock.now_s = ends_at + 1
     with pytest.raises(Unauthenticated):
         credentials.check(request(f"Bearer {token}"))
     with pytest.raises(Unauthenticated):

@@ -10,6 +10,7 @@ from typing import Any
 import lakefs
 import pytest
 from lakefs.client import Client
+from tests.lake.rest.clocks import ClockAt
 from tests.lake.rest.servers import KEY, SECRET, LakeProcess
 from tests.lake.s3.conftest import client_of
 
@@ -81,21 +82,21 @@ def test_a_link_is_good_for_its_own_request(server: LakeProcess) -> None:
     assert server.call("GET", f"{SHOP}/content?path=own&address=data/x&size=3")[0] == 403
 
 
-def test_a_link_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_ends() -> None:
     def request(target: str) -> Request:
         path, _, query = target.partition("?")
         return Request("GET", path, query, [(b"host", b"lake")], Incoming(), HttpLimits(), "1")
 
-    monkeypatch.setattr("penstock.lake.rest.links.time.time", lambda: 1000.0)
-    url, ends_at = RequestLinks("a").make(request("/"), "GET", "/x", path="p")
+    clock = ClockAt(1000)
+    url, ends_at = RequestLinks("a", clock).make(request("/"), "GET", "/x", path="p")
     assert ends_at == 1000 + LINK_S
     same = request(url.removeprefix("http://lake"))
-    assert RequestLinks("a").holds(same)
+    assert RequestLinks("a", clock).holds(same)
     with pytest.raises(Forbidden, match="does not fit"):
-        RequestLinks("b").holds(same)
-    monkeypatch.setattr("penstock.lake.rest.links.time.time", lambda: float(ends_at))
+        RequestLinks("b", clock).holds(same)
+    clock.now_s = ends_at
     with pytest.raises(Forbidden, match="has ended"):
-        RequestLinks("a").holds(same)
+        RequestLinks("a", clock).holds(same)
 
 
 def test_an_upload_by_a_link(server: LakeProcess) -> None:

@@ -15,6 +15,7 @@ from penstock.lake.rest.rest_sinks import SinkHandlers
 from penstock.lake.rest.rest_uploads import UploadHandlers
 from penstock.plumbing.http.request import Request
 from penstock.plumbing.http.response import Response
+from penstock.plumbing.ports.ports import system_ports
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "lake-rest.md"
 NO_LAKE = cast("Lake", None)  # no handler is called
@@ -32,7 +33,7 @@ def test_the_page_and_the_routes_agree() -> None:
     RefHandlers(NO_LAKE).add_to(add)
     ObjectHandlers(NO_LAKE, links, can_sign=False).add_to(add)
     UploadHandlers(NO_LAKE, links, can_sign=False).add_to(add)
-    CommitHandlers(NO_LAKE).add_to(add)
+    CommitHandlers(NO_LAKE, system_ports()).add_to(add)
     SinkHandlers(NO_LAKE).add_to(add)
     named = set(re.findall(r"^\| `([A-Z]+ /\S+)` \|", PAGE.read_text(), re.MULTILINE))
     assert {each for each in named if "/repositories" in each} == routes

@@ -16,6 +16,7 @@ import msgspec
 from penstock.lake.client.lake import error_of
 from penstock.lake.client.lake_place import LakePlace
 from penstock.plumbing.http.client import Body, HttpAnswer, HttpClient
+from penstock.plumbing.ports.ports import Ports, system_ports
 from penstock.plumbing.process.per_process import PerProcess
 
 __all__ = ["LakeApi"]
@@ -26,8 +27,9 @@ PAGE: Final = 1000
 class LakeApi:
     """One lake's server. For one event loop of each process, and any number of tasks."""
 
-    def __init__(self, place: LakePlace) -> None:
+    def __init__(self, place: LakePlace, ports: Ports | None = None) -> None:
         self.place = place
+        self.ports = ports or system_ports()
         self._https = PerProcess(lambda: HttpClient(place.url, tls=place.tls))
         self._https.get()  # which refuses what cannot be a URL
         pair = base64.b64encode(f"{place.access_key_id}:{place.secret_access_key}".encode()).decode()

@@ -12,7 +12,6 @@ lists do not show: when its block ends it becomes one commit of the branch, and 
 """
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -29,6 +28,7 @@ from penstock.lake.client.lake_tables import TableReads
 from penstock.lake.records.service import Change, ChangeKind, Commit, Strategy
 from penstock.plumbing.files.tables import ArrowTable, encode_table, is_table
 from penstock.plumbing.http.client import Body
+from penstock.plumbing.ports.ports import Ports
 
 __all__ = ["AsyncBranch", "AsyncLake", "AsyncRef", "AsyncRepository", "AsyncTransaction", "Content", "LakeFile"]
 
@@ -56,8 +56,8 @@ class LakeFile(msgspec.Struct, frozen=True):
 class AsyncLake:
     """One lake's server: all its repositories."""
 
-    def __init__(self, place: LakePlace) -> None:
-        self.api = LakeApi(place)
+    def __init__(self, place: LakePlace, ports: Ports | None = None) -> None:
+        self.api = LakeApi(place, ports)
 
     def __repr__(self) -> str:
         return f"Lake({self.api.place.url})"
@@ -282,7 +282,7 @@ class AsyncBranch(AsyncRef):
         self, message: str, *, metadata: Mapping[str, str] | None = None
     ) -> AsyncIterator["AsyncTransaction"]:
         """Changes which become one commit when the block ends; if it raises, nothing has happened."""
-        name = f"tx-{secrets.token_hex(8)}"
+        name = f"tx-{self._api.ports.chance.token(8).hex()}"
         await self.repository.create_branch(name, self.name, is_hidden=True)
         changes = AsyncTransaction(self.repository, name)
         try:

@@ -6,7 +6,6 @@ Everything one attempt writes lies in one folder of its own, (link epoch, attemp
 back to the core. Nothing of it is visible before its PERFORM is applied; what loses stays as garbage.
 """
 
-import secrets
 from collections.abc import Callable
 
 import msgspec
@@ -48,7 +47,7 @@ class LakeBuilder:
         draft.watch(Progress("gathering"))
         trees = draft.shelf.trees
         changes = await trees.files.in_thread(lambda: frame_of(effect.snapshot.changes(effect.range)))
-        location = _location(effect.link_epoch)
+        location = _location(draft.shelf, effect.link_epoch)
         tree = await trees.build(
             parent.tree, changes, location, progress=lambda done, total: draft.watch(Progress("building", done, total))
         )
@@ -64,7 +63,7 @@ class LakeBuilder:
         if effect.rest:
             finished = (await history.get(effect.built.commit)).tree
             gone, rest = (_paths(effect.snapshot.changes(tokens)) for tokens in (effect.gone, effect.rest))
-            location = _location(effect.link_epoch)
+            location = _location(draft.shelf, effect.link_epoch)
             tree = await trees.reparent(old.tree, finished, parent.tree, location, gone=gone, rest=rest)
         else:
             tree = parent.tree
@@ -75,7 +74,7 @@ class LakeBuilder:
         draft = wish.draft
         draft.watch(Progress("building"))
         parent = await draft.shelf.history.get(effect.parent)
-        made = await wish.make(effect.parent, parent, _location(effect.link_epoch))
+        made = await wish.make(effect.parent, parent, _location(draft.shelf, effect.link_epoch))
         return await self._commit(effect, draft, parent, made.tree, made.parents, made.sources)
 
     async def _commit(
@@ -140,6 +139,6 @@ def _paths(batch: pa.RecordBatch) -> pl.Series:
     return frame_of(batch)["path"]
 
 
-def _location(link_epoch: int) -> Location:
+def _location(shelf: Shelf, link_epoch: int) -> Location:
     """A folder of its own for every build: an attempt refers to nothing it did not write or inherit (L15)."""
-    return location_of(link_epoch, secrets.token_hex(8))
+    return location_of(link_epoch, shelf.ports.chance.token(8).hex())

@@ -6,8 +6,6 @@ branch that was made again meanwhile, it does nothing, and is repeated with a re
 
 import asyncio
 import copy
-import secrets
-import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -48,7 +46,7 @@ from penstock.lake.member.names import check_branch, check_repository
 from penstock.lake.member.shelves import Shelf, Shelves, lost_if_absent
 from penstock.lake.member.view import View
 
-__all__ = ["Engine", "Host", "new_instance", "new_token"]
+__all__ = ["Engine", "Host", "made_at"]
 
 READ_ONLY_STEP: Final = "send force=true with a change that must be made, or change another repository"
 QUEUE_S: Final = 30.0  # how long the queue may take
@@ -72,19 +70,10 @@ class Host(Protocol):
     async def ended(self) -> str: ...
 
 
-def new_instance(kind: str) -> Instance:
-    """A name for one life of something. It tells when it was made."""
-    return Instance(f"{kind}-{time.time_ns()}-{secrets.token_hex(6)}")
-
-
 def made_at(instance: str) -> float:
     """When an instance was made, in seconds since 1970."""
     number = instance.split("-")[1]
     return int(number) / 1e9 if number.isdigit() else 0.0
-
-
-def new_token() -> StagingToken:
-    return StagingToken(secrets.token_hex(12))
 
 
 class Engine:
@@ -93,6 +82,7 @@ class Engine:
     def __init__(self, host: Host, shelves: Shelves, builder: LakeBuilder) -> None:
         self.host = host
         self.shelves = shelves
+        self.ports = shelves.ports
         self.is_forced = False  # changes read-only repositories too
         builder.shelf_of = self.shelf_of
 
@@ -239,7 +229,14 @@ class Engine:
 
     def request(self) -> Request:
         """A new wish, under an id of its own."""
-        return Request(secrets.token_hex(16), self.machine.now)
+        return Request(self.ports.chance.token(16).hex(), self.machine.now)
+
+    def new_instance(self, kind: str) -> Instance:
+        """Return a name for one life of something. It tells when it was made."""
+        return Instance(f"{kind}-{self.ports.clock.time_ns()}-{self.ports.chance.token(6).hex()}")
+
+    def new_token(self) -> StagingToken:
+        return StagingToken(self.ports.chance.token(12).hex())
 
     async def ask(self, wish: Commit | Move, *, to_the_end: bool = False) -> Result:
         """Have a head moved; the final result."""

@@ -6,7 +6,6 @@ unknown is left to the members, who put their records again under the same reque
 """
 
 import asyncio
-import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from typing import Final
@@ -16,6 +15,7 @@ import msgspec
 from penstock.kernel.errors import FormatTooNew, PenstockError
 from penstock.lake.core.staging.proposing.port import Envelope
 from penstock.lake.member.queue import QueueBatch
+from penstock.plumbing.ports.ports import system_ports
 from penstock.plumbing.process.logs import get_logger
 
 __all__ = ["APPEND_S", "BATCH_BYTES_MAX", "Batch", "GatheringQueue", "decode_batch"]
@@ -70,8 +70,8 @@ class GatheringQueue(ABC):
 
     checkpoint_span: int  # how far apart, in cursors, members take their checkpoints
 
-    def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], int] | None = None) -> None:
+        self._clock = clock or system_ports().clock.time_ns
         self._loop = asyncio.get_running_loop()
         self._gathered: list[msgspec.Raw] = []
         self._bytes = 0

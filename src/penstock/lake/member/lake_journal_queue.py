@@ -9,7 +9,6 @@ pruned or its head was reset, are `Compacted`: the member begins with a checkpoi
 """
 
 import struct
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
@@ -78,7 +77,7 @@ class JournalQueue(GatheringQueue):
 
     checkpoint_span = 8 << 20  # bytes
 
-    def __init__(self, journals: Journals, journal: str, *, clock: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, journals: Journals, journal: str, *, clock: Callable[[], int] | None = None) -> None:
         super().__init__(clock)
         self._journals = journals
         self._journal = journal

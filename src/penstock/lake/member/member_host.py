@@ -11,8 +11,6 @@ get the error.
 """
 
 import asyncio
-import secrets
-import time
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Final, Protocol
@@ -55,6 +53,7 @@ from penstock.lake.core.staging.tables import RULES
 from penstock.lake.member.checkpoints import Checkpoints
 from penstock.lake.member.queue import START, Queue, QueueBatch, check_record
 from penstock.plumbing.host.loop import Done, MachineLoop
+from penstock.plumbing.ports.ports import Ports, system_ports
 from penstock.plumbing.process.defects import defect
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.metrics import Tally
@@ -110,8 +109,11 @@ class MemberHost:
         config: MemberConfig | None = None,
         checkpoint_span: int | None = None,
         dispute_s: float = DISPUTE_S,
+        ports: Ports | None = None,
     ) -> None:
-        self.member = Member(machine, name, secrets.token_hex(6), config)
+        ports = ports or system_ports()
+        self.member = Member(machine, name, ports.chance.token(6).hex(), config)
+        self._chance = ports.chance
         self.failed = ""
         self.figures = MemberFigures()
         self._queue = queue
@@ -126,7 +128,7 @@ class MemberHost:
         self._waiting: dict[RequestId, asyncio.Future[Any]] = {}
         self._errors: dict[RequestId, PenstockError] = {}  # why a build failed, until its request is answered
         self._tasks = Tasks(self._fail)
-        self._loop = MachineLoop(_Confined(self), _NoStorage(), self, time.monotonic_ns)
+        self._loop = MachineLoop(_Confined(self), _NoStorage(), self, ports.clock.monotonic_ns)
         self._saving: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
 
@@ -141,6 +143,7 @@ class MemberHost:
         config: MemberConfig | None = None,
         checkpoint_span: int | None = None,
         dispute_s: float = DISPUTE_S,
+        ports: Ports | None = None,
     ) -> "MemberHost":
         """Start a member, and return once it has caught up: its own SYNC has come back to it."""
         cursor, machine = await checkpoints.newest()
@@ -154,6 +157,7 @@ class MemberHost:
             config=config,
             checkpoint_span=checkpoint_span,
             dispute_s=dispute_s,
+            ports=ports,
         )
         TALLY.add(host.figures, name)
         host._tasks.start(host._read(), "lake queue read")
@@ -171,7 +175,7 @@ class MemberHost:
         """Switch this release's rules on, for all members at one position (L17). Members of older releases stop."""
         machine = self.machine
         if machine.version < RULES:
-            request = Request(f"rules/{RULES}/{secrets.token_hex(8)}", machine.now)
+            request = Request(f"rules/{RULES}/{self._chance.token(8).hex()}", machine.now)
             await self.request(Write(Version(request, RULES, machine.limits)))
 
     @property

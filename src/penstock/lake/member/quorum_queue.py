@@ -4,7 +4,6 @@ The cursor is the offset after the last transaction read; a transaction that is 
 member alike.
 """
 
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
@@ -31,7 +30,7 @@ class QuorumQueue(GatheringQueue):
 
     checkpoint_span = 4_000  # transactions; a node keeps at least 5,000 entries after its snapshot
 
-    def __init__(self, quorum_log: Log, *, clock: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, quorum_log: Log, *, clock: Callable[[], int] | None = None) -> None:
         super().__init__(clock)
         self._log = quorum_log
 

@@ -19,6 +19,7 @@ from penstock.lake.member.history import History
 from penstock.plumbing.objects import ObjectStore
 from penstock.plumbing.objects.keys import check_key
 from penstock.plumbing.objects.port import StoredObject
+from penstock.plumbing.ports.ports import Ports, system_ports
 
 __all__ = ["Shelf", "Shelves", "lost_if_absent", "namespace_prefix"]
 
@@ -80,8 +81,11 @@ def lost_if_absent(what: str = "") -> Iterator[None]:
 class Shelf:
     """One repository's place in the store."""
 
-    def __init__(self, store: ObjectStore, prefix: str, storage: str, folder: str, options: TreeOptions) -> None:
+    def __init__(
+        self, store: ObjectStore, prefix: str, storage: str, folder: str, options: TreeOptions, ports: Ports
+    ) -> None:
         self.store = store
+        self.ports = ports
         self.prefix = prefix
         self.storage = storage.rstrip("/")
         self.folder = folder  # ends in "/"
@@ -105,8 +109,11 @@ class Shelf:
 class Shelves:
     """The shelves of all repositories, made when first asked for."""
 
-    def __init__(self, store: ObjectStore, store_url: str, options: TreeOptions | None = None) -> None:
+    def __init__(
+        self, store: ObjectStore, store_url: str, options: TreeOptions | None = None, *, ports: Ports | None = None
+    ) -> None:
         self.store = store
+        self.ports = ports or system_ports()
         self.prefix = namespace_prefix(store_url)
         self._options = options or TreeOptions()
         self._shelves: dict[str, Shelf] = {}
@@ -136,7 +143,7 @@ class Shelves:
         if shelf is None:
             folder = self.folder_of(repository.storage)
             shelf = self._shelves[repository.instance] = Shelf(
-                self.store, self.prefix, repository.storage, folder, self._options
+                self.store, self.prefix, repository.storage, folder, self._options, self.ports
             )
         return shelf
 

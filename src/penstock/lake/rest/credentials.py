@@ -8,11 +8,11 @@ import base64
 import binascii
 import hashlib
 import hmac
-import time
 from typing import Final
 
 from penstock.kernel.errors import Unauthenticated
 from penstock.plumbing.http.request import Request
+from penstock.plumbing.ports.ports import Clocks, system_ports
 
 __all__ = ["TOKEN_S", "Credentials"]
 
@@ -22,7 +22,8 @@ TOKEN_S: Final = 24 * 3600
 class Credentials:
     """The one pair of keys."""
 
-    def __init__(self, access_key_id: str, secret_access_key: str) -> None:
+    def __init__(self, access_key_id: str, secret_access_key: str, clock: Clocks | None = None) -> None:
+        self._clock = clock or system_ports().clock
         self.access_key_id = access_key_id
         self.secret_access_key = secret_access_key
         pair = base64.b64encode(f"{access_key_id}:{secret_access_key}".encode()).decode()
@@ -52,7 +53,7 @@ class Credentials:
         is_right &= hmac.compare_digest(secret_access_key.encode(), self.secret_access_key.encode())
         if not is_right:
             raise Unauthenticated("error authenticating request")
-        ends_at = int(time.time()) + TOKEN_S
+        ends_at = self._clock.time_ns() // 10**9 + TOKEN_S
         return f"{ends_at}.{self._sign(ends_at)}", ends_at
 
     def _is_pair(self, value: str) -> bool:
@@ -67,7 +68,10 @@ class Credentials:
         ends_at, _, signature = value.partition(".")
         if not (ends_at.isascii() and ends_at.isdigit() and len(ends_at) < 20):
             return False
-        return hmac.compare_digest(signature.encode(), self._sign(int(ends_at)).encode()) and time.time() < int(ends_at)
+        return (
+            hmac.compare_digest(signature.encode(), self._sign(int(ends_at)).encode())
+            and self._clock.time_ns() < int(ends_at) * 10**9
+        )
 
     def _sign(self, ends_at: int) -> str:
         return hmac.new(self._token_key, str(ends_at).encode(), hashlib.sha256).hexdigest()

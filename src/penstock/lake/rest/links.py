@@ -7,12 +7,12 @@ refers to.
 
 import hashlib
 import hmac
-import time
 from typing import Final
 from urllib.parse import quote, urlencode
 
 from penstock.kernel.errors import Forbidden
 from penstock.plumbing.http.request import Request
+from penstock.plumbing.ports.ports import Clocks, system_ports
 
 __all__ = ["LINK_S", "RequestLinks"]
 
@@ -24,12 +24,17 @@ SIGNATURE: Final = "&link-signature="
 class RequestLinks:
     """Signs requests and knows its signatures again."""
 
-    def __init__(self, secret: str) -> None:
+    def __init__(self, secret: str, clock: Clocks | None = None) -> None:
+        self._clock = clock or system_ports().clock
         self._key = hashlib.sha256(b"penstock lake request\0" + secret.encode()).digest()
+
+    def now(self) -> int:
+        """Return the seconds since 1970."""
+        return self._clock.time_ns() // 10**9
 
     def make(self, request: Request, method: str, place: str, /, **query: str | int) -> tuple[str, int]:
         """Return a link to this server, as the request's sender reached it, and when it ends, in seconds since 1970."""
-        ends_at = int(time.time()) + LINK_S
+        ends_at = self.now() + LINK_S
         text = urlencode({**query, ENDS: ends_at}, quote_via=quote)
         scheme = "https" if request.is_secure else "http"
         signed = f"{place}?{text}{SIGNATURE}{self._sign(method, place, text)}"
@@ -44,7 +49,7 @@ class RequestLinks:
         if not hmac.compare_digest(signature.encode(), self._sign(method, request.raw_path, query).encode()):
             raise Forbidden("the link's signature does not fit the request", next_step="ask for a new link")
         ends_at = request.query_value(ENDS) or ""
-        if not ends_at.isdecimal() or time.time() >= int(ends_at):
+        if not ends_at.isdecimal() or self.now() >= int(ends_at):
             raise Forbidden("the link has ended", next_step="ask for a new link")
         return True
 

@@ -33,6 +33,7 @@ from penstock.plumbing.http.app import Site
 from penstock.plumbing.http.request import Request
 from penstock.plumbing.http.response import Response, json_response
 from penstock.plumbing.http.router import Router
+from penstock.plumbing.ports.ports import Clocks, Ports, system_ports
 
 __all__ = ["BASE", "rest_site"]
 
@@ -49,11 +50,15 @@ STATISTICS_BYTES_MAX: Final = 1 << 20
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-def rest_site(lake: Lake, credentials: Credentials, *, namespace_prefix: str, can_sign: bool) -> Site:
+def rest_site(
+    lake: Lake, credentials: Credentials, *, namespace_prefix: str, can_sign: bool, ports: Ports | None = None
+) -> Site:
     """The site of one lake, for all paths below /api/v1."""
     router = Router()
     lake = lake.asked_by(credentials.user)
-    links, usage = RequestLinks(credentials.secret_access_key), Usage(credentials.access_key_id)
+    ports = ports or system_ports()
+    links = RequestLinks(credentials.secret_access_key, ports.clock)
+    usage = Usage(credentials.access_key_id, ports.clock)
     general = _General(credentials, namespace_prefix, usage)
 
     def guarded(handler: Handler) -> Handler:
@@ -83,7 +88,7 @@ def rest_site(lake: Lake, credentials: Credentials, *, namespace_prefix: str, ca
         RefHandlers(lake),
         ObjectHandlers(lake, links, can_sign=can_sign),
         UploadHandlers(lake, links, can_sign=can_sign),
-        CommitHandlers(lake),
+        CommitHandlers(lake, ports),
         SinkHandlers(lake),
     )
     for part in parts:
@@ -109,12 +114,13 @@ def _render(request: Request, error: PenstockError, status: int) -> Response:
 class Usage:
     """The number of answered requests by month: lakeFS's usage report. A restart forgets it."""
 
-    def __init__(self, installation: str) -> None:
+    def __init__(self, installation: str, clock: Clocks) -> None:
+        self._clock = clock
         self._installation = installation
         self._months: Counter[tuple[int, int]] = Counter()
 
     def count(self) -> None:
-        now = datetime.now(UTC)
+        now = datetime.fromtimestamp(self._clock.time_ns() / 1e9, UTC)
         self._months[now.year, now.month] += 1
 
     def summary(self) -> dict[str, object]:

@@ -26,6 +26,7 @@ from penstock.lake.rest.work import Work, Works
 from penstock.plumbing.http.problems import status_of
 from penstock.plumbing.http.request import Request
 from penstock.plumbing.http.response import Response, json_response
+from penstock.plumbing.ports.ports import Ports
 
 __all__ = ["CommitHandlers"]
 
@@ -52,9 +53,9 @@ class _DiffQuery(PageQuery):
 class CommitHandlers:
     """The handlers."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, ports: Ports) -> None:
         self._lake = lake
-        self._works = Works()
+        self._works = Works(ports)
 
     def add_to(self, add: Add) -> None:
         add("POST", BRANCH + "/commits", self.commit, LONG_MS)

@@ -1,6 +1,5 @@
 """Objects on lakeFS's REST API: get with ranges, stat, list, upload, copy, delete, links to read."""
 
-import time
 from collections.abc import AsyncIterable
 from typing import Final
 from urllib.parse import quote
@@ -194,7 +193,7 @@ class ObjectHandlers:
         """Return a link to an object's bytes, and when it ends."""
         assert found.entry is not None
         if self._can_sign and found.key:
-            return await self._lake.store.sign("GET", found.key, LINK_S), int(time.time()) + LINK_S
+            return await self._lake.store.sign("GET", found.key, LINK_S), self._links.now() + LINK_S
         place = f"{BASE}/repositories/{quote(request.parameters['repository'], safe='')}/content"
         return self._links.make(
             request, "GET", place, path=found.path, address=found.entry.address, size=found.entry.size,

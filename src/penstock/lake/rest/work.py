@@ -5,8 +5,6 @@ a restart forgets it, and the branch's log tells what became of it.
 """
 
 import asyncio
-import secrets
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -14,6 +12,7 @@ from typing import Any, Final
 
 from penstock.kernel.errors import NotFound, Overloaded, PenstockError
 from penstock.lake.records.service import Commit, Garbage, Progress
+from penstock.plumbing.ports.ports import Clocks, Ports, system_ports
 from penstock.plumbing.process.defects import defect
 
 __all__ = ["Work", "Works"]
@@ -27,6 +26,7 @@ class Work:
     """One of them."""
 
     id: str
+    clock: Clocks
     progress: Progress = field(default_factory=lambda: Progress("waiting"))
     updated_at: float = 0.0
     result: Commit | Garbage | None = None
@@ -37,13 +37,14 @@ class Work:
         return self.result is not None or self.error is not None
 
     def watch(self, progress: Progress) -> None:
-        self.progress, self.updated_at = progress, time.time()
+        self.progress, self.updated_at = progress, self.clock.time_ns() / 1e9
 
 
 class Works:
     """All work of one server."""
 
-    def __init__(self) -> None:
+    def __init__(self, ports: Ports | None = None) -> None:
+        self._ports = ports or system_ports()
         self._works: OrderedDict[str, Work] = OrderedDict()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -51,7 +52,8 @@ class Works:
         """Start a call that reports its progress, and returns a commit or the garbage."""
         if len(self._tasks) >= RUNNING_MAX:
             raise Overloaded(f"{RUNNING_MAX} pieces of work are under way already")
-        work = Work(secrets.token_hex(12), updated_at=time.time())
+        clock = self._ports.clock
+        work = Work(self._ports.chance.token(12).hex(), clock, updated_at=clock.time_ns() / 1e9)
         self._works[work.id] = work
         while len(self._works) > REMEMBERED_MAX:
             self._works.popitem(last=False)
@@ -67,7 +69,7 @@ class Works:
             work.error = error
         except Exception as error:  # the waiting client would wait for ever
             work.error = defect("lake work", error, request=work.id)
-        work.updated_at = time.time()
+        work.updated_at = self._ports.clock.time_ns() / 1e9
 
     def get(self, id_: str) -> Work:
         if id_ not in self._works:

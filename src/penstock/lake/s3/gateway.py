@@ -24,6 +24,7 @@ from penstock.plumbing.http.app import Site
 from penstock.plumbing.http.request import Request, decode_part
 from penstock.plumbing.http.response import Response
 from penstock.plumbing.http.router import Route
+from penstock.plumbing.ports.ports import Ports, system_ports
 
 __all__ = ["Credentials", "Keyring", "S3Gateway"]
 
@@ -56,14 +57,17 @@ class S3Gateway:
         *,
         domain: str = "",
         region: str = "us-east-1",
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] | None = None,
+        ports: Ports | None = None,
     ) -> None:
+        ports = ports or system_ports()
         self._buckets = buckets
-        self._uploads = Uploads(buckets.scratch)
+        self._uploads = Uploads(buckets.scratch, ports)
         self._credentials = credentials
         self._domain = domain.lower()
         self._region = region
-        self._now = now
+        clock = ports.clock
+        self._now = now or (lambda: datetime.fromtimestamp(clock.time_ns() / 1e9, UTC))
         # A stream takes as long as it takes: silence is what ends it. Reads answer with their head in time.
         self._reads = Route("S3", self.respond)
         self._writes = Route("S3", self.respond, answer_ms=0)

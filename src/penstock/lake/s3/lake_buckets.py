@@ -17,6 +17,7 @@ from penstock.lake.s3.port import Bucket, Info, Listing, Opened, no_bucket, no_k
 from penstock.lake.s3.protocol.faults import fault
 from penstock.plumbing.http.conditions import ByteRange
 from penstock.plumbing.objects.port import Buffer, ObjectStore
+from penstock.plumbing.ports.ports import Clocks, system_ports
 
 __all__ = ["LakeBuckets"]
 
@@ -27,8 +28,9 @@ FOLDER_TYPE: Final = "application/x-directory"
 class LakeBuckets:
     """The port, over a lake."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, clock: Clocks | None = None) -> None:
         self._lake = lake
+        self._clock = clock or system_ports().clock
 
     @property
     def scratch(self) -> ObjectStore:
@@ -64,7 +66,8 @@ class LakeBuckets:
     async def _root_folder(self, bucket: str, key: str) -> Info:
         """Return the empty object that stands for a branch's root. Clients of directories write and look for it."""
         made = await self._lake.branch(bucket, key[:-1])
-        return Info(key, 0, EMPTY_MD5, datetime.now(UTC), FOLDER_TYPE, {"commit": made.commit})
+        now = datetime.fromtimestamp(self._clock.time_ns() / 1e9, UTC)
+        return Info(key, 0, EMPTY_MD5, now, FOLDER_TYPE, {"commit": made.commit})
 
     @asynccontextmanager
     async def open(self, bucket: str, key: str, part: ByteRange | None = None) -> AsyncIterator[Opened]:

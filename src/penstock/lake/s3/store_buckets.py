@@ -10,7 +10,6 @@ folder: right for thousands of objects, not for millions; for those there is the
 """
 
 import hashlib
-import secrets
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -28,6 +27,7 @@ from penstock.lake.s3.protocol.faults import fault
 from penstock.plumbing.http.conditions import ByteRange
 from penstock.plumbing.objects.keys import check_key
 from penstock.plumbing.objects.port import Buffer, ETag, ObjectStore
+from penstock.plumbing.ports.ports import Chance, system_ports
 
 __all__ = ["StoreBuckets"]
 
@@ -49,8 +49,9 @@ class _Name(msgspec.Struct, frozen=True):
 class StoreBuckets:
     """The port, over one store, which stays the caller's to close."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, chance: Chance | None = None) -> None:
         self._store = store
+        self._chance = chance or system_ports().chance
 
     @property
     def scratch(self) -> ObjectStore:
@@ -111,7 +112,7 @@ class StoreBuckets:
     ) -> Info:  # fmt: skip
         await self.check_bucket(bucket)
         _name_key(bucket, key)
-        data, md5 = f"objects/{bucket}/{secrets.token_hex(16)}", hashlib.md5(usedforsecurity=False)
+        data, md5 = f"objects/{bucket}/{self._chance.token(16).hex()}", hashlib.md5(usedforsecurity=False)
         async with self._store.writer(data) as writer:
             async for chunk in content:
                 md5.update(chunk)
@@ -125,7 +126,7 @@ class StoreBuckets:
     ) -> Info:  # fmt: skip
         await self.check_bucket(bucket)
         source, _, _ = await self._name(source_bucket, source_key)
-        data = f"objects/{bucket}/{secrets.token_hex(16)}"
+        data = f"objects/{bucket}/{self._chance.token(16).hex()}"
         await self._store.copy(source.data, data)
         changed = _Name(
             data,

@@ -12,7 +12,6 @@ completed or aborted go when the scratch folder is swept.
 import asyncio
 import hashlib
 import re
-import secrets
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -24,6 +23,7 @@ from penstock.kernel.bounds import Count, Metadata, Name, Paragraph, Size
 from penstock.kernel.errors import NotFound
 from penstock.lake.s3.protocol.faults import fault
 from penstock.plumbing.objects.port import Buffer, ObjectStore
+from penstock.plumbing.ports.ports import Ports, system_ports
 
 __all__ = ["PARTS_MAX", "PART_BYTES_MIN", "Part", "Upload", "Uploads", "composed_etag"]
 
@@ -59,11 +59,15 @@ class Part(msgspec.Struct, frozen=True):
 class Uploads:
     """All uploads in one store."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, ports: Ports | None = None) -> None:
         self._store = store
+        self._ports = ports or system_ports()
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._ports.clock.time_ns() / 1e9, UTC)
 
     async def begin(self, bucket: str, key: str, content_type: str, metadata: Mapping[str, str]) -> Upload:
-        upload = Upload(secrets.token_hex(16), bucket, key, datetime.now(UTC), content_type, dict(metadata))
+        upload = Upload(self._ports.chance.token(16).hex(), bucket, key, self._now(), content_type, dict(metadata))
         await self._store.put(_path(upload.id, "upload"), msgspec.json.encode(upload))
         return upload
 
@@ -90,12 +94,12 @@ class Uploads:
     async def put_part(self, upload: Upload, number: int, content: AsyncIterable[Buffer]) -> Part:
         if not 1 <= number <= PARTS_MAX:
             raise fault("InvalidArgument", f"a part's number is between 1 and {PARTS_MAX}")
-        data, md5 = _path(upload.id, f"data/{secrets.token_hex(16)}"), hashlib.md5(usedforsecurity=False)
+        data, md5 = _path(upload.id, f"data/{self._ports.chance.token(16).hex()}"), hashlib.md5(usedforsecurity=False)
         async with self._store.writer(data) as writer:
             async for chunk in content:
                 md5.update(chunk)
                 await writer.write(chunk)
-        part = Part(number, writer.size, md5.hexdigest(), datetime.now(UTC), data)
+        part = Part(number, writer.size, md5.hexdigest(), self._now(), data)
         await self._store.put(_path(upload.id, f"parts/{number:05d}"), msgspec.json.encode(part))
         return part
 

@@ -7,8 +7,6 @@ and one that is not ours is logged with its trace and shown as `internal`; no he
 
 import asyncio
 import logging
-import secrets
-import time
 from collections.abc import Sequence
 from email.utils import formatdate
 
@@ -21,6 +19,7 @@ from penstock.plumbing.http.request import Request
 from penstock.plumbing.http.router import Route
 from penstock.plumbing.http.site import Finder, Site
 from penstock.plumbing.http.statistics import REQUEST_SECONDS, HttpStatistics
+from penstock.plumbing.ports.ports import Ports, system_ports
 from penstock.plumbing.process.logs import get_logger
 
 __all__ = ["App", "Finder", "Site"]
@@ -31,13 +30,15 @@ log = get_logger()
 class App:
     """The application of one server."""
 
-    def __init__(self, sites: Sequence[Site], limits: HttpLimits | None = None) -> None:
+    def __init__(self, sites: Sequence[Site], limits: HttpLimits | None = None, ports: Ports | None = None) -> None:
+        ports = ports or system_ports()
+        self._clock = ports.clock
         self._sites = tuple(sites)
         self.limits = limits or HttpLimits()
         self.statistics = HttpStatistics()
         self.tasks: set[asyncio.Task[None]] = set()  # one for each request in flight
         self.date = ""  # the header of all answers
-        self._id_prefix = secrets.token_hex(4)
+        self._id_prefix = ports.chance.token(4).hex()
         self._seconds = {site.name: REQUEST_SECONDS.labels(site.name) for site in sites}
         self._no_site = Site("none", _Nothing())
         self._log = log.bind()  # once, as that takes longer than to find that a line is not wanted
@@ -45,7 +46,7 @@ class App:
 
     def set_date(self) -> None:
         """Set the date of answers to now; called every second."""
-        self.date = f"date: {formatdate(usegmt=True)}\r\n"
+        self.date = f"date: {formatdate(self._clock.time_ns() / 1e9, usegmt=True)}\r\n"
 
     def number(self) -> str:
         """Return the id of the next request."""
@@ -58,7 +59,7 @@ class App:
         task.add_done_callback(self.tasks.discard)
 
     async def _run(self, connection: Connection, request: Request) -> None:
-        started = time.perf_counter()
+        started = self._clock.perf_counter()
         statistics = self.statistics
         statistics.requests += 1
         statistics.requests_now += 1
@@ -67,7 +68,7 @@ class App:
             await exchange.run(self.date, has_room=statistics.requests_now <= self.limits.requests_max)
         finally:
             statistics.requests_now -= 1
-            self._account(exchange, time.perf_counter() - started)
+            self._account(exchange, self._clock.perf_counter() - started)
 
     def _site_of(self, request: Request) -> Site:
         try:

@@ -7,7 +7,6 @@ or before. So a commit without a branch which is in a list of epoch g - 2 can no
 its link epoch is below the floor), and may be condemned; a younger one may be just on its way.
 """
 
-import time
 from collections.abc import Iterable
 from io import BytesIO
 from typing import Final
@@ -65,7 +64,9 @@ class Runs:
         )
         file = BytesIO()
         rows.write_parquet(file)
-        await self._shelf.store.put(f"{self._folder}{seen:08d}-{int(time.time()):010d}", file.getvalue())
+        await self._shelf.store.put(
+            f"{self._folder}{seen:08d}-{self._shelf.ports.clock.time_ns() // 10**9:010d}", file.getvalue()
+        )
 
     async def forget(self, runs: list[Run], needed: Iterable[Run]) -> None:
         """Drop runs older than all that are needed; and the oldest, if there are too many."""

@@ -9,7 +9,6 @@ collector which dies, or wakes up late, does no harm; of two at the same time on
 changes nothing.
 """
 
-import time
 from typing import Final
 
 import polars as pl
@@ -64,7 +63,7 @@ class GarbageCollector:
         seen = (await self.engine.repository(repository)).gce  # everything in `ids` was built by then
         there = await listed(shelf)
         runs = await Runs(shelf).known()
-        before = _Before(runs, gce, grace_s)
+        before = _Before(runs, gce, grace_s, self.engine.ports.clock.time_ns() / 1e9)
         reached = await reachable(shelf, held.commits)
         kept = await kept_by_rules(shelf, held.heads, held.tags, reached) - held.expired
         orphans = ids - reached - held.expired
@@ -98,8 +97,8 @@ class GarbageCollector:
 class _Before:
     """What earlier runs say: objects by the newest which is old enough, commits by the newest of epoch g - 2."""
 
-    def __init__(self, runs: list[Run], gce: int, grace_s: float) -> None:
-        old = [run for run in runs if run.taken_at <= time.time() - grace_s]
+    def __init__(self, runs: list[Run], gce: int, grace_s: float, now: float) -> None:
+        old = [run for run in runs if run.taken_at <= now - grace_s]
         self._objects = old[-1] if old else None
         self._commits = next((run for run in reversed(old) if run.seen <= gce - 2), None)
 

@@ -3,7 +3,6 @@
 <namespace>/_penstock/retention      JSON, as lakeFS's API has it
 """
 
-import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -44,7 +43,11 @@ async def kept_by_rules(
 ) -> set[CommitId]:
     """Return the kept commits among those that heads and tags reach: all of them, if there are no rules."""
     rules = await _read(shelf)
-    return reachable if rules is None else await shelf.history.search(retained(rules, heads, tags, time.time_ns()))
+    return (
+        reachable
+        if rules is None
+        else await shelf.history.search(retained(rules, heads, tags, shelf.ports.clock.time_ns()))
+    )
 
 
 async def _read(shelf: Shelf) -> RetentionRules | None:

@@ -1,6 +1,5 @@
 """Commits of the lake's service: commit, log, diff, merge, revert, cherry-pick. Design: lake.md L7 to L9, L13."""
 
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final
@@ -74,7 +73,7 @@ class Commits:
         watch: Watch | None = None,
         created_at: float | None = None,
     ) -> Draft:
-        created_ns = time.time_ns() if created_at is None else nanoseconds(created_at, "date")
+        created_ns = self.engine.ports.clock.time_ns() if created_at is None else nanoseconds(created_at, "date")
         draft = Draft(shelf, message, committer or self.user or DEFAULT_COMMITTER, dict(metadata or {}), created_ns)
         if watch is not None:
             draft.watch = watch

@@ -5,8 +5,6 @@ cancelled, and whether that was in time the queue decides. It belongs to the mem
 """
 
 import asyncio
-import secrets
-import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -75,7 +73,7 @@ class Imports(Commits):
         if sum(not each.has_ended for each in self._imports.values()) >= RUNNING_MAX:
             raise Overloaded(f"{RUNNING_MAX} imports are under way already")
         draft = self._draft(self.engine.shelves.of(found), message or "Import objects", committer, metadata)
-        made = _Import(secrets.token_hex(10), repository, branch, time.time())
+        made = _Import(self.engine.ports.chance.token(10).hex(), repository, branch, self._now())
         self._imports[made.id] = made
         while len(self._imports) > REMEMBERED_MAX:
             self._imports.popitem(last=False)
@@ -84,6 +82,9 @@ class Imports(Commits):
             name=f"lake import {made.id}",
         )
         return made.id
+
+    def _now(self) -> float:
+        return self.engine.ports.clock.time_ns() / 1e9
 
     def _check_source(self, path: ImportPath, shelf: Shelf) -> None:
         store, own = self.engine.shelves.prefix, shelf.storage + "/"
@@ -126,7 +127,7 @@ class Imports(Commits):
         except Exception as error:
             made.error = defect("lake import", error, request=made.id)
         finally:
-            made.updated_at = time.time()
+            made.updated_at = self._now()
 
     async def _listing(self, made: _Import, path: ImportPath, shelf: Shelf) -> list[pa.RecordBatch]:
         """Return the listing of objects to add below the destination, with paths relative to it."""
@@ -143,7 +144,7 @@ class Imports(Commits):
             if rows:
                 batches.append(await self._batch(made, rows, shelf))
             made.objects += len(rows)
-            made.updated_at = time.time()
+            made.updated_at = self._now()
         return batches
 
     async def _batch(self, made: _Import, rows: list[tuple[str, ObjectMeta]], shelf: Shelf) -> pa.RecordBatch:
@@ -160,7 +161,7 @@ class Imports(Commits):
             made.link_epoch = epoch if made.link_epoch is None else min(made.link_epoch, epoch)
             for first in range(0, len(owned), COPIES_AT_ONCE):
                 part = owned[first : first + COPIES_AT_ONCE]
-                copies = [data_address(epoch) for _ in part]
+                copies = [data_address(epoch, self.engine.ports.chance) for _ in part]
                 await all_of(
                     shelf.store.copy(rows[at][1].key, shelf.folder + copy)
                     for at, copy in zip(part, copies, strict=True)

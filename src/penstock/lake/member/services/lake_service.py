@@ -5,7 +5,6 @@ async with serving_lake(QuorumQueue(log), store, "file:///data/objects", secret=
 
 import asyncio
 import copy
-import secrets as random_names
 import socket
 from collections import OrderedDict
 from collections.abc import AsyncIterator
@@ -34,6 +33,7 @@ from penstock.lake.member.services.uploads import LinkSigner
 from penstock.lake.member.shelves import Shelves
 from penstock.lake.records.service import Repository
 from penstock.plumbing.objects import ObjectStore
+from penstock.plumbing.ports.ports import Ports, system_ports
 
 __all__ = ["LakeService", "serving_lake"]
 
@@ -93,21 +93,24 @@ async def serving_lake(
     name: str = "",
     config: MemberConfig | None = None,
     checkpoint_span: int | None = None,
+    ports: Ports | None = None,
 ) -> AsyncIterator[LakeService]:
     """A member which has played back the queue, as a service. The queue is closed with it."""
+    ports = ports or system_ports()
     builder = LakeBuilder()
-    shelves = Shelves(store, store_url, TreeOptions(cache_bytes_max=TREE_CACHE_BYTES))
+    shelves = Shelves(store, store_url, TreeOptions(cache_bytes_max=TREE_CACHE_BYTES), ports=ports)
     checkpoints = Checkpoints(store, f"_penstock/lake/{shard}/")
     host = await MemberHost.start(
         queue,
         checkpoints,
         builder,
-        name=name or f"{socket.gethostname()}-{random_names.token_hex(4)}",
+        name=name or f"{socket.gethostname()}-{ports.chance.token(4).hex()}",
         config=config,
         checkpoint_span=checkpoint_span,
+        ports=ports,
     )
     service = LakeService(host, shelves, builder, secret=secret, store_url=store_url)
-    sweep = asyncio.create_task(sweeping(store), name="lake scratch")
+    sweep = asyncio.create_task(sweeping(store, ports.clock), name="lake scratch")
     try:
         yield service
     finally:

@@ -23,7 +23,7 @@ from penstock.lake.core.staging.records import (
     SetProtection,
 )
 from penstock.lake.core.staging.results import Status
-from penstock.lake.member.engine import Engine, made_at, new_instance, new_token
+from penstock.lake.member.engine import Engine, made_at
 from penstock.lake.member.history import History
 from penstock.lake.member.names import check_branch, check_repository, check_tag
 from penstock.lake.records.service import AMOUNT_MAX, Branch, Page, Repository, Tag
@@ -53,7 +53,7 @@ class Names:
         owner = self.engine.machine.namespaces.overlapping(storage)  # the record decides; this saves its work
         if owner is not None:
             raise namespace_in_use(storage, owner)
-        instance, token = new_instance("repository"), new_token()
+        instance, token = self.engine.new_instance("repository"), self.engine.new_token()
         made_ns = int(made_at(instance) * 1e9)
         first = Commit(EMPTY_TREE, (), "penstock", "Repository created", made_ns, {}, instance, 1)
         commit = await History(shelves.store, shelves.folder_of(storage)).save(first)
@@ -64,7 +64,7 @@ class Names:
                 instance,
                 storage,
                 default_branch,
-                new_instance("branch"),
+                self.engine.new_instance("branch"),
                 token,
                 commit,
                 is_read_only,
@@ -121,8 +121,8 @@ class Names:
                 self.engine.request(),
                 found.instance,
                 name,
-                new_instance("branch"),
-                new_token(),
+                self.engine.new_instance("branch"),
+                self.engine.new_token(),
                 commit=CommitId(commit) if commit is not None else None,
                 branch=other.instance if other is not None else None,
                 is_hidden=is_hidden,
@@ -156,7 +156,7 @@ class Names:
             lambda _, known: Reset(
                 self.engine.request(),
                 known.instance,
-                new_token(),
+                self.engine.new_token(),
                 (path,) if path else (),
                 (prefix,) if prefix else (),
             ),
@@ -167,7 +167,9 @@ class Names:
         await self.engine.write_to_branch(
             repository,
             branch,
-            lambda _, known: HardReset(self.engine.request(), known.instance, CommitId(commit), new_token()),
+            lambda _, known: HardReset(
+                self.engine.request(), known.instance, CommitId(commit), self.engine.new_token()
+            ),
         )
 
     # tags
@@ -178,7 +180,9 @@ class Names:
         if name in found.tags:
             raise AlreadyExists(f"tag already exists: {name}")
         _, commit = await self.engine.commit_of(repository, ref)
-        record = CreateTag(self.engine.request(), found.instance, name, new_instance("tag"), commit=CommitId(commit))
+        record = CreateTag(
+            self.engine.request(), found.instance, name, self.engine.new_instance("tag"), commit=CommitId(commit)
+        )
         self.engine.judge(await self.engine.write(record), f"tag {name}")
         return Tag(name, commit)
 

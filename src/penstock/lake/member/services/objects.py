@@ -1,7 +1,6 @@
 """Objects of the lake's service: read, list, put, delete, copy; uploads in two phases. Design: lake.md L4-L6, L15."""
 
 import hashlib
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Final
@@ -102,6 +101,9 @@ class Objects:
 
     # writing
 
+    def _now_ns(self) -> int:
+        return self.engine.ports.clock.time_ns()
+
     async def put(
         self,
         repository: str,
@@ -117,9 +119,9 @@ class Objects:
         check_path(path)
         shown_type, text = checked_type(content_type), checked_metadata(metadata)  # before a byte is taken
         found, _ = await self.engine.branch_to_write(repository, branch)
-        address = data_address(found.gce)
+        address = data_address(found.gce, self.engine.ports.chance)
         size, md5 = await upload(self.engine.shelves.of(found), address, content)
-        entry = Entry(address, size, etag or md5, time.time_ns(), shown_type, text)
+        entry = Entry(address, size, etag or md5, self._now_ns(), shown_type, text)
         return await self._link(repository, branch, path, entry, link_epoch_of(address), when)
 
     async def delete(
@@ -144,10 +146,10 @@ class Objects:
         check_path(path)
         found, known = await self.engine.branch_to_write(repository, branch)
         shelf = self.engine.shelves.of(found)
-        address = self.signer.sign(known.instance, path, data_address(found.gce))
+        address = self.signer.sign(known.instance, path, data_address(found.gce, self.engine.ports.chance))
         key = shelf.folder + address
         url = await shelf.store.sign("PUT", key, SIGNED_S) if sign else ""
-        return UploadAddress(f"{shelf.storage}/{address}", key, url, time.time() + SIGNED_S if sign else 0.0)
+        return UploadAddress(f"{shelf.storage}/{address}", key, url, self._now_ns() / 1e9 + SIGNED_S if sign else 0.0)
 
     async def link(
         self,
@@ -182,7 +184,7 @@ class Objects:
             raise InvalidArgument(
                 f"the object at {address[:200]!r} has {seen} bytes, not {size}", next_step="link it with its true size"
             )
-        mtime_ns = time.time_ns() if mtime is None else nanoseconds(mtime, "mtime")
+        mtime_ns = self._now_ns() if mtime is None else nanoseconds(mtime, "mtime")
         entry = Entry(inside, size, etag.strip('"'), mtime_ns, checked_type(content_type), checked_metadata(metadata))
         return await self._link(repository, branch, path, entry, epoch, when)
 
@@ -193,7 +195,7 @@ class Objects:
             raise InvalidArgument(
                 f"address {address[:200]!r} is not in this lake's store, {self.engine.shelves.prefix}…"
             )
-        own = data_address(epoch)
+        own = data_address(epoch, self.engine.ports.chance)
         with lost_if_absent(address[:200]):
             await shelf.store.copy(key, shelf.folder + own)
         return own
@@ -220,7 +222,7 @@ class Objects:
                 source.address,
                 source.size,
                 source.etag,
-                time.time_ns(),
+                self._now_ns(),
                 source.content_type if content_type is None else checked_type(content_type),
                 source.metadata if metadata is None else checked_metadata(metadata),
             )

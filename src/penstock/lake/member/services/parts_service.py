@@ -9,7 +9,6 @@ nowhere before it is linked.
 
 import hashlib
 import re
-import secrets
 from collections.abc import AsyncIterable, Sequence
 from typing import Final
 
@@ -52,7 +51,7 @@ class PartUploads:
     async def begin_parts(self, repository: str, branch: str, path: str) -> str:
         """Return the id of a new upload in parts."""
         await self.engine.branch_to_write(repository, branch)
-        return secrets.token_hex(16)
+        return self.engine.ports.chance.token(16).hex()
 
     async def put_part(
         self, repository: str, branch: str, id_: str, number: int, content: AsyncIterable[Buffer]
@@ -62,7 +61,7 @@ class PartUploads:
             raise InvalidArgument(f"a part has an upload's id and a number from 1 to {PARTS_MAX}")
         await self.engine.branch_to_write(repository, branch)
         store, md5 = self.engine.shelves.store, hashlib.md5(usedforsecurity=False)
-        data = f"{FOLDER}{id_}/data/{secrets.token_hex(16)}"
+        data = f"{FOLDER}{id_}/data/{self.engine.ports.chance.token(16).hex()}"
         async with store.writer(data) as writer:
             async for chunk in content:
                 md5.update(chunk)

@@ -7,13 +7,13 @@ Every member of a lake sweeps. Two sweeps at once do no harm, and neither does o
 """
 
 import asyncio
-import time
 from collections import defaultdict
 from typing import Final
 
 from penstock.kernel.errors import PenstockError
 from penstock.plumbing.objects import ObjectStore
 from penstock.plumbing.objects.port import ObjectMeta
+from penstock.plumbing.ports.ports import Clocks
 from penstock.plumbing.process.logs import get_logger
 
 __all__ = ["sweep_now", "sweeping"]
@@ -45,11 +45,11 @@ async def sweep_now(store: ObjectStore, now: float) -> int:
     return len(old)
 
 
-async def sweeping(store: ObjectStore) -> None:
+async def sweeping(store: ObjectStore, clock: Clocks) -> None:
     """Sweep every hour, until cancelled."""
     while True:
         try:
-            await sweep_now(store, time.time())
+            await sweep_now(store, clock.time_ns() / 1e9)
         except PenstockError as error:
             log.warning("scratch not swept", reason=str(error))
         await asyncio.sleep(PAUSE_S)

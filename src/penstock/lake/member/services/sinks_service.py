@@ -97,7 +97,11 @@ class Sinks(Commits):
     async def sink_place(self, repository: str, branch: str) -> SinkPlace:
         found, _ = await self.engine.branch(repository, branch)
         folder = self.engine.shelves.of(found).folder
-        mark = await store_mark(self.engine.shelves.store) if self.store_url.startswith("file:") else ""
+        mark = (
+            await store_mark(self.engine.shelves.store, self.engine.ports.chance)
+            if self.store_url.startswith("file:")
+            else ""
+        )
         return SinkPlace(self.store_url, folder, f"data/{found.gce:08d}/", mark)
 
     async def stage_file(self, repository: str, branch: str, address: str, content: AsyncIterable[bytes]) -> int:

@@ -5,7 +5,6 @@ and a task compares a mark before it writes to a folder.
 """
 
 import asyncio
-import secrets
 from contextlib import suppress
 from typing import Final
 
@@ -14,18 +13,19 @@ from penstock.lake.member.shelves import Shelf
 from penstock.lake.records.sink_batch import STORE_MARK, BatchFile, BatchTable
 from penstock.plumbing.objects.arguments import shown_url
 from penstock.plumbing.objects.port import ObjectStore
+from penstock.plumbing.ports.ports import Chance
 
 __all__ = ["check_staged", "store_mark"]
 
 ASKED_AT_ONCE: Final = 64
 
 
-async def store_mark(store: ObjectStore) -> str:
+async def store_mark(store: ObjectStore, chance: Chance) -> str:
     """Return the content of the mark by which a task knows the lake's own folder; make the mark if it is missing."""
     with suppress(NotFound):
         return bytes((await store.get(STORE_MARK)).data).decode()
     with suppress(PreconditionFailed):  # another member has just made it
-        await store.put(STORE_MARK, secrets.token_hex(16).encode(), if_absent=True)
+        await store.put(STORE_MARK, chance.token(16).hex().encode(), if_absent=True)
     return bytes((await store.get(STORE_MARK)).data).decode()
 
 

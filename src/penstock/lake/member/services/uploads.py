@@ -12,7 +12,6 @@ import base64
 import hashlib
 import hmac
 import re
-import secrets
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from penstock.kernel.errors import InvalidArgument
 from penstock.lake.member.shelves import Shelf
 from penstock.lake.records.service import Content
 from penstock.plumbing.objects.port import Buffer, ObjectStore
+from penstock.plumbing.ports.ports import Chance
 
 __all__ = ["LinkSigner", "data_address", "is_own_address", "link_epoch_of", "upload"]
 
@@ -28,9 +28,9 @@ HASH_IN_THREAD_BYTES: Final = 256 << 10
 _ADDRESS: Final = re.compile(r"data/([0-9]{8})/[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)?")
 
 
-def data_address(link_epoch: int) -> str:
+def data_address(link_epoch: int, chance: Chance) -> str:
     """A new place for an object."""
-    return f"data/{link_epoch:08d}/{secrets.token_hex(12)}"
+    return f"data/{link_epoch:08d}/{chance.token(12).hex()}"
 
 
 def link_epoch_of(address: str) -> int:
