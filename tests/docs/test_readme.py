@@ -106,7 +106,7 @@ def test_parts_of_programs_in_the_papers_are_python(page: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("page", "block"), PYTHON, ids=[str(page) for page, _ in PYTHON])
+@pytest.mark.parametrize(("page", "block"), PYTHON, ids=[f"{page}-{number}" for number, (page, _) in enumerate(PYTHON)])
 def test_python_in_the_papers_runs(page: Path, block: str, tmp_path: Path) -> None:
     script = tmp_path / "block.py"
     script.write_text(block, encoding="utf-8")

@@ -137,7 +137,7 @@ def test_a_source_of_an_old_spark_limits_itself(
 def test_a_limited_flow_reads_to_the_present_end_and_tells_its_lag(
     spark: SparkSession, brokers: Brokers, journals: BlockingJournals, tmp_path: Path
 ) -> None:
-    source, target = make(journals, "versions/flow"), make(journals, "versions/flow/out")
+    source, target = make(journals, "versions/flow"), make(journals, "versions/flow-out")
     put(journals, source, range(100))
     pipeline = Pipeline("versions", checkpoints=tmp_path / "checkpoints")
     there = journal(source, schema="n long", brokers=brokers.address, maxBytesPerTrigger="3000")

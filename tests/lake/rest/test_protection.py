@@ -54,7 +54,8 @@ def test_a_protected_branch_changes_by_merges_alone(server: LakeProcess) -> None
     assert ask(server, "POST", f"{shop}/branches/work/commits", {"message": "work"})[0] == 201
     # The put before the rule stays staged, and a merge refuses a dirty branch.
     status, answer = ask(server, "POST", f"{shop}/refs/work/merge/main")
-    assert (status, answer["message"]) == (400, "uncommitted changes (dirty branch)")
+    refusal = "uncommitted changes (dirty branch) (next: commit the changes of the branch, or reset it)"
+    assert (status, answer["message"]) == (400, refusal)
     etag = headers["etag"]
     assert ask(server, "PUT", f"{shop}/settings/branch_protection", [], if_match="")[0] == 412
     assert ask(server, "PUT", f"{shop}/settings/branch_protection", [], if_match=etag)[0] == 204

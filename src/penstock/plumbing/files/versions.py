@@ -5,10 +5,13 @@ left to its owner, who knows whether that is damage or the rest of an interrupte
 """
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from struct import Struct
 from typing import Final
+from urllib.parse import quote
 
 from penstock.kernel.errors import StorageError
 from penstock.kernel.formats import KINDS, FileKind, VersionPlace, check_version
@@ -16,9 +19,6 @@ from penstock.kernel.formats import KINDS, FileKind, VersionPlace, check_version
 __all__ = ["check_versions", "files_of", "version_of"]
 
 _MAGIC = Struct("<8sI")
-_HEAD_BYTES: Final = 100  # the header of SQLite's first page
-_USER_VERSION_AT: Final = 60
-_APPLICATION_AT: Final = 68
 _JSON_BYTES_MAX: Final = 1 << 20
 _ROLES: Final = ("", "*/")  # a role's folder is the data folder, or in it
 
@@ -41,9 +41,11 @@ def files_of(kind: FileKind, folder: Path) -> Iterator[Path]:
 
 def version_of(kind: FileKind, path: Path) -> int | None:
     """Return the version in the header of a file; None if it has none that this release knows."""
+    if kind.header is VersionPlace.SQLITE:
+        return _sqlite_version(kind, path)
     try:
         with path.open("rb") as file:
-            head = file.read(_JSON_BYTES_MAX if kind.header is VersionPlace.JSON else _HEAD_BYTES)
+            head = file.read(_JSON_BYTES_MAX if kind.header is VersionPlace.JSON else _MAGIC.size)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -52,13 +54,30 @@ def version_of(kind: FileKind, path: Path) -> int | None:
         case VersionPlace.MAGIC:
             magic, version = _MAGIC.unpack_from(head) if len(head) >= _MAGIC.size else (b"", 0)
             return int(version) if magic == kind.magic else None
-        case VersionPlace.SQLITE:
-            is_ours = head[_APPLICATION_AT : _APPLICATION_AT + 4] == kind.magic
-            return int.from_bytes(head[_USER_VERSION_AT : _USER_VERSION_AT + 4], "big") if is_ours else None
         case VersionPlace.JSON:
             return _json_version(head)
         case _:
             return None
+
+
+def _sqlite_version(kind: FileKind, path: Path) -> int | None:
+    """Ask SQLite, which never closes a file while this process has it open elsewhere.
+
+    A process loses all its locks on a file when it closes any descriptor of it (POSIX). Another process that closes the
+    store would then count as the last one and remove the log, to which this process still writes.
+    """
+    if not path.is_file():
+        return None
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?immutable=1", uri=True)) as connection:
+            application, version = (
+                connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+            )
+    except sqlite3.OperationalError as error:
+        raise StorageError(f"{path} cannot be read: {error}", next_step=f"ls -l {path}") from error
+    except sqlite3.DatabaseError:
+        return None
+    return int(version) if application == int.from_bytes(kind.magic, "big") else None
 
 
 def _json_version(text: bytes) -> int | None:

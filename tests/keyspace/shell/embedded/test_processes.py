@@ -3,6 +3,8 @@
 import asyncio
 import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
 
@@ -10,8 +12,10 @@ from tests.keyspace.shell.behaviours import WAIT_S, shown_until
 from tests.keyspace.shell.processes import worker
 
 from penstock.kernel.ids import Revision
+from penstock.keyspace.core.transaction import Put
 from penstock.keyspace.shell.embedded.options import EmbeddedOptions
 from penstock.keyspace.shell.embedded.store import EmbeddedKeySpace
+from penstock.plumbing.files.versions import check_versions
 
 
 def url(folder: Path) -> str:
@@ -101,3 +105,39 @@ async def test_a_killed_process_leaves_a_lease_which_ends_and_a_fifo_which_is_cl
         async with keyspace.watch("holders/", Revision(held + 1)) as watch:
             assert [change.now for change in await shown_until(watch, Revision(held + 1))] == [None]
         assert len(list((folder / "wake").iterdir())) == 1, "who ended the lease could wake nobody there"
+
+
+LOOK = """
+import asyncio, sys
+from pathlib import Path
+from penstock.keyspace.shell.embedded.store import EmbeddedKeySpace
+
+async def look():
+    async with await EmbeddedKeySpace.open(Path(sys.argv[1])) as keyspace:
+        print(sorted(entry.key for entry in (await keyspace.range("")).entries))
+
+asyncio.run(look())
+"""
+
+
+async def seen_by_another_process(folder: Path) -> str:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", LOOK, str(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    return out.decode().strip()
+
+
+async def test_a_second_open_in_one_process_takes_no_lock_from_the_first(tmp_path: Path) -> None:
+    # a process that closes any descriptor of a file loses its locks on that file: the close of another process would
+    # then remove the log that this one still writes to
+    folder = tmp_path / "keyspace"
+    async with await EmbeddedKeySpace.open(folder) as keyspace:
+        await keyspace.transact(then=[Put("a", b"1")])
+        async with await EmbeddedKeySpace.open(folder):
+            assert await seen_by_another_process(folder) == "['a']"
+            check_versions(tmp_path)
+            assert await seen_by_another_process(folder) == "['a']"
+        await keyspace.transact(then=[Put("b", b"2")])
+        assert await seen_by_another_process(folder) == "['a', 'b']"
