@@ -91,6 +91,7 @@ PARTS = {
     Path("docs/guides/lake.md"),  # tests/docs/test_lake_guide.py
     Path("docs/guides/pipeline.md"),  # tests/spark/slow_pipeline_guide.py
     Path("docs/guides/spark.md"),  # nothing does, but for what tests/spark has of the same
+    Path("docs/reference/api.md"),  # tests/api/test_api_page.py
     Path("docs/reference/consumers.md"),
     Path("docs/reference/stores.md"),
 }
