@@ -17,7 +17,7 @@ from penstock.quorum.core.config import NodeConfig
 from penstock.quorum.core.node import Node
 from penstock.quorum.records.metadata import Metadata
 from penstock_lab.sim.checkers.book import FOR_EVER, Author
-from penstock_lab.sim.checkers.hosts import Host
+from penstock_lab.sim.checkers.hosts import CheckedHost
 from penstock_lab.sim.checkers.quorum import QuorumChecks
 from penstock_lab.sim.run import run_seed
 from penstock_lab.sim.workloads import find, quorum
@@ -45,13 +45,13 @@ class RecordingChecks(QuorumChecks):
             self._recorder = Recorder(self.metadata.ensemble)
         return self._recorder
 
-    def booted(self, host: Host, core: Node, effects: Sequence[Effect]) -> None:
+    def booted(self, host: CheckedHost, core: Node, effects: Sequence[Effect]) -> None:
         super().booted(host, core, effects)
         if host.node.run > 1:
             disk = host.node.disk
             self.recorder.restarted(core, disk.state, disk.first, disk.records)
 
-    def stepped(self, host: Host, event: Event, effects: Sequence[Effect], now: int) -> None:
+    def stepped(self, host: CheckedHost, event: Event, effects: Sequence[Effect], now: int) -> None:
         assert host.core is not None
         disk = host.node.disk
         self.recorder.stepped(host.core, effects, disk.state, disk.first, disk.records)

@@ -24,7 +24,7 @@ from penstock.journals.records.messages import (
 )
 from penstock.kernel.effects import Effect, Event, Received, Reply, Requested, Send, TimerFired
 from penstock.keyspace.core.transaction import Transaction
-from penstock_lab.explorer_journal.site import Feed
+from penstock_lab.explorer_journal.site import ModelFeed
 
 
 def message(one: Message) -> str:
@@ -68,7 +68,7 @@ def event(one: Event) -> str:
             return f"is asked to append {request}"
         case Requested(request, body):
             return f"is asked {request}: {type(body).__name__}"
-        case Feed(request, content, is_end):
+        case ModelFeed(request, content, is_end):
             return f"reads {len(content)} bytes of append {request}{', and its end' if is_end else ''}"
         case AppendAborted(request, _):
             return f"loses the client of append {request}"

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from tests.journals.core import schedules_1_to_12, schedules_13_to_23
 
 from penstock.journals.core.replica import Replica
-from penstock_lab.explorer_journal.world import World
+from penstock_lab.explorer_journal.world import JournalWorld
 
-SCHEDULES: dict[str, Callable[[type[Replica]], World]] = {
+SCHEDULES: dict[str, Callable[[type[Replica]], JournalWorld]] = {
     name: schedule
     for module in (schedules_1_to_12, schedules_13_to_23)
     for name, schedule in vars(module).items()

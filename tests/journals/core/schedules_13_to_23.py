@@ -7,10 +7,10 @@ from penstock.journals.core.replica import Replica
 from penstock.journals.records.api import Fate, Status
 from penstock.journals.records.registers import Txn
 from penstock.kernel.ids import Offset
-from penstock_lab.explorer_journal.world import World
+from penstock_lab.explorer_journal.world import JournalWorld
 
 
-def s13_quoting_what_nobody_acknowledged(kind: type[Replica]) -> World:
+def s13_quoting_what_nobody_acknowledged(kind: type[Replica]) -> JournalWorld:
     """REGISTER_MISMATCH because of an append which no peer has: told only when that is committed, else tried again."""
     w = world(kind)
     w.append(B0)
@@ -24,7 +24,7 @@ def s13_quoting_what_nobody_acknowledged(kind: type[Replica]) -> World:
     return w
 
 
-def s13_a_zombie_quotes(kind: type[Replica]) -> World:
+def s13_a_zombie_quotes(kind: type[Replica]) -> JournalWorld:
     """A zombie cannot tell a client that it is fenced: its peer has promised another."""
     w = world(kind)
     w.append(B0)
@@ -44,7 +44,7 @@ def s13_a_zombie_quotes(kind: type[Replica]) -> World:
     return w
 
 
-def s14_the_first_of_two_fails(kind: type[Replica]) -> World:
+def s14_the_first_of_two_fails(kind: type[Replica]) -> JournalWorld:
     """Two pipelined appends, and the pipeline breaks after the first: the second cannot commit without it."""
     w = world(kind)
     a = w.append(B0)
@@ -61,7 +61,7 @@ def s14_the_first_of_two_fails(kind: type[Replica]) -> World:
     return w
 
 
-def s15_planned_replacement(kind: type[Replica]) -> World:
+def s15_planned_replacement(kind: type[Replica]) -> JournalWorld:
     """Replace all R while uploads are on their way: no fault, and nothing is lost."""
     w = world(kind, size=4)
     a = w.append(B0)
@@ -81,7 +81,7 @@ def s15_planned_replacement(kind: type[Replica]) -> World:
     return w
 
 
-def s16_a_zombie_completes(kind: type[Replica]) -> World:
+def s16_a_zombie_completes(kind: type[Replica]) -> JournalWorld:
     """A zombie completes a commit with all old members after the Route changed: it stays OK."""
     w = world(kind)
     w.expire(B0)
@@ -98,7 +98,7 @@ def s16_a_zombie_completes(kind: type[Replica]) -> World:
     return w
 
 
-def s17_restart_with_an_old_mark(kind: type[Replica]) -> World:
+def s17_restart_with_an_old_mark(kind: type[Replica]) -> JournalWorld:
     """A primary with a kept Spool restarts: its saved mark is older than its last acknowledgement."""
     w = world(kind, is_kept=True)
     a = w.append(B0)
@@ -118,7 +118,7 @@ def s17_restart_with_an_old_mark(kind: type[Replica]) -> World:
     return w
 
 
-def s18_another_life(kind: type[Replica]) -> World:
+def s18_another_life(kind: type[Replica]) -> JournalWorld:
     """Deleted and created again in one batch, with an upload of the old life on its way: they do not meet."""
     w = world(kind, fragment_length=1)
     w.append(B0)
@@ -144,7 +144,7 @@ def s18_another_life(kind: type[Replica]) -> World:
     return w
 
 
-def s19_the_client_gives_up(kind: type[Replica]) -> World:
+def s19_the_client_gives_up(kind: type[Replica]) -> JournalWorld:
     """A client aborts before its turn, before its first byte, between bytes, and again: no trace of it anywhere."""
     w = world(kind)
     first = w.append(B0, length=2, by_hand=True)
@@ -163,7 +163,7 @@ def s19_the_client_gives_up(kind: type[Replica]) -> World:
     return w
 
 
-def s20_the_limit(kind: type[Replica]) -> World:
+def s20_the_limit(kind: type[Replica]) -> JournalWorld:
     """The limit is reached while the KeySpace does not answer: a definite ABORTED, and reads continue."""
     w = world(kind, limit_step=4)
     for _ in range(4):
@@ -181,7 +181,7 @@ def s20_the_limit(kind: type[Replica]) -> World:
     return w
 
 
-def s21_one_replica_and_a_zombie(kind: type[Replica]) -> World:
+def s21_one_replica_and_a_zombie(kind: type[Replica]) -> JournalWorld:
     """R = 1: the zombie's acknowledged append and the new member's must not share an offset."""
     w = world(kind, replication=1, size=2)
     w.expire(B0)
@@ -200,7 +200,7 @@ def s21_one_replica_and_a_zombie(kind: type[Replica]) -> World:
     return w
 
 
-def s22_open_streams(kind: type[Replica]) -> World:
+def s22_open_streams(kind: type[Replica]) -> JournalWorld:
     """A zombie holds its streams open: the new primary does not wait for it."""
     w = world(kind)
     a = w.append(B0, length=2, by_hand=True)
@@ -215,7 +215,7 @@ def s22_open_streams(kind: type[Replica]) -> World:
     return w
 
 
-def s23_late_acks(kind: type[Replica]) -> World:
+def s23_late_acks(kind: type[Replica]) -> JournalWorld:
     """The old primary, back as a replica, promises with acknowledgements of its old pipeline on their way."""
     w = world(kind, size=3)
     a = w.append(B0)
@@ -239,7 +239,7 @@ def s23_late_acks(kind: type[Replica]) -> World:
     return w
 
 
-def _a_stale_member(kind: type[Replica]) -> tuple[World, int]:
+def _a_stale_member(kind: type[Replica]) -> tuple[JournalWorld, int]:
     """R = 3: b1 alone has an append of the first epoch; b1, b3 and b4 continue from there, and that is being certified.
 
     b2 was a member of the first epoch, has nothing, and comes back.
@@ -261,7 +261,7 @@ def _a_stale_member(kind: type[Replica]) -> tuple[World, int]:
     return w, a
 
 
-def h1_certification_in_flight(kind: type[Replica]) -> World:
+def h1_certification_in_flight(kind: type[Replica]) -> JournalWorld:
     """The stale member joins while the certification is on its way: its compares still hold, it lands late."""
     w, a = _a_stale_member(kind)
     w.add(B2)
@@ -280,7 +280,7 @@ def h1_certification_in_flight(kind: type[Replica]) -> World:
     return w
 
 
-def s_old_route_certifies_last(kind: type[Replica]) -> World:
+def s_old_route_certifies_last(kind: type[Replica]) -> JournalWorld:
     """The Route has another primary when the certification lands: it must not."""
     w, a = _a_stale_member(kind)
     w.expire(B1)
@@ -299,7 +299,7 @@ def s_old_route_certifies_last(kind: type[Replica]) -> World:
     return w
 
 
-def h2_uncertified_twice(kind: type[Replica]) -> World:
+def h2_uncertified_twice(kind: type[Replica]) -> JournalWorld:
     """A replica that lags becomes primary, adopts a sync, and must build it again: its own mark is too low."""
     w = world(kind)
     a = w.append(B0)
@@ -325,9 +325,9 @@ def h2_uncertified_twice(kind: type[Replica]) -> World:
     return w
 
 
-def h3_too_few(kind: type[Replica]) -> World:
+def h3_too_few(kind: type[Replica]) -> JournalWorld:
     """Members join one by one: an epoch of fewer than R would be lost with fewer faults, so it is not certified."""
-    w = World(replica_class=kind, is_checked=kind is Replica).start(members=1, synchronized=True)
+    w = JournalWorld(replica_class=kind, is_checked=kind is Replica).start(members=1, synchronized=True)
     w.crash(B0)
     w.fail_over(B1, B1, B2)
     w.settle()
@@ -337,7 +337,7 @@ def h3_too_few(kind: type[Replica]) -> World:
     return w
 
 
-def h4_uncertified_reset(kind: type[Replica]) -> World:
+def h4_uncertified_reset(kind: type[Replica]) -> JournalWorld:
     """R = 1: a reset is adopted at a limit which the zombie has just raised, so it is not certified, and never was."""
     w = world(kind, replication=1, size=2, limit_step=4)
     for _ in range(3):
@@ -361,7 +361,7 @@ def h4_uncertified_reset(kind: type[Replica]) -> World:
     return w
 
 
-def h4_uncertified_reset_and_a_restart(kind: type[Replica]) -> World:
+def h4_uncertified_reset_and_a_restart(kind: type[Replica]) -> JournalWorld:
     """Restart b1 with its Spool before it knows the end of its reset: H4 with a kept Spool."""
     w = world(kind, replication=1, size=2, limit_step=4, is_kept=True)
     for _ in range(3):
@@ -390,7 +390,7 @@ def h4_uncertified_reset_and_a_restart(kind: type[Replica]) -> World:
     return w
 
 
-def h5_certified_reset_and_a_restart(kind: type[Replica]) -> World:
+def h5_certified_reset_and_a_restart(kind: type[Replica]) -> JournalWorld:
     """The reset is certified, and its broker restarts before it saves anything again: the reset holds."""
     w = world(kind, replication=1, size=2, limit_step=4, is_kept=True)
     w.expire(B0)
@@ -410,7 +410,7 @@ def h5_certified_reset_and_a_restart(kind: type[Replica]) -> World:
     return w
 
 
-def txn_retries(kind: type[Replica]) -> World:
+def txn_retries(kind: type[Replica]) -> JournalWorld:
     """J12: a retry of the same transaction is answered with what the first one wrote."""
     w = world(kind)
     txn = Txn("writer", 1)

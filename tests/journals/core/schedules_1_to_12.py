@@ -6,10 +6,10 @@ from penstock.journals.core.effects import IndexRefreshed
 from penstock.journals.core.replica import Replica
 from penstock.journals.records.api import Fate, Resolution, Status
 from penstock.kernel.ids import Offset
-from penstock_lab.explorer_journal.world import World
+from penstock_lab.explorer_journal.world import JournalWorld
 
 
-def s1_early_sight(kind: type[Replica]) -> World:
+def s1_early_sight(kind: type[Replica]) -> JournalWorld:
     """Append at the primary, crash before a peer has it: no reader may have seen it, and the offset is written
     again.
     """
@@ -26,7 +26,7 @@ def s1_early_sight(kind: type[Replica]) -> World:
     return w
 
 
-def s1_majority(kind: type[Replica]) -> World:
+def s1_majority(kind: type[Replica]) -> JournalWorld:
     """The same with R = 3, where one of two peers has it: two of three are not enough."""
     w = world(kind, replication=3, size=4)
     a = w.append(B0)
@@ -45,7 +45,7 @@ def s1_majority(kind: type[Replica]) -> World:
     return w
 
 
-def s2_zombie_and_lagging_peer(kind: type[Replica]) -> World:
+def s2_zombie_and_lagging_peer(kind: type[Replica]) -> JournalWorld:
     """A zombie appends to a peer which has promised another primary: it is neither applied nor acknowledged."""
     w = world(kind)
     w.expire(B0)
@@ -64,7 +64,7 @@ def s2_zombie_and_lagging_peer(kind: type[Replica]) -> World:
     return w
 
 
-def s3_zombie_drains_to_the_store(kind: type[Replica]) -> World:
+def s3_zombie_drains_to_the_store(kind: type[Replica]) -> JournalWorld:
     """Like S2 with an unacknowledged append; the zombie leaves, and uploads only decided content: nothing of that."""
     w = world(kind)
     w.expire(B0)
@@ -84,7 +84,7 @@ def s3_zombie_drains_to_the_store(kind: type[Replica]) -> World:
     return w
 
 
-def s4_commit_reaches_some(kind: type[Replica]) -> World:
+def s4_commit_reaches_some(kind: type[Replica]) -> JournalWorld:
     """R = 3, a commit reaches one of two peers, the connection breaks: the next epoch decides, and says so to all."""
     w = world(kind, replication=3, size=3)
     a = w.append(B0)
@@ -102,7 +102,7 @@ def s4_commit_reaches_some(kind: type[Replica]) -> World:
     return w
 
 
-def s4_the_ack_is_lost(kind: type[Replica]) -> World:
+def s4_the_ack_is_lost(kind: type[Replica]) -> JournalWorld:
     """The peer has it, its acknowledgement is lost, the primary dies: the append is committed, registers and all."""
     w = world(kind)
     w.append(B0)
@@ -119,7 +119,7 @@ def s4_the_ack_is_lost(kind: type[Replica]) -> World:
     return w
 
 
-def s4_own_registers(kind: type[Replica]) -> World:
+def s4_own_registers(kind: type[Replica]) -> JournalWorld:
     """The primary alone has an append when its peer's connection breaks: its registers must go with its bytes."""
     w = world(kind)
     w.append(B0)
@@ -133,7 +133,7 @@ def s4_own_registers(kind: type[Replica]) -> World:
     return w
 
 
-def s5_largest_end(kind: type[Replica]) -> World:
+def s5_largest_end(kind: type[Replica]) -> JournalWorld:
     """R = 3: a commit is on one of two replicas, the primary dies, re-sync, that replica dies: no hole may be left."""
     w = world(kind, replication=3, size=5)
     a = w.append(B0)
@@ -152,7 +152,7 @@ def s5_largest_end(kind: type[Replica]) -> World:
     return w
 
 
-def s6_certify_before_adopted(kind: type[Replica]) -> World:
+def s6_certify_before_adopted(kind: type[Replica]) -> JournalWorld:
     """A certification before all have adopted: the primary dies, and who did not adopt is no participant."""
     w = world(kind, is_synchronized=False)
     w.mirror(B1)
@@ -171,7 +171,7 @@ def s6_certify_before_adopted(kind: type[Replica]) -> World:
     return w
 
 
-def s7_mark_before_certification(kind: type[Replica]) -> World:
+def s7_mark_before_certification(kind: type[Replica]) -> JournalWorld:
     """A sync is adopted at a point which another participant of the older epoch has not reached, and not certified."""
     w = world(kind, replication=2, size=4)
     w.append(B0)
@@ -193,7 +193,7 @@ def s7_mark_before_certification(kind: type[Replica]) -> World:
     return w
 
 
-def s8_a_spool_comes_back(kind: type[Replica]) -> World:
+def s8_a_spool_comes_back(kind: type[Replica]) -> JournalWorld:
     """A Spool with a failed tail, longer than the real end, returns when its lease is regained, in one watch batch."""
     w = world(kind, size=4)
     w.append(B0)
@@ -217,7 +217,7 @@ def s8_a_spool_comes_back(kind: type[Replica]) -> World:
     return w
 
 
-def s8_equal_length(kind: type[Replica], tail: int = 1) -> World:
+def s8_equal_length(kind: type[Replica], tail: int = 1) -> JournalWorld:
     """The same where the failed tail is as long as the content written instead, and the Spool survived a restart."""
     w = world(kind, size=4, is_kept=True)
     for _ in range(tail):
@@ -239,12 +239,12 @@ def s8_equal_length(kind: type[Replica], tail: int = 1) -> World:
     return w
 
 
-def s8_longer(kind: type[Replica]) -> World:
+def s8_longer(kind: type[Replica]) -> JournalWorld:
     """The same where the failed tail is longer."""
     return s8_equal_length(kind, tail=3)
 
 
-def s9_total_loss_of_a_virgin_journal(kind: type[Replica]) -> World:
+def s9_total_loss_of_a_virgin_journal(kind: type[Replica]) -> JournalWorld:
     """Let all R leases expire with an empty store: the next members must refuse, for the zombies still acknowledge."""
     w = world(kind, size=4)
     w.expire(B0)
@@ -262,7 +262,7 @@ def s9_total_loss_of_a_virgin_journal(kind: type[Replica]) -> World:
     return w
 
 
-def s10_reset_head(kind: type[Replica]) -> World:
+def s10_reset_head(kind: type[Replica]) -> JournalWorld:
     """Lose all R, reset-head; then a zombie's late upload: its offsets and the new ones must not meet."""
     w = world(kind, size=4, fragment_length=1)
     w.append(B0)
@@ -294,7 +294,7 @@ def s10_reset_head(kind: type[Replica]) -> World:
     return w
 
 
-def s11_two_later_epochs(kind: type[Replica]) -> World:
+def s11_two_later_epochs(kind: type[Replica]) -> JournalWorld:
     """A broker departs with a tail; two later epochs, the second starts above it: the first decides."""
     w = world(kind, size=4)
     w.append(B0)
@@ -318,7 +318,7 @@ def s11_two_later_epochs(kind: type[Replica]) -> World:
     return w
 
 
-def s12_resolve_after_two_epochs(kind: type[Replica]) -> World:
+def s12_resolve_after_two_epochs(kind: type[Replica]) -> JournalWorld:
     """The same for resolve, asked only after the second epoch."""
     w = world(kind, size=4)
     a = w.append(B0, deadline=w.now)

@@ -10,27 +10,27 @@ from penstock.journals.records.api import Fate, Status
 from penstock.journals.records.head import TABLE_MAX
 from penstock.journals.records.registers import Txn
 from penstock.kernel.ids import NodeId
-from penstock_lab.explorer_journal.world import World
+from penstock_lab.explorer_journal.world import JournalWorld
 from penstock_lab.sim.least.broken import SetsAside
 
 
-def _three(kind: type[Replica], **options: Any) -> World:
+def _three(kind: type[Replica], **options: Any) -> JournalWorld:
     return world(kind, replication=3, least=2, size=3, **options)
 
 
-def _passed_over(w: World, name: NodeId) -> None:
+def _passed_over(w: JournalWorld, name: NodeId) -> None:
     w.pass_over(name)
     if w.keys.now.route.primary is None:
         w.promote(next(each for each in w.keys.now.route.members if each in w.sites))
     w.settle()
 
 
-def _back(w: World, name: NodeId) -> None:
+def _back(w: JournalWorld, name: NodeId) -> None:
     w.add(name)
     w.settle()
 
 
-def l_goes_on_with_two(kind: type[Replica]) -> World:
+def l_goes_on_with_two(kind: type[Replica]) -> JournalWorld:
     """A broker of three is lost and passed over: appends continue. With two lost, none is taken."""
     w = _three(kind)
     w.crash(B2)
@@ -50,7 +50,7 @@ def l_goes_on_with_two(kind: type[Replica]) -> World:
     return w
 
 
-def l_a_participant_remains(kind: type[Replica]) -> World:
+def l_a_participant_remains(kind: type[Replica]) -> JournalWorld:
     """Two of three came back empty, and no sync was certified since: the third one is not passed over."""
     w = _three(kind)
     a = w.append(B0)
@@ -68,7 +68,7 @@ def l_a_participant_remains(kind: type[Replica]) -> World:
     return w
 
 
-def l_no_participant_is_named(kind: type[Replica]) -> World:
+def l_no_participant_is_named(kind: type[Replica]) -> JournalWorld:
     """Two are up, and neither has what the last epoch acknowledged: refused, and the answer says whom to bring back."""
     w = _three(kind)
     _passed_over(w, B2)
@@ -95,7 +95,7 @@ def l_no_participant_is_named(kind: type[Replica]) -> World:
     return w
 
 
-def sa_acks_of_participants(kind: type[Replica]) -> World:
+def sa_acks_of_participants(kind: type[Replica]) -> JournalWorld:
     """S-a: a member that came back empty acknowledges like the others, or an answered append is cut."""
     w = _three(kind)
     w.append(B0, length=20)
@@ -116,7 +116,7 @@ def sa_acks_of_participants(kind: type[Replica]) -> World:
     return w
 
 
-def sb_set_aside_alone(kind: type[Replica]) -> World:
+def sb_set_aside_alone(kind: type[Replica]) -> JournalWorld:
     """S-b: four brokers fall into two pairs that cannot reach each other. The KeySpace decides which pair leaves."""
     w = world(kind, replication=4, least=2, size=4)
     for name, gone in ((B0, (B1, B3)), (B1, (B0, B2))):
@@ -148,7 +148,7 @@ def sb_set_aside_alone(kind: type[Replica]) -> World:
     return w
 
 
-def sc_many_epochs_without_it(kind: type[Replica]) -> World:
+def sc_many_epochs_without_it(kind: type[Replica]) -> JournalWorld:
     """S-c: a broker is away for more epochs than the table has, and alone has an acknowledged append."""
     w = _three(kind)
     _passed_over(w, B2)
@@ -170,7 +170,7 @@ def sc_many_epochs_without_it(kind: type[Replica]) -> World:
     return w
 
 
-def _back_with_two(w: World, name: NodeId) -> None:
+def _back_with_two(w: JournalWorld, name: NodeId) -> None:
     """The broker joins, and B1 is frozen and passed over before it learns of that."""
     w.cut(B0, B1)
     w.add(name)
@@ -178,7 +178,7 @@ def _back_with_two(w: World, name: NodeId) -> None:
     w.settle(B0, name)
 
 
-def l_one_copy_is_not_committed(kind: type[Replica]) -> World:
+def l_one_copy_is_not_committed(kind: type[Replica]) -> JournalWorld:
     """J12: an append that never left its primary is kept by a sync, and is committed only when it is in the store."""
     w = world(kind, replication=3, least=2, size=4, is_kept=True)
     x = w.append(B0, txn=Txn("w", 7))
@@ -201,7 +201,7 @@ def l_one_copy_is_not_committed(kind: type[Replica]) -> World:
     return w
 
 
-def l_a_life_begins_with_all(kind: type[Replica]) -> World:
+def l_a_life_begins_with_all(kind: type[Replica]) -> JournalWorld:
     """The first epoch wants R members: with two of them, nothing is acknowledged yet."""
     w = world(kind, is_synchronized=False, replication=3, least=2, size=3)
     w.keys.unassign(B2)

@@ -8,22 +8,22 @@ from penstock.journals.records.api import Fate, Status
 from penstock.journals.records.registers import Txn
 from penstock.journals.records.spec import Flags
 from penstock.kernel.ids import SECOND, Instant, Offset
-from penstock_lab.explorer_journal.world import World, broker
+from penstock_lab.explorer_journal.world import JournalWorld, broker
 
 B0, B1, B2 = map(broker, range(3))
 
 
-def synchronized(**options: int) -> World:
-    return World(**options).start(synchronized=True)  # type: ignore[arg-type]
+def synchronized(**options: int) -> JournalWorld:
+    return JournalWorld(**options).start(synchronized=True)  # type: ignore[arg-type]
 
 
-def waits(world: World, append: int) -> tuple[AppendState, str]:
+def waits(world: JournalWorld, append: int) -> tuple[AppendState, str]:
     explained = world.sites[world.asked[append][0]].replica.explain()
     return next((state, why) for request, state, why in explained if request == append)
 
 
 def test_a_journal_nobody_knows() -> None:
-    world = World()
+    world = JournalWorld()
     world.boot(B0)
     append = world.append(B0)
     assert world.answers[append].status is Status.JOURNAL_NOT_FOUND
@@ -38,7 +38,7 @@ def test_another_broker_is_the_primary() -> None:
 
 
 def test_too_few_members() -> None:
-    world = World().start(members=1, synchronized=True)
+    world = JournalWorld().start(members=1, synchronized=True)
     append = world.append(B0)
     assert world.answers[append].status is Status.INSUFFICIENT_JOURNAL_BROKERS
     assert "1 of 2 brokers" in world.answers[append].reason
@@ -187,7 +187,7 @@ def test_reset_head_is_refused_while_there_is_nothing_to_reset() -> None:
 
 
 def test_after_a_reset_checks_and_transactions_fail_until_registers_are_written() -> None:
-    world = World(replication=1, size=2).start(synchronized=True)
+    world = JournalWorld(replication=1, size=2).start(synchronized=True)
     world.append(B0)
     world.crash(B0)
     world.fail_over(B1, B1)
@@ -205,7 +205,7 @@ def test_after_a_reset_checks_and_transactions_fail_until_registers_are_written(
 
 
 def test_a_head_which_is_known_to_be_lost_is_told_at_once_and_an_operator_does_not_wait() -> None:
-    world = World(replication=1, size=2).start(synchronized=True)
+    world = JournalWorld(replication=1, size=2).start(synchronized=True)
     world.append(B0)
     world.crash(B0)
     world.fail_over(B1, B1)

@@ -5,13 +5,13 @@ from penstock.journals.records.messages import ProposeResponse, Refusal, RefuseR
 from penstock.kernel.effects import Received
 from penstock.kernel.ids import Instant
 from penstock.kernel.probes import recording
-from penstock_lab.explorer_journal.world import World, broker
+from penstock_lab.explorer_journal.world import JournalWorld, broker
 
 B0, B1, B2 = map(broker, range(3))
 
 
 def test_epochs_of_one_process_rise() -> None:
-    world = World(size=2).start(synchronized=True)
+    world = JournalWorld(size=2).start(synchronized=True)
     epochs = [world.sites[B0].replica.spool.epoch]
     for _ in range(3):
         world.cut(B0, B1)
@@ -23,7 +23,7 @@ def test_epochs_of_one_process_rise() -> None:
 
 
 def test_a_new_route_lets_appends_in_flight_finish_first() -> None:
-    world = World().start(synchronized=True)
+    world = JournalWorld().start(synchronized=True)
     append = world.append(B0)
     world.add(B2)
     world.mirror(B0)
@@ -37,7 +37,7 @@ def test_a_new_route_lets_appends_in_flight_finish_first() -> None:
 
 def test_a_sync_which_waits_for_a_member_that_is_gone_is_begun_anew() -> None:
     """I15: b2 never promises, and is no longer in the Route."""
-    world = World().start(synchronized=True)
+    world = JournalWorld().start(synchronized=True)
     world.add(B2)
     world.mirror(B0)
     world.expire(B2)
@@ -50,7 +50,7 @@ def test_a_sync_which_waits_for_a_member_that_is_gone_is_begun_anew() -> None:
 
 
 def test_an_acknowledgement_of_no_member_or_another_epoch_counts_for_nothing() -> None:
-    world = World(size=2).start(synchronized=True)
+    world = JournalWorld(size=2).start(synchronized=True)
     append = world.append(B0)
     replica = world.sites[B0].replica
     pipeline = replica.pipeline
@@ -68,7 +68,7 @@ def test_an_acknowledgement_of_no_member_or_another_epoch_counts_for_nothing() -
 
 
 def test_a_peer_which_refuses_breaks_a_pipeline_in_use() -> None:
-    world = World(size=2).start(synchronized=True)
+    world = JournalWorld(size=2).start(synchronized=True)
     replica = world.sites[B0].replica
     pipeline = replica.pipeline
     assert pipeline is not None

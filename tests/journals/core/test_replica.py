@@ -11,14 +11,14 @@ from penstock.kernel.effects import Event, Received, Requested
 from penstock.kernel.errors import InvalidArgument
 from penstock.kernel.ids import Instant, Offset, RequestId, Revision
 from penstock.kernel.probes import recording
-from penstock_lab.explorer_journal.world import World, broker
+from penstock_lab.explorer_journal.world import JournalWorld, broker
 
 B0, B1, B2 = map(broker, range(3))
 NOW = Instant(0)
 
 
 def test_a_primary_which_hears_of_a_later_epoch_gives_up_its_pipeline() -> None:
-    world = World().start(synchronized=True)
+    world = JournalWorld().start(synchronized=True)
     replica = world.sites[B0].replica
     topology, head = replica.topology, replica.head
     assert head is not None
@@ -36,7 +36,7 @@ def test_a_primary_which_hears_of_a_later_epoch_gives_up_its_pipeline() -> None:
 
 
 def test_who_leaves_hands_over_and_may_come_back() -> None:
-    world = World().start(synchronized=True)
+    world = JournalWorld().start(synchronized=True)
     first = world.append(B0)
     world.settle()
     world.add(B2)
@@ -54,7 +54,7 @@ def test_who_leaves_hands_over_and_may_come_back() -> None:
 
 
 def test_another_life_is_another_incarnation() -> None:
-    world = World(size=2).start(synchronized=True)
+    world = JournalWorld(size=2).start(synchronized=True)
     before = world.sites[B0].view.incarnation
     world.keys.delete()
     world.keys.create(world.spec)
@@ -65,6 +65,6 @@ def test_another_life_is_another_incarnation() -> None:
 
 @pytest.mark.parametrize("event", [Event(), Received(B1, "gibberish"), Requested(RequestId(1), "gibberish")])
 def test_what_a_replica_does_not_know_is_a_fault_of_its_shell(event: Event) -> None:
-    world = World(size=2).start(synchronized=True)
+    world = JournalWorld(size=2).start(synchronized=True)
     with pytest.raises(InvalidArgument):
         world.sites[B0].replica.step(event, NOW)

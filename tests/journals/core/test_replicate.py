@@ -20,15 +20,15 @@ from penstock.journals.records.route import Route
 from penstock.kernel.effects import Received, Send
 from penstock.kernel.ids import Instant, NodeId, Offset, Revision
 from penstock.kernel.probes import recording
-from penstock_lab.explorer_journal.world import World, broker
+from penstock_lab.explorer_journal.world import JournalWorld, broker
 
 B0, B1, B2 = map(broker, range(3))
 NOW = Instant(0)
 
 
-def peer() -> tuple[World, Replica, PromiseRequest]:
+def peer() -> tuple[JournalWorld, Replica, PromiseRequest]:
     """b1 of a synchronized journal, and a promise request which it would grant."""
-    world = World().start(synchronized=True)
+    world = JournalWorld().start(synchronized=True)
     topology = world.sites[B1].replica.topology
     epoch = PipelineEpoch(topology.revision, 5)
     return world, world.sites[B1].replica, PromiseRequest(topology.create_revision, epoch, topology.route)

@@ -9,7 +9,7 @@ from penstock.journals.core.rolling import maybe_roll, postfix_at
 from penstock.journals.records.fragment import CompressionCodec
 from penstock.journals.records.spec import FragmentSpec
 from penstock.kernel.ids import NodeId
-from penstock_lab.explorer_journal.world import World, broker
+from penstock_lab.explorer_journal.world import JournalWorld, broker
 
 B0 = broker(0)
 MINUTE = 60_000
@@ -17,7 +17,7 @@ MINUTE = 60_000
 
 def replica(appends: int, **changes: object) -> Replica:
     """Give a primary with this many bytes in its Fragment, and then another spec."""
-    world = World(replication=1, size=1).start(synchronized=True)
+    world = JournalWorld(replication=1, size=1).start(synchronized=True)
     for _ in range(appends):
         world.append(NodeId(B0))
     made = world.sites[B0].replica
@@ -37,7 +37,7 @@ def test_by_length() -> None:
 
 @pytest.mark.parametrize("replication", [1, 3])
 def test_a_full_fragment_is_rolled_as_soon_as_everybody_has_it(replication: int) -> None:
-    world = World(replication=replication, size=3, fragment_length=2).start(synchronized=True)
+    world = JournalWorld(replication=replication, size=3, fragment_length=2).start(synchronized=True)
     for expected in ([], [(0, 2)], [(0, 2)], [(0, 2), (2, 4)]):
         world.append(B0)
         world.settle()

@@ -7,7 +7,7 @@ from penstock.journals.records.api import AppendRequest
 from penstock.journals.records.epoch import PipelineEpoch
 from penstock.kernel.effects import Effect, Requested, SaveState, Send, StateSaved
 from penstock.kernel.ids import SECOND, Incarnation, Instant, RequestId, Revision
-from penstock_lab.explorer_journal.world import World, broker
+from penstock_lab.explorer_journal.world import JournalWorld, broker
 
 B0 = broker(0)
 EPOCH = PipelineEpoch(Revision(4), 1)
@@ -40,7 +40,7 @@ def test_own_parts_of_a_step_share_one_save_behind_everything() -> None:
 
 def test_the_next_appends_content_streams_while_this_one_is_written_to_disk() -> None:
     """The proposal goes out first, then the next append is asked for its content, and the save comes last."""
-    world = World(is_kept=True).start(synchronized=True)
+    world = JournalWorld(is_kept=True).start(synchronized=True)
     replica = world.sites[B0].replica
     body = AppendRequest(deadline=Instant(SECOND))
     now = Instant(0)

@@ -5,17 +5,17 @@ from penstock.journals.records.api import Fate, Shortage, Status
 from penstock.journals.records.messages import ContentRequest, ProposeRequest
 from penstock.kernel.ids import RequestId
 from penstock.kernel.probes import recording
-from penstock_lab.explorer_journal.world import World, broker
+from penstock_lab.explorer_journal.world import JournalWorld, broker
 
 B0, B1, B2 = map(broker, range(3))
 FULL = Shortage(Status.DISK_FULL, "b1", "/data/spools", 4096, "b1 has no room: 4096 bytes are free in /data/spools")
 
 
-def synchronized(replication: int = 2) -> World:
-    return World(replication=replication).start(synchronized=True)
+def synchronized(replication: int = 2) -> JournalWorld:
+    return JournalWorld(replication=replication).start(synchronized=True)
 
 
-def refuse_content(world: World) -> None:
+def refuse_content(world: JournalWorld) -> None:
     """The next message from b0 to b1 brings content, and b1 has no room for it."""
     link = world._link(B0, B1, None)
     message, rest = world.links[link][0], world.links[link][1:]
@@ -73,7 +73,7 @@ def test_while_a_peer_has_no_room_content_is_refused_and_the_pipeline_stays() ->
 
 
 def test_a_peer_which_has_left_the_route_refuses_nothing() -> None:
-    world = World(replication=2, size=3).start(2, synchronized=True)
+    world = JournalWorld(replication=2, size=3).start(2, synchronized=True)
     world.step(B1, RoomChanged(FULL))
     world.append(B0)
     world.settle()

@@ -12,7 +12,7 @@ from tests.journals.core import describe
 
 from penstock.kernel.effects import Effect, Event
 from penstock.kernel.ids import NodeId
-from penstock_lab.explorer_journal.world import World
+from penstock_lab.explorer_journal.world import JournalWorld
 
 TRANSCRIPTS = Path(__file__).parent / "transcripts"
 IS_REWRITING = os.environ.get("GOLDEN") == "rewrite"
@@ -22,7 +22,7 @@ class Stage:
     """Runs commands on a world, and keeps the lines about each."""
 
     def __init__(self) -> None:
-        self.world = World()
+        self.world = JournalWorld()
         self.told: list[str] = []
 
     def run(self, line: str) -> list[str]:
@@ -38,7 +38,7 @@ class Stage:
     def do_world(self, replication: str, size: str, *words: str) -> None:
         """`world R N [kept] [length L]`: the journal is created and assigned; no broker has looked yet."""
         length = int(words[words.index("length") + 1]) if "length" in words else 1_000
-        self.world = World(int(replication), int(size), is_kept="kept" in words, fragment_length=length).start()
+        self.world = JournalWorld(int(replication), int(size), is_kept="kept" in words, fragment_length=length).start()
         self.world.trace = self._trace
 
     def do_settle(self, *names: str) -> None:

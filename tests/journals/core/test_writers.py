@@ -6,26 +6,26 @@ from penstock.journals.core import append_fsm
 from penstock.journals.records.api import Fate, Status
 from penstock.journals.records.registers import IDLE_NS, LOOK_NS, TIMES_FROM, Floor, Txn, floor_of, writers_of
 from penstock.kernel.ids import SECOND, Instant, NodeId
-from penstock_lab.explorer_journal.world import World, broker
+from penstock_lab.explorer_journal.world import JournalWorld, broker
 
 B0, B1, B2 = (broker(number) for number in range(3))
 
 
-def world_of(replication: int = 2) -> World:
-    return World(replication=replication, size=3).start(synchronized=True)
+def world_of(replication: int = 2) -> JournalWorld:
+    return JournalWorld(replication=replication, size=3).start(synchronized=True)
 
 
-def append(world: World, writer: str, seq: int, primary: NodeId = B0) -> int:
+def append(world: JournalWorld, writer: str, seq: int, primary: NodeId = B0) -> int:
     number = world.append(primary, txn=Txn(writer, seq), deadline=Instant(world.now + 60 * SECOND))
     world.settle()
     return number
 
 
-def known(world: World, primary: NodeId = B0) -> list[str]:
+def known(world: JournalWorld, primary: NodeId = B0) -> list[str]:
     return [label.name for label in writers_of(world.sites[primary].replica.spool.registers.labels)]
 
 
-def pass_hours(world: World, hours: int) -> None:
+def pass_hours(world: JournalWorld, hours: int) -> None:
     world.now = Instant(world.now + hours * LOOK_NS)
 
 

@@ -10,11 +10,11 @@ import penstock_lab.bench
 POND = '''
 """How deep is a pond?"""
 import time
-from penstock_lab.bench.report import Options, Recorder, interleave
+from penstock_lab.bench.report import Options, RowRecorder, interleave
 
 QUESTION = "How deep is a pond, next to a puddle?"
 
-def run(recorder: Recorder, options: Options) -> None:
+def run(recorder: RowRecorder, options: Options) -> None:
     recorder.progress("wading")
     medians = interleave({"penstock": lambda: 9.0, "puddle": lambda: 3.0}, options.repeats)
     for side, value in medians.items():

@@ -1,9 +1,9 @@
 from penstock_lab.bench import allocator
-from penstock_lab.bench.report import Options, Recorder
+from penstock_lab.bench.report import Options, RowRecorder
 
 
 def test_every_case_is_measured_at_every_size() -> None:
-    recorder = Recorder()
+    recorder = RowRecorder()
     allocator.run(recorder, Options(repeats=1, quick=True))
     assert {row.params["items"] for row in recorder.rows} == {50, 200}
     assert len(recorder.rows) == 2 * len({row.what for row in recorder.rows})

@@ -6,7 +6,7 @@ import pytest
 
 from penstock_lab.bench import journal
 from penstock_lab.bench.peers.nats import nats_binary
-from penstock_lab.bench.report import Bar, Options, Recorder
+from penstock_lab.bench.report import Bar, Options, RowRecorder
 
 NATS = {"nats"} if nats_binary() is not None else set()
 LOADS = ("10 KiB appends, 64 in flight", "1 MiB appends, 4 in flight", "100-byte messages, 256 publishers")
@@ -34,7 +34,7 @@ MAY_BE_0 = ("idle journals on one broker: until all are served", "idle journals 
 @pytest.mark.timeout(300)  # eleven processes are started one after the other
 def test_everything_is_measured_on_every_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    recorder = Recorder()
+    recorder = RowRecorder()
     journal.run(recorder, Options(repeats=1, quick=True))
     rows = {(row.what, row.side) for row in recorder.rows}
     expected = {(what, side) for what in BOTH for side in {"penstock", *NATS}}
@@ -54,7 +54,7 @@ def test_everything_is_measured_on_every_side(tmp_path: Path, monkeypatch: pytes
 
 def test_without_nats_that_is_said_and_its_bars_are_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "nats_binary", lambda: None)
-    recorder = Recorder()
+    recorder = RowRecorder()
     assert journal.nats_beside(recorder, None, Path()) is None  # type: ignore[arg-type]
     assert list(recorder.missing) == ["nats"]
     assert recorder.bars == [Bar(name, None, ok=False) for name in journal.BARS]

@@ -1,7 +1,7 @@
 """One run has all of the lake's figures. The part with real processes has a test of its own, and is left out here."""
 
 from penstock_lab.bench import lake, lake_committed, lake_rest, lake_staging
-from penstock_lab.bench.report import Options, Recorder
+from penstock_lab.bench.report import Options, RowRecorder
 
 
 def test_all_parts_are_in_it() -> None:
@@ -10,7 +10,7 @@ def test_all_parts_are_in_it() -> None:
 
 def test_the_figures_of_its_parts_are_in_one_report_and_it_says_how_far_it_is() -> None:
     said: list[str] = []
-    recorder = Recorder(said.append)
+    recorder = RowRecorder(said.append)
 
     lake.run(recorder, Options(repeats=1, quick=True), parts=(lake_staging, lake_committed))
 

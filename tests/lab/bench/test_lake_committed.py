@@ -1,9 +1,9 @@
 from penstock_lab.bench import lake_committed
-from penstock_lab.bench.report import Options, Recorder
+from penstock_lab.bench.report import Options, RowRecorder
 
 
 def test_every_figure_is_measured() -> None:
-    recorder = Recorder()
+    recorder = RowRecorder()
 
     lake_committed.run(recorder, Options(repeats=1, quick=True))
 

@@ -2,11 +2,11 @@
 
 from penstock_lab.bench.lake_requests import run
 from penstock_lab.bench.lake_requests.load import rest_request, s3_request
-from penstock_lab.bench.report import Options, Recorder
+from penstock_lab.bench.report import Options, RowRecorder
 
 
 def test_it_measures_every_case() -> None:
-    recorder = Recorder()
+    recorder = RowRecorder()
     run(recorder, Options(repeats=1, quick=True))
     assert list(recorder.missing) == ["before"]
     assert not recorder.bars

@@ -1,9 +1,9 @@
 from penstock_lab.bench import messages, messages_consumer, messages_recovery
-from penstock_lab.bench.report import Options, Recorder
+from penstock_lab.bench.report import Options, RowRecorder
 
 
 def test_every_side_reads_and_publishes() -> None:
-    recorder = Recorder()
+    recorder = RowRecorder()
     messages.run(recorder, Options(repeats=1, quick=True))
     sides = {(row.what, row.side) for row in recorder.rows}
     json_sides = (messages.BARE, messages.ONE_BY_ONE, messages.VECTOR, messages.VECTOR_ALONE)

@@ -1,9 +1,9 @@
 from penstock_lab.bench import objectstore
-from penstock_lab.bench.report import Options, Recorder
+from penstock_lab.bench.report import Options, RowRecorder
 
 
 def test_every_side_puts_and_gets_every_size() -> None:
-    recorder = Recorder()
+    recorder = RowRecorder()
     objectstore.run(recorder, Options(repeats=1, quick=True))
     measured = {(row.what, row.side, row.params["size"], row.params["in_flight"]) for row in recorder.rows}
     cases = [("4 KiB", 1), ("4 KiB", 8), ("1 MiB", 1), ("2 MiB", 1)]

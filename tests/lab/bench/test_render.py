@@ -6,7 +6,7 @@ from rich.console import Console
 
 from penstock_lab.bench import render as render_module
 from penstock_lab.bench.render import render
-from penstock_lab.bench.report import Recorder, Report
+from penstock_lab.bench.report import Report, RowRecorder
 
 MACHINE: dict[str, str | int] = {
     "cpu": "Abacus 9000",
@@ -19,7 +19,7 @@ MACHINE: dict[str, str | int] = {
 }
 
 
-def text_of(recorder: Recorder, width: int = 80) -> str:
+def text_of(recorder: RowRecorder, width: int = 80) -> str:
     report = Report(
         "wire", MACHINE, "abc123", recorder.rows, recorder.bars, recorder.growth, recorder.missing, seconds=12.34
     )
@@ -35,7 +35,7 @@ def test_the_examples_in_the_documentation() -> None:
 
 
 def test_a_table_per_what_with_sides_as_columns_and_ratios_to_peers() -> None:
-    recorder = Recorder()
+    recorder = RowRecorder()
     for in_flight, ours, theirs in ((1, 13_029, 1_991), (256, 412_000, 4_510)):
         recorder.row("unary requests", "grpc", theirs, "requests/s", in_flight=in_flight, payload_bytes=100)
         recorder.row("unary requests", "penstock", ours, "requests/s", in_flight=in_flight, payload_bytes=100)
@@ -59,7 +59,7 @@ no bars, 12.3 s"""
 
 
 def test_bars_show_how_far_they_are_kept_or_missed() -> None:
-    recorder = Recorder()
+    recorder = RowRecorder()
     recorder.bar("requests_vs_grpc", 91.3, at_least=30)
     recorder.bar("p50_vs_grpc", 0.275, at_most=0.25)
     recorder.peer_missing("kafka", "no broker here", bars=["bulk_vs_kafka"])
@@ -78,7 +78,7 @@ bar                         value   asked for       how far
 
 
 def test_growth_is_a_table_and_a_plot() -> None:
-    recorder = Recorder()
+    recorder = RowRecorder()
     recorder.grows("load", "in flight", "requests/s", {"penstock": [(1, 10), (100, 1000)], "grpc": [(1, 5)]})
     shown = text_of(recorder)
     assert "load: requests/s by in flight" in shown
@@ -88,7 +88,7 @@ def test_growth_is_a_table_and_a_plot() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    recorder = Recorder()
+    recorder = RowRecorder()
     recorder.row("bulk", "penstock", 3392.0, "MB/s", chunk_bytes=65536)
     recorder.row("bulk", "grpc", 643.0, "MB/s", chunk_bytes=65536)
     recorder.grows("load", "in flight", "requests/s", {"penstock": [(1, 10), (100, 1000)]})
@@ -97,7 +97,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 
 def test_without_ours_there_is_no_ratio() -> None:
-    recorder = Recorder()
+    recorder = RowRecorder()
     recorder.row("fsync", "ext4", 84.0, "us")
     recorder.row("fsync", "tmpfs", 0.0, "us")
     assert "vs" not in text_of(recorder)

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from penstock_lab.bench.report import Bar, Options, Recorder, Report, Row, interleave
+from penstock_lab.bench.report import Bar, BenchRow, Options, Report, RowRecorder, interleave
 
 
 def report(*bars: Bar) -> Report:
@@ -20,16 +20,16 @@ def report(*bars: Bar) -> Report:
     ],
 )
 def test_a_bar_holds_or_it_does_not(value: float, limits: dict[str, float], ok: bool) -> None:
-    recorder = Recorder()
+    recorder = RowRecorder()
     recorder.bar("speed", value, **limits)
     assert recorder.bars[0].ok is ok
 
 
 def test_a_bar_has_one_side() -> None:
     with pytest.raises(AssertionError, match="one side"):
-        Recorder().bar("speed", 1.0)
+        RowRecorder().bar("speed", 1.0)
     with pytest.raises(AssertionError, match="one side"):
-        Recorder().bar("speed", 1.0, at_least=1, at_most=2)
+        RowRecorder().bar("speed", 1.0, at_least=1, at_most=2)
 
 
 def test_a_report_is_ok_if_every_bar_is() -> None:
@@ -39,7 +39,7 @@ def test_a_report_is_ok_if_every_bar_is() -> None:
 
 
 def test_a_missing_peer_leaves_its_bars_unmeasured_and_unkept() -> None:
-    recorder = Recorder()
+    recorder = RowRecorder()
     recorder.peer_missing("grpc", "grpcio is not installed", bars=["requests_vs_grpc"])
     assert recorder.missing == {"grpc": "grpcio is not installed"}
     assert recorder.bars == [Bar("requests_vs_grpc", None, False)]
@@ -48,12 +48,12 @@ def test_a_missing_peer_leaves_its_bars_unmeasured_and_unkept() -> None:
 
 def test_rows_keep_their_parameters_and_progress_is_told() -> None:
     told: list[str] = []
-    recorder = Recorder(told.append)
+    recorder = RowRecorder(told.append)
     recorder.progress("wading")
     recorder.row("depth", "penstock", 9.0, "m", stones=2)
     recorder.grows("depth", "day", "m", {"penstock": [(1.0, 9.0)]})
     assert told == ["wading"]
-    assert recorder.rows == [Row("depth", "penstock", 9.0, "m", {"stones": 2})]
+    assert recorder.rows == [BenchRow("depth", "penstock", 9.0, "m", {"stones": 2})]
     assert recorder.growth[0].series == {"penstock": [(1.0, 9.0)]}
 
 

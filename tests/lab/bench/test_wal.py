@@ -1,12 +1,12 @@
 from pathlib import Path
 
 from penstock_lab.bench import wal
-from penstock_lab.bench.report import Options, Recorder
+from penstock_lab.bench.report import Options, RowRecorder
 from penstock_lab.bench.wal_bare import BareLoop
 
 
 def test_everything_is_measured_on_every_side() -> None:
-    recorder = Recorder()
+    recorder = RowRecorder()
     wal.run(recorder, Options(repeats=1, quick=True))
     appends = {(row.side, row.params["writers"]) for row in recorder.rows if row.what == "durable appends"}
     assert appends == {(side, writers) for side in ("penstock", "bare loop") for writers in (1, 16, 64, 256, 1024)}

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock_lab.bench import wire, wire_sides
-from penstock_lab.bench.report import Options, Recorder
+from penstock_lab.bench.report import Options, RowRecorder
 
 PEERS = ("penstock", "grpcio.aio")
 BARS = {
@@ -15,7 +15,7 @@ BARS = {
 
 
 def test_everything_is_measured_on_every_side() -> None:
-    recorder = Recorder()
+    recorder = RowRecorder()
     wire.run(recorder, Options(quick=True))
     rows = {(row.what, row.side, row.params.get("in_flight")) for row in recorder.rows}
     expected: set[tuple[str, str, object]] = {
@@ -36,7 +36,7 @@ def test_everything_is_measured_on_every_side() -> None:
 
 def test_without_grpcio_that_is_said_and_its_bars_are_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire_sides, "grpc_missing", lambda: "grpcio is not installed")
-    recorder = Recorder()
+    recorder = RowRecorder()
     wire.run(recorder, Options(quick=True))
     assert recorder.missing == {"grpcio.aio": "grpcio is not installed"}
     assert {row.side for row in recorder.rows} == {"penstock", "socket"}

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from penstock_lab.demo.demo_shop import PRODUCTS, Findings, Found, audit, books_of, order
+from penstock_lab.demo.demo_shop import PRODUCTS, Findings, ShopFinding, audit, books_of, order
 
 BOOKS = books_of(50)
 
@@ -24,7 +24,7 @@ def test_books_are_the_sum_of_the_orders() -> None:
 
 
 def test_a_clean_lake_is_clean() -> None:
-    findings = audit(BOOKS, Found(rows(), BOOKS.totals))
+    findings = audit(BOOKS, ShopFinding(rows(), BOOKS.totals))
     assert findings == Findings(0, 0, 0, BOOKS.revenue, totals_right=True)
     assert findings.is_clean
 
@@ -42,6 +42,6 @@ def test_each_defect_is_found(what: str) -> None:
             found[7] = (number, sku, name, amount + Decimal("0.01"))
         case _:
             totals["cup"] = (totals["cup"][0], totals["cup"][1] - Decimal("0.01"))
-    findings = audit(BOOKS, Found(found, totals))
+    findings = audit(BOOKS, ShopFinding(found, totals))
     assert not findings.is_clean
     assert getattr(findings, what) == (False if what == "totals_right" else 1)

@@ -7,7 +7,7 @@ from penstock.quorum.records.messages import ChangeOp
 from penstock.quorum.records.metadata import Metadata, Status
 from penstock_lab.explorer.desk import Cell, Desk
 from penstock_lab.explorer.desks import DeskMove, Desks, member
-from penstock_lab.explorer.happenings import Answered, Asked, Happening, Restarted, Ticked
+from penstock_lab.explorer.happenings import AnswerHappened, Asked, Happening, Restarted, Ticked
 from penstock_lab.explorer.interned import Interned
 from penstock_lab.explorer.letters import Letter, Standing
 from penstock_lab.explorer.setup import Setup
@@ -50,7 +50,7 @@ def test_with_a_slow_keyspace_the_write_is_a_step_of_its_own() -> None:
     assert move is not None
     assert (move.cell, move.letters) == (cell, ())
     assert table.views[move.desk].is_writing
-    answered = happen(table, move.desk, move.cell, Answered())
+    answered = happen(table, move.desk, move.cell, AnswerHappened())
     assert answered is not None
     assert len(answered.letters) == 3
 

@@ -7,9 +7,9 @@ from penstock.quorum.records.answers import Fate
 from penstock.quorum.records.entry import Barrier, ClientId, Confirm, Entry, Rollback, Txn
 from penstock.quorum.records.resolution import Resolution
 from penstock_lab.explorer.facts import (
-    Appends,
+    AppendFact,
     Applies,
-    Commits,
+    CommitFact,
     Crashes,
     Exposes,
     Fact,
@@ -44,12 +44,12 @@ def opens(node: NodeId = A, epoch: int = 1, *log: Entry) -> Opens:
     return Opens(node, Epoch(epoch), 1, log)
 
 
-def appends(first: int, *entries: Entry, node: NodeId = A, epoch: int = 1, commit: int = 0) -> Appends:
-    return Appends(node, Epoch(epoch), first, entries, Offset(commit))
+def appends(first: int, *entries: Entry, node: NodeId = A, epoch: int = 1, commit: int = 0) -> AppendFact:
+    return AppendFact(node, Epoch(epoch), first, entries, Offset(commit))
 
 
-def commits(upto: int, node: NodeId = A, epoch: int = 1) -> Commits:
-    return Commits(node, Epoch(epoch), upto, (), 0)
+def commits(upto: int, node: NodeId = A, epoch: int = 1) -> CommitFact:
+    return CommitFact(node, Epoch(epoch), upto, (), 0)
 
 
 def tells(fate: Fate, request: int, offset: int, epoch: int = 1) -> Tells:

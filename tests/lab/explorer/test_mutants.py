@@ -9,7 +9,7 @@ import pytest
 from penstock.quorum.records.messages import ChangeOp
 from penstock_lab.explorer.search import search
 from penstock_lab.explorer.setup import Setup, TxnSpec
-from penstock_lab.explorer.world import World
+from penstock_lab.explorer.world import ExplorerWorld
 from penstock_lab.sim.workloads.quorum_mutants import MUTANTS, Parts
 
 ONE = (TxnSpec(),)
@@ -48,10 +48,10 @@ FOUND: dict[str, tuple[Setup, str]] = {
 }
 
 
-def world_with(mutant: str, setup: Setup) -> World:
+def world_with(mutant: str, setup: Setup) -> ExplorerWorld:
     parts = Parts()
     MUTANTS[mutant].apply(parts)
-    return World(setup, node_class=parts.node, operator_class=parts.operator, is_checked=False)
+    return ExplorerWorld(setup, node_class=parts.node, operator_class=parts.operator, is_checked=False)
 
 
 @pytest.mark.parametrize("mutant", FOUND)

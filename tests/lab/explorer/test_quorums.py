@@ -8,7 +8,7 @@ from penstock.quorum.records.entry import Barrier, ClientId, Entry, Txn
 from penstock.quorum.records.state import NodeState
 from penstock_lab.explorer.desks import member
 from penstock_lab.explorer.disk_image import DiskImage
-from penstock_lab.explorer.facts import Appends, Commits, Fact, Opens
+from penstock_lab.explorer.facts import AppendFact, CommitFact, Fact, Opens
 from penstock_lab.explorer.ledger import EMPTY, Ledger
 from penstock_lab.explorer.quorums import check_electable, check_resolutions, check_votes
 
@@ -22,12 +22,16 @@ def disks(**logs: tuple[Entry, ...]) -> dict[NodeId, DiskImage]:
 
 
 def ledger(committed: int) -> Ledger:
-    facts: list[Fact] = [Opens(A, ONE, 1, ()), Appends(A, ONE, 1, LOG, Offset(0)), Commits(A, ONE, committed, (), 0)]
+    facts: list[Fact] = [
+        Opens(A, ONE, 1, ()),
+        AppendFact(A, ONE, 1, LOG, Offset(0)),
+        CommitFact(A, ONE, committed, (), 0),
+    ]
     return EMPTY.note(facts)
 
 
 def test_a_commit_has_its_votes_on_the_disks() -> None:
-    fact = Commits(A, ONE, 2, ENSEMBLE, 2)
+    fact = CommitFact(A, ONE, 2, ENSEMBLE, 2)
     check_votes([fact], disks(A=LOG, B=LOG, C=()))
     with pytest.raises(AssertionError, match=r"^I4: A commits 1/2, which is durable on \['A'\]"):
         check_votes([fact], disks(A=LOG, B=LOG[:1], C=()))

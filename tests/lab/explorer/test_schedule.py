@@ -3,7 +3,7 @@
 from penstock_lab.explorer.configurations import CONFIGURATIONS
 from penstock_lab.explorer.schedule import schedule_text
 from penstock_lab.explorer.search import search
-from penstock_lab.explorer.world import World
+from penstock_lab.explorer.world import ExplorerWorld
 from penstock_lab.sim.workloads.quorum_mutants import MUTANTS, Parts
 
 AN_EARLY_ACKNOWLEDGEMENT = """\
@@ -16,10 +16,10 @@ AN_EARLY_ACKNOWLEDGEMENT = """\
 def test_a_schedule_says_who_did_what_and_how_they_stood() -> None:
     parts = Parts()
     MUTANTS["acks-early"].apply(parts)
-    world = World(CONFIGURATIONS["follower-crash"], node_class=parts.node, is_checked=False)
+    world = ExplorerWorld(CONFIGURATIONS["follower-crash"], node_class=parts.node, is_checked=False)
     assert "\n".join(schedule_text(world, search(world))) == AN_EARLY_ACKNOWLEDGEMENT
 
 
 def test_without_a_violation_there_is_no_schedule() -> None:
-    world = World(CONFIGURATIONS["election"])
+    world = ExplorerWorld(CONFIGURATIONS["election"])
     assert schedule_text(world, search(world, states_max=100)) == []

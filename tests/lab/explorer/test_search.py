@@ -6,7 +6,7 @@ from math import comb
 import pytest
 from tests.lab.explorer.published import Published
 
-from penstock_lab.explorer.search import Outcome, Violation, search
+from penstock_lab.explorer.search import SearchOutcome, Violation, search
 
 Step = tuple[str, tuple[int, int] | Violation]
 
@@ -56,7 +56,7 @@ def test_a_bound_stops_the_search_and_says_so() -> None:
 def test_who_watches_may_end_it() -> None:
     seen: list[int] = []
 
-    def goes_on(outcome: Outcome[tuple[int, int]]) -> bool:
+    def goes_on(outcome: SearchOutcome[tuple[int, int]]) -> bool:
         seen.append(outcome.states)
         return False
 

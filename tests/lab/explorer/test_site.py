@@ -9,18 +9,18 @@ from penstock.quorum.records.messages import BecomeLeaderRequest, FenceRequest, 
 from penstock.quorum.records.state import NodeState
 from penstock_lab.explorer.desks import member
 from penstock_lab.explorer.disk_image import DiskImage
-from penstock_lab.explorer.facts import Appends, Commits, Crashes, Opens, Tells
-from penstock_lab.explorer.site import Site, SiteConfig
+from penstock_lab.explorer.facts import AppendFact, CommitFact, Crashes, Opens, Tells
+from penstock_lab.explorer.site import ModelNode, SiteConfig
 
 OPERATOR, ME, ONE = NodeId("op1"), Incarnation("i1"), Epoch(1)
 ALONE = BecomeLeaderRequest(ONE, ME, (member("A"),), ())
 
 
-def booted(*, is_slow: bool) -> Site:
-    return Site.boot(SiteConfig(), DiskImage(NodeState(member("A"), is_formatted=True)), is_slow=is_slow).site
+def booted(*, is_slow: bool) -> ModelNode:
+    return ModelNode.boot(SiteConfig(), DiskImage(NodeState(member("A"), is_formatted=True)), is_slow=is_slow).site
 
 
-def leading(*, is_slow: bool) -> Site:
+def leading(*, is_slow: bool) -> ModelNode:
     """A leader without followers."""
     site = booted(is_slow=is_slow).step(Received(OPERATOR, FenceRequest(ONE, ME))).site
     while site.disk.pending:
@@ -45,10 +45,10 @@ def test_a_slow_disk_takes_a_step_of_its_own() -> None:
 def test_what_a_step_means_is_told_in_facts() -> None:
     site = leading(is_slow=True)
     done = site.finish_write()
-    assert [type(fact) for fact in done.facts][:1] == [Commits], "its own barrier is durable, and it is alone"
+    assert [type(fact) for fact in done.facts][:1] == [CommitFact], "its own barrier is durable, and it is alone"
     request = AppendRequest(RequestId(1), ClientId("c"), 1, b"")
     step = done.site.step(Append((request,)))
-    assert [type(fact) for fact in step.facts] == [Appends]
+    assert [type(fact) for fact in step.facts] == [AppendFact]
     told: list[Tells] = []
     while not told:
         step = step.site.finish_write()
@@ -59,7 +59,7 @@ def test_what_a_step_means_is_told_in_facts() -> None:
 def test_leading_begins_with_an_epoch_and_its_barrier() -> None:
     site = booted(is_slow=False).step(Received(OPERATOR, FenceRequest(ONE, ME))).site
     facts = site.step(Received(OPERATOR, ALONE)).facts
-    assert facts[:2] == (Opens(NodeId("A"), ONE, 1, ()), Appends(NodeId("A"), ONE, 1, (Barrier(ONE),), 0))  # type: ignore[arg-type]
+    assert facts[:2] == (Opens(NodeId("A"), ONE, 1, ()), AppendFact(NodeId("A"), ONE, 1, (Barrier(ONE),), 0))  # type: ignore[arg-type]
 
 
 def test_a_crash_forgets_what_was_not_durable() -> None:

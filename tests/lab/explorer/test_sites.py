@@ -4,13 +4,13 @@ import pytest
 
 from penstock_lab.explorer.configurations import CONFIGURATIONS
 from penstock_lab.explorer.search import search
-from penstock_lab.explorer.world import World
+from penstock_lab.explorer.world import ExplorerWorld
 
 
 @pytest.mark.parametrize("name", ["rollback", "leader-crash", "swap-snapshot", "two-operators"])
 def test_equal_fingerprints_take_equal_steps(name: str) -> None:
     """A state with an equal fingerprint, but another history, takes every step again."""
-    world = World(CONFIGURATIONS[name])
+    world = ExplorerWorld(CONFIGURATIONS[name])
     world.sites.audit_every = world.desks.audit_every = 1
     outcome = search(world, states_max=3_000)
     assert outcome.violation is None
@@ -19,6 +19,6 @@ def test_equal_fingerprints_take_equal_steps(name: str) -> None:
 
 
 def test_the_core_runs_far_less_often_than_the_world_moves() -> None:
-    world = World(CONFIGURATIONS["slow-disks"])
+    world = ExplorerWorld(CONFIGURATIONS["slow-disks"])
     outcome = search(world, states_max=5_000)
     assert world.sites.steps_taken < outcome.transitions / 5

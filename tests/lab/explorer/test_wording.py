@@ -15,17 +15,17 @@ from penstock.quorum.records.messages import (
 )
 from penstock_lab.explorer.desks import member
 from penstock_lab.explorer.happenings import (
-    Answered,
+    AnswerHappened,
     Asked,
     Crashed,
-    Delivered,
+    DeliveryHappened,
     Happening,
     Restarted,
     Spoke,
     Submitted,
     Ticked,
     TimedOut,
-    Wrote,
+    WriteHappened,
 )
 from penstock_lab.explorer.letters import Letter
 from penstock_lab.explorer.wording import entry_text, happening_text, message_text
@@ -65,8 +65,8 @@ def test_messages(message: object, text: str) -> None:
 @pytest.mark.parametrize(
     ("happening", "text"),
     [
-        (Delivered(Letter(NodeId("A"), NodeId("B"), FenceRequest(TWO, ME))), "gets Fence 2 from A"),
-        (Wrote(), "has its oldest write on the disk"),
+        (DeliveryHappened(Letter(NodeId("A"), NodeId("B"), FenceRequest(TWO, ME))), "gets Fence 2 from A"),
+        (WriteHappened(), "has its oldest write on the disk"),
         (Crashed(0), "crashes and restarts on disk 0 of those it may find"),
         (Submitted(0), "is handed txn 1"),
         (TimedOut(0), "lets clients give up, to deadline 1"),
@@ -76,7 +76,7 @@ def test_messages(message: object, text: str) -> None:
         (Restarted(), "crashes and restarts"),
         (Asked(ChangeOp.SWAP, "B", "D"), "is asked to swap B +D"),
         (Asked(ChangeOp.CONTRACT, "B", ""), "is asked to contract B"),
-        (Answered(), "has its write to the metadata answered"),
+        (AnswerHappened(), "has its write to the metadata answered"),
     ],
 )
 def test_happenings(happening: Happening, text: str) -> None:

@@ -7,7 +7,7 @@ from penstock_lab.explorer.configurations import CONFIGURATIONS
 from penstock_lab.explorer.schedule import site_text
 from penstock_lab.explorer.search import Violation, search
 from penstock_lab.explorer.setup import Setup, TxnSpec
-from penstock_lab.explorer.world import CELL, LEDGER, World
+from penstock_lab.explorer.world import CELL, LEDGER, ExplorerWorld
 
 CUT = 6_000  # states
 SMALL = Setup("one election, nothing else")
@@ -16,20 +16,20 @@ SMALL = Setup("one election, nothing else")
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_the_first_states_of_every_configuration(name: str) -> None:
     """A cut of the nightly run: `make explore` continues from here."""
-    world = World(CONFIGURATIONS[name])
+    world = ExplorerWorld(CONFIGURATIONS[name])
     outcome = search(world, states_max=CUT)
     assert outcome.violation is None, outcome.violation
     assert outcome.states >= CUT, "a configuration which is over so soon asks nothing"
 
 
 def test_a_small_configuration_to_the_end() -> None:
-    outcome = search(World(CONFIGURATIONS["election"]))
+    outcome = search(ExplorerWorld(CONFIGURATIONS["election"]))
     assert outcome.violation is None, outcome.violation
     assert outcome.is_exhausted
 
 
 def test_it_starts_with_a_steady_first_epoch() -> None:
-    world = World(SMALL)
+    world = ExplorerWorld(SMALL)
     (start,) = world.starts()
     parts = world.unpack(start)
     assert [site_text(world.sites[part]) for part in parts[:3]] == [
@@ -43,13 +43,13 @@ def test_it_starts_with_a_steady_first_epoch() -> None:
 
 
 def test_a_state_is_its_parts() -> None:
-    world = World(SMALL)
+    world = ExplorerWorld(SMALL)
     (start,) = world.starts()
     assert world.pack(world.unpack(start)) == start
 
 
 def test_two_searches_find_the_same() -> None:
-    one, two = search(World(SMALL)), search(World(SMALL))
+    one, two = search(ExplorerWorld(SMALL)), search(ExplorerWorld(SMALL))
     assert (one.states, one.transitions, one.depth) == (two.states, two.transitions, two.depth)
     assert one.is_exhausted
 
@@ -58,7 +58,7 @@ def projections(setup: Setup, *, keeps_dead: bool) -> set[tuple[int, ...]]:
     """Return the possible states of the nodes, the operator, the metadata and the ledger, whatever letters are on their
     way.
     """
-    world = World(setup)
+    world = ExplorerWorld(setup)
     world.mail.keeps_dead = keeps_dead
     seen: set[tuple[int, ...]] = set()
     texts: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -91,9 +91,9 @@ def test_dead_letters_change_nothing(setup: Setup) -> None:
 
 def test_an_overtaking_letter_is_one_more_order() -> None:
     txn = (TxnSpec(),)
-    in_order = search(World(Setup("in order", txns=txn, epochs=1)))
-    overtaken = search(World(Setup("one overtakes", txns=txn, epochs=1, overtakes=1)))
-    twice = search(World(Setup("one comes twice", txns=txn, epochs=1, duplicates=1)))
+    in_order = search(ExplorerWorld(Setup("in order", txns=txn, epochs=1)))
+    overtaken = search(ExplorerWorld(Setup("one overtakes", txns=txn, epochs=1, overtakes=1)))
+    twice = search(ExplorerWorld(Setup("one comes twice", txns=txn, epochs=1, duplicates=1)))
     assert in_order.states < overtaken.states
     assert in_order.states < twice.states
     assert overtaken.is_exhausted
@@ -101,14 +101,14 @@ def test_an_overtaking_letter_is_one_more_order() -> None:
 
 
 def test_bounds_are_kept() -> None:
-    world = World(Setup("nobody loses patience", epochs=1))
+    world = ExplorerWorld(Setup("nobody loses patience", epochs=1))
     outcome = search(world)
     assert outcome.is_exhausted
     assert {world.desks.cells[cell].metadata.epoch for cell in range(len(world.desks.cells))} <= {0, 1}
 
 
 def test_a_prelude_is_followed_by_its_labels() -> None:
-    world = World(Setup("one TXN is on its way", txns=(TxnSpec(),), prelude=("A is handed txn 1",)))
+    world = ExplorerWorld(Setup("one TXN is on its way", txns=(TxnSpec(),), prelude=("A is handed txn 1",)))
     (start,) = world.starts()
     assert site_text(world.sites[world.unpack(start)[0]]).endswith("1T1")
     with pytest.raises(AssertionError, match="no step 'A is handed txn 2'"):

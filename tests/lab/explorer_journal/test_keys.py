@@ -2,14 +2,14 @@
 
 from penstock.keyspace.core.records import LeaseId
 from penstock_lab.explorer_journal.keys import Keys
-from penstock_lab.explorer_journal.world import World, broker
+from penstock_lab.explorer_journal.world import JournalWorld, broker
 
 B0, B1, B2 = map(broker, range(3))
 
 
 def test_every_change_is_a_revision_with_its_own_topology() -> None:
     keys = Keys()
-    keys.create(World().spec)
+    keys.create(JournalWorld().spec)
     keys.assign(B0, LeaseId(1))
     keys.assign(B1, LeaseId(2))
     assert [topology.revision for topology in keys.history] == [0, 1, 2, 3, 4]
@@ -22,7 +22,7 @@ def test_every_change_is_a_revision_with_its_own_topology() -> None:
 
 def test_a_copy_goes_its_own_way() -> None:
     keys = Keys()
-    keys.create(World().spec)
+    keys.create(JournalWorld().spec)
     other = keys.copy()
     other.assign(B0, LeaseId(1))
     assert (len(keys.history), len(other.history)) == (3, 4)
@@ -32,7 +32,7 @@ def test_a_copy_goes_its_own_way() -> None:
 
 
 def test_consistent_is_what_the_head_and_every_assignment_say() -> None:
-    world = World().start()
+    world = JournalWorld().start()
     assert not world.keys.is_consistent
     world.settle()
     assert world.keys.is_consistent

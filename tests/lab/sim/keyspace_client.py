@@ -16,9 +16,9 @@ from penstock.kernel.machine import Machine
 from penstock.keyspace.core.limits import check_key, check_prefix
 from penstock.keyspace.core.records import KeyValue, Lease, LeaseId, LeaseStatus, Snapshot, Status, WatchBatch
 from penstock.keyspace.core.transaction import Compare, Get, Operation, Outcome, Transaction
-from penstock_lab.sim.disk import Found
+from penstock_lab.sim.disk import DiskContent
 from penstock_lab.sim.keyspace import Answer, SimulatedKeySpace
-from penstock_lab.sim.node import Node
+from penstock_lab.sim.node import SimNode
 from penstock_lab.sim.world import World
 
 R = TypeVar("R")
@@ -35,14 +35,14 @@ class Idle:
 
 
 class IdleProgram:
-    def boot(self, node: Node, found: Found) -> tuple[Machine, Sequence[Effect]]:
+    def boot(self, node: SimNode, found: DiskContent) -> tuple[Machine, Sequence[Effect]]:
         return Idle(), []
 
-    def perform(self, node: Node, effect: Effect) -> None:
+    def perform(self, node: SimNode, effect: Effect) -> None:
         raise AssertionError(effect)
 
 
-def idle_node(world: World) -> Node:
+def idle_node(world: World) -> SimNode:
     node = world.add_node(NodeId(f"client-{len(world.nodes)}"), IdleProgram())
     node.boot()
     return node
@@ -117,7 +117,7 @@ class SimulatedClient:
 class WatchClient:
     """A watch; its changes wait in a list."""
 
-    def __init__(self, keyspace: SimulatedKeySpace, node: Node, prefix: str, start: Revision) -> None:
+    def __init__(self, keyspace: SimulatedKeySpace, node: SimNode, prefix: str, start: Revision) -> None:
         self._world = keyspace.world
         self._shown: list[WatchBatch | PenstockError] = []
         self._watch = keyspace.watch(node, prefix, start, self._shown.append)

@@ -20,8 +20,8 @@ from penstock.kernel.effects import (
 )
 from penstock.kernel.ids import MILLISECOND, Instant, Lsn, NodeId
 from penstock.kernel.machine import Machine
-from penstock_lab.sim.disk import Found
-from penstock_lab.sim.node import Node
+from penstock_lab.sim.disk import DiskContent
+from penstock_lab.sim.node import SimNode
 
 
 class Add(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class Done(msgspec.Struct, frozen=True):
 class Counter:
     """Persists each `Add`, answers `Done` after it, ticks every millisecond."""
 
-    def __init__(self, name: NodeId, found: Found) -> None:
+    def __init__(self, name: NodeId, found: DiskContent) -> None:
         self.name = name
         self.numbers = list(found.records)
         self.boots = (found.state or 0) + 1
@@ -71,17 +71,17 @@ class CounterProgram:
         self.ticking = ticking
         self.performed: list[Any] = []
 
-    def boot(self, node: Node, found: Found) -> tuple[Machine, Sequence[Effect]]:
+    def boot(self, node: SimNode, found: DiskContent) -> tuple[Machine, Sequence[Effect]]:
         machine = Counter(node.name, found)
         effects: list[Effect] = [SaveState(machine.boots)]
         if self.ticking:
             effects.insert(0, SetTimer("tick", Instant(node.now + MILLISECOND)))
         return machine, effects
 
-    def perform(self, node: Node, effect: Effect) -> None:
+    def perform(self, node: SimNode, effect: Effect) -> None:
         self.performed.append(effect)
 
 
-def machine_of(node: Node) -> Counter:
+def machine_of(node: SimNode) -> Counter:
     assert isinstance(node.machine, Counter)
     return node.machine

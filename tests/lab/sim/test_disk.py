@@ -8,36 +8,36 @@ from hypothesis import strategies as st
 
 from penstock.kernel.effects import Persist, SaveState, TrimLog, TruncateLog
 from penstock.kernel.ids import Instant, Lsn
-from penstock_lab.sim.disk import Disk, Found
+from penstock_lab.sim.disk import DiskContent, SimDisk
 
 NOW = Instant(0)
 
 
-def persist(disk: Disk, *records: str) -> None:
+def persist(disk: SimDisk, *records: str) -> None:
     operation = Persist(Lsn(disk.last + 1), records)
     disk.submit(NOW, operation)
     disk.complete(operation)
 
 
 def test_durable_operations_survive_in_order() -> None:
-    disk = Disk(Random(1))
+    disk = SimDisk(Random(1))
     persist(disk, "a", "b", "c")
     for operation in (TruncateLog(Lsn(2)), SaveState("s"), Persist(Lsn(3), ("d",))):
         disk.submit(NOW, operation)
         disk.complete(operation)
     disk.trim(TrimLog(Lsn(2)))
     disk.crash()
-    assert disk.recover() == Found(Lsn(2), ("b", "d"), "s")
+    assert disk.recover() == DiskContent(Lsn(2), ("b", "d"), "s")
 
 
 def test_completions_come_in_order_even_when_a_later_operation_is_quicker() -> None:
-    disk = Disk(Random(3))
+    disk = SimDisk(Random(3))
     ends = [disk.submit(NOW, Persist(Lsn(n), (n,)))[0] for n in range(1, 50)]
     assert ends == sorted(ends)
 
 
 def test_a_hole_in_the_log_is_a_defect() -> None:
-    disk = Disk(Random(1))
+    disk = SimDisk(Random(1))
     persist(disk, "a")
     hole = Persist(Lsn(3), ("c",))
     disk.submit(NOW, hole)
@@ -46,15 +46,15 @@ def test_a_hole_in_the_log_is_a_defect() -> None:
 
 
 def test_a_wiped_disk_is_as_new() -> None:
-    disk = Disk(Random(1))
+    disk = SimDisk(Random(1))
     persist(disk, "a")
     disk.wipe()
-    assert disk.recover() == Found(Lsn(1), (), None)
+    assert disk.recover() == DiskContent(Lsn(1), (), None)
 
 
 @given(seed=st.integers(0, 10**9), batches=st.lists(st.integers(1, 4), min_size=1, max_size=5))
 def test_a_crash_keeps_a_prefix_of_the_records(seed: int, batches: list[int]) -> None:
-    disk = Disk(Random(seed))
+    disk = SimDisk(Random(seed))
     persist(disk, "durable")
     written = ["durable"]
     for size in batches:
@@ -69,7 +69,7 @@ def test_a_crash_keeps_a_prefix_of_the_records(seed: int, batches: list[int]) ->
 
 @given(seed=st.integers(0, 10**9))
 def test_a_truncation_is_whole_or_not_at_all(seed: int) -> None:
-    disk = Disk(Random(seed))
+    disk = SimDisk(Random(seed))
     persist(disk, "a", "b", "c")
     disk.submit(NOW, TruncateLog(Lsn(1)))
     disk.submit(NOW, Persist(Lsn(2), ("x", "y")))

@@ -9,7 +9,7 @@ from tests.lab.sim.machines import CounterProgram
 from penstock.kernel.ids import SECOND, Instant, NodeId
 from penstock_lab.sim.faults import Atlas, Nemesis, Swarm
 from penstock_lab.sim.network import NetworkFaults
-from penstock_lab.sim.node import Node
+from penstock_lab.sim.node import SimNode
 from penstock_lab.sim.world import World
 
 NAMES = [NodeId(f"n{n}") for n in range(5)]
@@ -54,7 +54,7 @@ def test_never_more_than_the_atlas_allows_is_down() -> None:
     world, nemesis = world_with_nemesis(7, Atlas(down_max=2, wiped_max=1))
     most_down = 0
 
-    def watch(node: Node) -> None:
+    def watch(node: SimNode) -> None:
         nonlocal most_down
         # A disk failure is not counted until its node stops on it, so one more may be down than was struck down.
         most_down = max(most_down, sum(not world.nodes[name].is_up for name in NAMES))

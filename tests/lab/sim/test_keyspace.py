@@ -16,7 +16,7 @@ from penstock.keyspace.core.mirror import Mirror
 from penstock.keyspace.core.records import KeyValue, Lease, Snapshot, WatchBatch
 from penstock.keyspace.core.transaction import Delete, Outcome, Put, Transaction
 from penstock_lab.sim.keyspace import KEYSPACE, KeySpaceFaults, SimulatedKeySpace
-from penstock_lab.sim.node import Node
+from penstock_lab.sim.node import SimNode
 from penstock_lab.sim.trace import Trace
 from penstock_lab.sim.world import World
 
@@ -147,7 +147,7 @@ def clients_under_faults(seed: int, trace: Trace | None = None) -> tuple[World, 
     world = World(rng, trace=trace)
     keyspace = SimulatedKeySpace(world, KeySpaceFaults.draw(rng))
 
-    def busy(node: Node) -> None:
+    def busy(node: SimNode) -> None:
         def wrote(_: object) -> None:
             world.after(rng.randint(1, 20) * MILLISECOND, write)
 
@@ -249,7 +249,7 @@ def mirrors_under_faults(seed: int) -> list[MirroringClient]:
         """Every state there ever was: each change happens in a step of its own, and this looks after each."""
         states[keyspace.store.revision] = tuple(keyspace.store.range("k"))
 
-    def write(node: Node) -> None:
+    def write(node: SimNode) -> None:
         key = f"k{rng.randint(0, 3)}"
         transaction = put(key) if rng.random() < 0.6 else Transaction(then=(Delete(key),))
         keyspace.transact(node, transaction, lambda _: None)

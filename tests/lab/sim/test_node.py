@@ -6,14 +6,14 @@ from tests.lab.sim.machines import Add, CounterProgram, machine_of
 
 from penstock.kernel.ids import MILLISECOND, Instant, NodeId
 from penstock_lab.sim.disk import DiskFaults
-from penstock_lab.sim.node import Clock, Node
+from penstock_lab.sim.node import Clock, SimNode
 from penstock_lab.sim.trace import Trace
 from penstock_lab.sim.world import World
 
 A, B = NodeId("a"), NodeId("b")
 
 
-def world_of_two(seed: int = 1, *, ticking: bool = False) -> tuple[World, Node, Node]:
+def world_of_two(seed: int = 1, *, ticking: bool = False) -> tuple[World, SimNode, SimNode]:
     world = World(Random(seed), trace=Trace(keep=True))
     nodes = [world.add_node(name, CounterProgram(ticking=ticking)) for name in (A, B)]
     for node in nodes:

@@ -9,9 +9,9 @@ from penstock.kernel.effects import Effect, Event, Persist, Received, Send
 from penstock.kernel.ids import MILLISECOND, Instant, NodeId
 from penstock.kernel.machine import Machine
 from penstock.kernel.probes import reached
-from penstock_lab.sim.disk import Found
+from penstock_lab.sim.disk import DiskContent
 from penstock_lab.sim.faults import Atlas, Swarm
-from penstock_lab.sim.node import Node
+from penstock_lab.sim.node import SimNode
 from penstock_lab.sim.world import World
 
 SERVER, CLIENT = NodeId("server"), NodeId("client")
@@ -52,15 +52,15 @@ class ClientProgram:
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    def boot(self, node: Node, found: Found) -> tuple[Machine, Sequence[Effect]]:
+    def boot(self, node: SimNode, found: DiskContent) -> tuple[Machine, Sequence[Effect]]:
         return self.client, []
 
-    def perform(self, node: Node, effect: Effect) -> None:
+    def perform(self, node: SimNode, effect: Effect) -> None:
         raise AssertionError(effect)
 
 
 class HastyProgram(CounterProgram):
-    def boot(self, node: Node, found: Found) -> tuple[Machine, Sequence[Effect]]:
+    def boot(self, node: SimNode, found: DiskContent) -> tuple[Machine, Sequence[Effect]]:
         return HastyCounter(node.name, found), []
 
 
@@ -89,7 +89,7 @@ class AddNumbers:
             self.world.send(CLIENT, SERVER, Add(number))
         self.world.after(10 * MILLISECOND, self._ask)
 
-    def check(self, node: Node) -> None:
+    def check(self, node: SimNode) -> None:
         server = self.world.nodes[SERVER]
         if isinstance(server.machine, Counter):
             numbers = server.machine.numbers

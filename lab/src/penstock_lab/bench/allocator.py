@@ -24,7 +24,7 @@ from penstock.keyspace.core.records import FIRST_REVISION, Change, KeyValue, Lea
 from penstock.keyspace.core.transaction import Compare, Operation, Put, Transaction, execute
 from penstock.keyspace.shell import KeySpace, KeySpaceMirror, open_keyspace
 from penstock.keyspace.shell.allocator import AllocatorDaemon
-from penstock_lab.bench.report import Options, Recorder
+from penstock_lab.bench.report import Options, RowRecorder
 
 __all__ = ["QUESTION", "run"]
 
@@ -37,7 +37,7 @@ ZONES: Final = 5
 REPLICATION: Final = 3
 
 
-def run(recorder: Recorder, options: Options) -> None:
+def run(recorder: RowRecorder, options: Options) -> None:
     """Every case at every size; the largest once, smaller ones as often as asked."""
     sizes = (50, 200) if options.quick else ITEMS
     members = 10 if options.quick else 100

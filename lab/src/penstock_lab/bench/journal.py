@@ -12,10 +12,10 @@ from pathlib import Path
 
 from penstock_lab.bench.journal_growth import grow_journals, grow_replicas
 from penstock_lab.bench.journal_reads import compare_reads
-from penstock_lab.bench.journal_sides import Ours, Watch, bench_folder, cluster_of
+from penstock_lab.bench.journal_sides import JournalWatch, Ours, bench_folder, cluster_of
 from penstock_lab.bench.journal_stream import stream_one
 from penstock_lab.bench.peers.nats import Nats, nats_binary, nats_cluster
-from penstock_lab.bench.report import Options, Recorder, interleave
+from penstock_lab.bench.report import Options, RowRecorder, interleave
 
 __all__ = ["QUESTION", "run"]
 
@@ -29,7 +29,7 @@ Load = Callable[
 ]  # size, in flight, seconds: per second, how long each took
 
 
-def run(recorder: Recorder, options: Options) -> None:
+def run(recorder: RowRecorder, options: Options) -> None:
     """Throughput by size, latency at one in flight, reads, one endless append; then growth."""
     seconds = 0.2 if options.quick else 2.0
     with bench_folder() as folder, ExitStack() as stack:
@@ -44,7 +44,7 @@ def run(recorder: Recorder, options: Options) -> None:
     grow_journals(recorder, options)
 
 
-def _compare(recorder: Recorder, options: Options, seconds: float, ours: Ours, nats: Nats | None) -> None:
+def _compare(recorder: RowRecorder, options: Options, seconds: float, ours: Ours, nats: Nats | None) -> None:
     for what, size, in_flight, bar, at_least in (
         ("10 KiB appends, 64 in flight", MIDDLE, 64, BARS[0], 2.0),
         ("1 MiB appends, 4 in flight", LARGE, 4, BARS[1], 1.5),
@@ -52,9 +52,9 @@ def _compare(recorder: Recorder, options: Options, seconds: float, ours: Ours, n
     ):
         recorder.progress(what)
         append = ours.serve if size == SMALL else ours.append
-        sides = {"penstock": Side(append, ours.pids, size, in_flight, seconds)}
+        sides = {"penstock": JournalSide(append, ours.pids, size, in_flight, seconds)}
         if nats is not None:
-            sides["nats"] = Side(nats.publish, nats.pids, size, in_flight, seconds)
+            sides["nats"] = JournalSide(nats.publish, nats.pids, size, in_flight, seconds)
         rates = interleave({name: side.rate for name, side in sides.items()}, options.repeats)
         for name, rate in rates.items():
             figure, unit = (rate, "messages/s") if size == SMALL else (rate * size / MB, "MB/s")
@@ -64,12 +64,12 @@ def _compare(recorder: Recorder, options: Options, seconds: float, ours: Ours, n
             recorder.bar(bar, rates["penstock"] / rates["nats"], at_least=at_least)
 
 
-class Side:
+class JournalSide:
     """One side under one load: how fast, and how much processor time of all its processes and of this one it took."""
 
     def __init__(self, load: Load, pids: list[int], size: int, in_flight: int, seconds: float) -> None:
         self._load = partial(load, size, in_flight, seconds)
-        self._watch = Watch([os.getpid(), *pids])
+        self._watch = JournalWatch([os.getpid(), *pids])
         self._cpu_s = 0.0
         self._count = 0
 
@@ -87,7 +87,7 @@ class Side:
         return self._cpu_s / self._count * 1e6
 
 
-def _latency(recorder: Recorder, options: Options, seconds: float, ours: Ours, nats: Nats | None) -> None:
+def _latency(recorder: RowRecorder, options: Options, seconds: float, ours: Ours, nats: Nats | None) -> None:
     recorder.progress("one in flight")
     sides: dict[str, Callable[[], list[float]]] = {"penstock": lambda: ours.append(MIDDLE, 1, seconds)[1]}
     if nats is not None:
@@ -103,7 +103,7 @@ def _latency(recorder: Recorder, options: Options, seconds: float, ours: Ours, n
             recorder.row(f"10 KiB, 1 in flight: {name}", side, latency, "us", bytes=MIDDLE, in_flight=1)
 
 
-def nats_beside(recorder: Recorder, stack: ExitStack, folder: Path) -> Nats | None:
+def nats_beside(recorder: RowRecorder, stack: ExitStack, folder: Path) -> Nats | None:
     if nats_binary() is None:
         why = "no nats-server on the PATH (Debian: apt-get install nats-server)"
         recorder.peer_missing("nats", why, bars=BARS)

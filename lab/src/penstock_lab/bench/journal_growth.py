@@ -10,8 +10,8 @@ from typing import Final
 
 from penstock.journals.client.journal import Change
 from penstock.journals.records.spec import JournalSpec
-from penstock_lab.bench.journal_sides import Ours, Watch, bench_folder, cluster_of
-from penstock_lab.bench.report import Options, Recorder
+from penstock_lab.bench.journal_sides import JournalWatch, Ours, bench_folder, cluster_of
+from penstock_lab.bench.report import Options, RowRecorder
 
 __all__ = ["grow_journals", "grow_replicas"]
 
@@ -20,7 +20,7 @@ SIZE, IN_FLIGHT = 10 << 10, 64
 APPLY_MAX: Final = 100  # specs of one transaction
 
 
-def grow_replicas(recorder: Recorder, options: Options, seconds: float) -> None:
+def grow_replicas(recorder: RowRecorder, options: Options, seconds: float) -> None:
     """Appends by the number of replicas, each in its own process."""
     curve: list[tuple[float, float]] = []
     for replicas in (1,) if options.quick else (1, 3, 5):
@@ -34,14 +34,14 @@ def grow_replicas(recorder: Recorder, options: Options, seconds: float) -> None:
     recorder.grows("10 KiB appends, 64 in flight", "replicas", "MB/s", {"penstock": curve})
 
 
-def grow_journals(recorder: Recorder, options: Options) -> None:
+def grow_journals(recorder: RowRecorder, options: Options) -> None:
     """Idle journals on one broker: how long until all are served, and their cost from then on."""
     counts = (1, 10) if options.quick else (1, 10, 1_000, 10_000)
     what = "idle journals on one broker"
     memory: list[tuple[float, float]] = []
     processor: list[tuple[float, float]] = []
     with bench_folder() as folder, cluster_of(folder / "brokers", 1) as ours:
-        watch, made = Watch(ours.pids), 1
+        watch, made = JournalWatch(ours.pids), 1
         for count in counts:
             recorder.progress(f"{count} journals")
             began = time.perf_counter()
@@ -59,7 +59,7 @@ def grow_journals(recorder: Recorder, options: Options) -> None:
     recorder.grows(what, "journals", "MB, ms/s", {"memory": memory, "processor time": processor})
 
 
-def _idle_cpu(watch: Watch, options: Options) -> float:
+def _idle_cpu(watch: JournalWatch, options: Options) -> float:
     """Processor seconds per second."""
     before, began = watch.cpu_s(), time.perf_counter()
     time.sleep(0.2 if options.quick else 5.0)

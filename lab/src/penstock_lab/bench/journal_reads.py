@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from penstock_lab.bench.journal_sides import Ours
 from penstock_lab.bench.peers.nats import Nats
-from penstock_lab.bench.report import Options, Recorder, interleave
+from penstock_lab.bench.report import Options, RowRecorder, interleave
 
 __all__ = ["compare_reads"]
 
@@ -16,7 +16,7 @@ MB = 1e6
 SIZE, IN_FLIGHT = 10 << 10, 64
 
 
-def compare_reads(recorder: Recorder, options: Options, seconds: float, ours: Ours, nats: Nats | None) -> None:
+def compare_reads(recorder: RowRecorder, options: Options, seconds: float, ours: Ours, nats: Nats | None) -> None:
     """MB/s of one reader."""
     recorder.progress("reads behind the appends")
     tails: dict[str, Callable[[], float]] = {"penstock": lambda: ours.tail(SIZE, IN_FLIGHT, seconds)}

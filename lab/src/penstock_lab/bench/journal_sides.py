@@ -21,7 +21,7 @@ from penstock.kernel.errors import PenstockError
 from penstock.kernel.ids import Offset
 from penstock.server.cluster.local import LocalCluster
 
-__all__ = ["JOURNAL", "READY_S", "Ours", "Watch", "bench_folder", "cluster_of", "load"]
+__all__ = ["JOURNAL", "READY_S", "JournalWatch", "Ours", "bench_folder", "cluster_of", "load"]
 
 JOURNAL: Final = "bench/journal"
 COLD: Final = "bench/cold"
@@ -170,7 +170,7 @@ async def load(
     return len(times) / (time.perf_counter() - began), times
 
 
-class Watch:
+class JournalWatch:
     """Looks at processes from outside: their memory, its peak, and their processor time."""
 
     def __init__(self, pids: list[int]) -> None:

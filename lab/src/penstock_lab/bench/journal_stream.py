@@ -5,8 +5,8 @@
 
 from typing import Final
 
-from penstock_lab.bench.journal_sides import Ours, Watch, bench_folder, cluster_of
-from penstock_lab.bench.report import Options, Recorder
+from penstock_lab.bench.journal_sides import JournalWatch, Ours, bench_folder, cluster_of
+from penstock_lab.bench.report import Options, RowRecorder
 
 __all__ = ["QUESTION", "run", "stream_one"]
 
@@ -16,17 +16,17 @@ MB: Final = 1e6
 GROWTH_MB_MAX: Final = 64.0  # of a broker's memory while an append of any length goes through it
 
 
-def run(recorder: Recorder, options: Options) -> None:
+def run(recorder: RowRecorder, options: Options) -> None:
     """Measure one append to three replicas."""
     with bench_folder() as folder, cluster_of(folder / "brokers", 3) as ours:
         stream_one(recorder, options, ours, 4 << 30)
 
 
-def stream_one(recorder: Recorder, options: Options, ours: Ours, size: int) -> None:
+def stream_one(recorder: RowRecorder, options: Options, ours: Ours, size: int) -> None:
     """Measure an append that is longer than any process may hold in memory."""
     size = (32 << 20) if options.quick else size
     recorder.progress(f"one append of {size >> 20} MiB")
-    watch = Watch(ours.pids)
+    watch = JournalWatch(ours.pids)
     before = watch.memory_bytes()
     with watch.peaks() as peaks:
         rate = ours.stream(size)

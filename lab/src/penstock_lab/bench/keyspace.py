@@ -23,7 +23,7 @@ from penstock.kernel.ids import Revision
 from penstock.keyspace.core.transaction import Put
 from penstock.keyspace.shell import KeySpace, open_keyspace
 from penstock_lab.bench.peers.etcd import etcd_binary, etcd_cluster
-from penstock_lab.bench.report import Options, Recorder, interleave
+from penstock_lab.bench.report import Options, RowRecorder, interleave
 
 __all__ = ["QUESTION", "run"]
 
@@ -39,7 +39,7 @@ KEYS: Final = 100
 Cases = dict[str, Callable[[], float]]
 
 
-def run(recorder: Recorder, options: Options) -> None:
+def run(recorder: RowRecorder, options: Options) -> None:
     """Measure everything on every available side."""
     with TemporaryDirectory(prefix="penstock-bench-keyspace-") as name, ExitStack() as stack:
         folder = Path(name)
@@ -57,7 +57,7 @@ def run(recorder: Recorder, options: Options) -> None:
 # Transactions
 
 
-def _transactions(recorder: Recorder, options: Options, urls: dict[str, str], folder: Path) -> None:
+def _transactions(recorder: RowRecorder, options: Options, urls: dict[str, str], folder: Path) -> None:
     seconds = 0.1 if options.quick else 2.0
     p50_us: dict[str, list[float]] = {}
     curves: dict[str, list[tuple[float, float]]] = {}
@@ -122,7 +122,7 @@ def _bare(path: Path, seconds: float, p50_us: dict[str, list[float]]) -> float:
 # Watches
 
 
-def _watches(recorder: Recorder, options: Options, urls: dict[str, str]) -> None:
+def _watches(recorder: RowRecorder, options: Options, urls: dict[str, str]) -> None:
     changes = 10 if options.quick else 300
     for side, url in urls.items():
         recorder.progress(f"a watch in another process, {side}")
@@ -178,7 +178,7 @@ def _watcher_process(pipe: Connection, url: str) -> None:
 # Idleness
 
 
-def _idle(recorder: Recorder, options: Options, url: str) -> None:
+def _idle(recorder: RowRecorder, options: Options, url: str) -> None:
     """The processor time of a process which has the KeySpace open, and a watch, and nothing to do."""
     recorder.progress("an idle process")
     seconds = 0.5 if options.quick else 5.0

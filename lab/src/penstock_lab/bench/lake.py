@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Final
 
 from penstock_lab.bench import lake_committed, lake_rest, lake_staging
-from penstock_lab.bench.report import Options, Recorder
+from penstock_lab.bench.report import Options, RowRecorder
 
 __all__ = ["PARTS", "QUESTION", "run"]
 
@@ -19,7 +19,7 @@ QUESTION: Final = "What do puts, gets, commits, diffs, merges and lists of the l
 PARTS: Final = (lake_rest, lake_staging, lake_committed)
 
 
-def run(recorder: Recorder, options: Options, parts: Sequence[ModuleType] = PARTS) -> None:
+def run(recorder: RowRecorder, options: Options, parts: Sequence[ModuleType] = PARTS) -> None:
     """Every part's figures and bars, in one report."""
     for number, part in enumerate(parts, start=1):
         recorder.progress(f"part {number} of {len(parts)}: {part.QUESTION}")

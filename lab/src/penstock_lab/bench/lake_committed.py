@@ -27,7 +27,7 @@ from penstock.lake.core.committed.metarange import EMPTY_TREE, Location, TreeAdd
 from penstock.lake.member.committed import Trees
 from penstock.plumbing.objects import open_store
 from penstock_lab.bench.lake_rows import appended, clustered, made_rows, scattered
-from penstock_lab.bench.report import Options, Recorder, interleave
+from penstock_lab.bench.report import Options, RowRecorder, interleave
 
 __all__ = ["QUESTION", "run"]
 
@@ -52,7 +52,7 @@ class Scale(msgspec.Struct, frozen=True):
 QUICK: Final = Scale(sizes=(500, 5_000), many=1_000, few=50, places=2, lookups=20)
 
 
-def run(recorder: Recorder, options: Options) -> None:
+def run(recorder: RowRecorder, options: Options) -> None:
     """Commit staged objects to trees of every size; then change, compare, merge and read them."""
     repeats = 1 if options.quick else max(3, options.repeats)
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
@@ -63,7 +63,7 @@ def run(recorder: Recorder, options: Options) -> None:
 class Bench:
     """One lake in a folder, with a tree of each size."""
 
-    def __init__(self, recorder: Recorder, scale: Scale, repeats: int, folder: Path) -> None:
+    def __init__(self, recorder: RowRecorder, scale: Scale, repeats: int, folder: Path) -> None:
         self._recorder = recorder
         self._scale = scale
         self._repeats = repeats

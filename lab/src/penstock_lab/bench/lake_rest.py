@@ -23,7 +23,7 @@ import uvloop
 
 from penstock.lake.client.lake import LakeClient, LakeUrl
 from penstock.server.cluster.local import LocalCluster
-from penstock_lab.bench.report import Options, Recorder
+from penstock_lab.bench.report import Options, RowRecorder
 
 __all__ = ["QUESTION", "run"]
 
@@ -39,7 +39,7 @@ READY_S: Final = 120.0
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
-def run(recorder: Recorder, options: Options) -> None:
+def run(recorder: RowRecorder, options: Options) -> None:
     """Every figure, as rows of the recorder."""
     members = 1 if options.quick else 3
     requests = 120 if options.quick else 4_000

@@ -29,7 +29,7 @@ from penstock.lake.core.staging.records import (
     StagingToken,
 )
 from penstock.lake.core.staging.snapshot import Snapshot
-from penstock_lab.bench.report import Options, Recorder, interleave
+from penstock_lab.bench.report import Options, RowRecorder, interleave
 
 __all__ = ["QUESTION", "run"]
 
@@ -41,7 +41,7 @@ STAMP_NS: Final = 10**18
 PAGE_ROWS: Final = 1_000
 
 
-def run(recorder: Recorder, options: Options) -> None:
+def run(recorder: RowRecorder, options: Options) -> None:
     """Every figure, as rows of the recorder."""
     _records(recorder, options)
     _columns(recorder, options)
@@ -126,7 +126,7 @@ def _list(snapshot: Snapshot) -> float:
     return seconds
 
 
-def _records(recorder: Recorder, options: Options) -> None:
+def _records(recorder: RowRecorder, options: Options) -> None:
     """PUTs of one row each."""
     recorder.progress("single puts")
     records = 500 if options.quick else 30_000
@@ -148,7 +148,7 @@ def _records(recorder: Recorder, options: Options) -> None:
     recorder.row("single puts applied", OURS, round(rates[OURS]), "/s", records=records)
 
 
-def _columns(recorder: Recorder, options: Options) -> None:
+def _columns(recorder: RowRecorder, options: Options) -> None:
     """PUTs of many rows each, and a checkpoint of them."""
     recorder.progress("columnar puts")
     rows, puts = (1_000, 2) if options.quick else (100_000, 10)
@@ -173,7 +173,7 @@ def _columns(recorder: Recorder, options: Options) -> None:
         recorder.row(f"checkpoint {what}", OURS, round(rate), "rows/s", rows=rows * puts, bytes=len(saved))
 
 
-def _areas(recorder: Recorder, options: Options) -> None:
+def _areas(recorder: RowRecorder, options: Options) -> None:
     """Get and list by the number of sealed areas: neither may slow with them."""
     rows = 300 if options.quick else 3_000
     gets: list[tuple[float, float]] = []
@@ -196,7 +196,7 @@ def _areas(recorder: Recorder, options: Options) -> None:
     recorder.grows("list of 1,000 staged paths", "sealed areas", "ms", {OURS: lists})
 
 
-def _tombstones(recorder: Recorder, options: Options) -> None:
+def _tombstones(recorder: RowRecorder, options: Options) -> None:
     """A list of 1,000 entries behind many tombstones of the same prefix."""
     curve: list[tuple[float, float]] = []
     for tombstones in (0, 1_000) if options.quick else (0, 10_000, 100_000, 1_000_000):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from penstock_lab.bench.machine import describe_commit, describe_machine
 from penstock_lab.bench.registry import find
-from penstock_lab.bench.report import Options, Recorder, Report
+from penstock_lab.bench.report import Options, Report, RowRecorder
 
 __all__ = ["measure"]
 
@@ -14,7 +14,7 @@ def measure(name: str, options: Options, watch: Callable[[str], None] = lambda _
     """Run the benchmark, report its steps to `watch`, and return its figures."""
     benchmark = find(name)
     machine = describe_machine()  # before the run: the load it shows is not our own
-    recorder = Recorder(watch)
+    recorder = RowRecorder(watch)
     started = time.perf_counter()
     benchmark.run(recorder, options)
     return Report(

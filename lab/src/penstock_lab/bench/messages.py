@@ -31,7 +31,7 @@ from penstock.messages.rows_reader import Rows, RowsReader
 from penstock.messages.uuid import producer_id
 from penstock_lab.bench import messages_consumer, messages_recovery
 from penstock_lab.bench.messages_site import running_site
-from penstock_lab.bench.report import Options, Recorder, interleave
+from penstock_lab.bench.report import Options, RowRecorder, interleave
 
 __all__ = ["QUESTION", "run"]
 
@@ -63,7 +63,7 @@ class Transfer(msgspec.Struct, gc=False):
     number: int
 
 
-def run(recorder: Recorder, options: Options) -> None:
+def run(recorder: RowRecorder, options: Options) -> None:
     """Measure; the bars are those of issue 5."""
     count = 2_000 if options.quick else 80_000
     transfers = _transfers(count)
@@ -73,7 +73,7 @@ def run(recorder: Recorder, options: Options) -> None:
     asyncio.run(_at_work(recorder, options))
 
 
-async def _at_work(recorder: Recorder, options: Options) -> None:
+async def _at_work(recorder: RowRecorder, options: Options) -> None:
     """On brokers: through a consumer, and back from a recovery log."""
     recorder.progress("starting brokers")
     async with running_site(1 if options.quick else 3) as site:
@@ -81,7 +81,7 @@ async def _at_work(recorder: Recorder, options: Options) -> None:
         await messages_recovery.run(recorder, options, site)
 
 
-def _reading(recorder: Recorder, transfers: list[Transfer], options: Options) -> None:
+def _reading(recorder: RowRecorder, transfers: list[Transfer], options: Options) -> None:
     """Run all sides in turn, in many short rounds: a stall of the machine spoils few of them."""
     recorder.progress("committed messages, decoded rows out")
     lines = _journal(JsonLines(Transfer), transfers)
@@ -104,7 +104,7 @@ def _reading(recorder: Recorder, transfers: list[Transfer], options: Options) ->
     recorder.bar("arrow_vs_json", rates[ARROW] / rates[VECTOR], at_least=20)
 
 
-def _by_batch(recorder: Recorder, options: Options) -> None:
+def _by_batch(recorder: RowRecorder, options: Options) -> None:
     """Rows a second by rows to a message: what a message costs, shared by its rows."""
     curve: list[tuple[float, float]] = []
     for rows in (10, 100, BATCH_ROWS):
@@ -117,7 +117,7 @@ def _by_batch(recorder: Recorder, options: Options) -> None:
     recorder.grows("committed rows by rows to a message", "rows to a message", "rows/s", {ARROW: curve})
 
 
-def _publishing(recorder: Recorder, transfers: list[Transfer], options: Options) -> None:
+def _publishing(recorder: RowRecorder, transfers: list[Transfer], options: Options) -> None:
     recorder.progress("publishing")
     framing = JsonLines(Transfer)
 

@@ -22,8 +22,8 @@ from penstock.consumers.stores.sqlite_store import SqliteStore
 from penstock.consumers.worker.shard_host import ShardHost
 from penstock.journals.client.messages import JSON, Message, MessagePublisher, read_committed
 from penstock.kernel.ids import Offset
-from penstock_lab.bench.messages_site import Site
-from penstock_lab.bench.report import Options, Recorder
+from penstock_lab.bench.messages_site import MessageSite
+from penstock_lab.bench.report import Options, RowRecorder
 
 __all__ = ["SIDES", "run"]
 
@@ -32,7 +32,7 @@ SIDES: Final = ("SqliteStore", "JsonFileStore", "SqlStore on SQLite")
 BATCH: Final = 500  # messages to a publish, where throughput is measured
 
 
-async def run(recorder: Recorder, options: Options, site: Site) -> None:
+async def run(recorder: RowRecorder, options: Options, site: MessageSite) -> None:
     """Latency and throughput, by store."""
     count = 20 if options.quick else 300
     await _publishing(recorder, options, site)
@@ -52,7 +52,7 @@ async def run(recorder: Recorder, options: Options, site: Site) -> None:
             recorder.row(what, side, latency, "ms", messages=count, replicas=site.brokers)
 
 
-async def _publishing(recorder: Recorder, options: Options, site: Site) -> None:
+async def _publishing(recorder: RowRecorder, options: Options, site: MessageSite) -> None:
     """Into a journal, acknowledged by every replica."""
     recorder.progress("publishing to brokers")
     await site.create("bench/publish", replication=site.brokers)
@@ -66,7 +66,7 @@ async def _publishing(recorder: Recorder, options: Options, site: Site) -> None:
     recorder.row("publishing JSON to brokers", "penstock", rate, "messages/s", replicas=site.brokers, batch=BATCH)
 
 
-async def _publish(site: Site, journal: str, numbers: Sequence[int]) -> Offset:
+async def _publish(site: MessageSite, journal: str, numbers: Sequence[int]) -> Offset:
     """Publish all of them, in batches; return the journal's end."""
     async with MessagePublisher(site.journals) as publish:
         waiting = [
@@ -76,7 +76,7 @@ async def _publish(site: Site, journal: str, numbers: Sequence[int]) -> Offset:
         return [(await each).end for each in waiting][-1]
 
 
-async def _floor(site: Site, count: int) -> list[float]:
+async def _floor(site: MessageSite, count: int) -> list[float]:
     await site.create("bench/floor", replication=site.brokers)
     async with MessagePublisher(site.journals) as publish:
         reading = read_committed(site.journals, "bench/floor", follow=True)
@@ -122,7 +122,7 @@ _TABLE: Final = "CREATE TABLE IF NOT EXISTS seen (id INTEGER PRIMARY KEY, n INTE
 Consume = Callable[[Message, Any, Publish, str], None]
 
 
-def _kind(site: Site, number: int, log: str) -> tuple[Consume, Callable[[], Store[Any]]]:
+def _kind(site: MessageSite, number: int, log: str) -> tuple[Consume, Callable[[], Store[Any]]]:
     match SIDES[number]:
         case "SqliteStore":
             return _to_sqlite, lambda: SqliteStore(site.recovery_log("bench-0", log), setup=_make_table)
@@ -140,7 +140,7 @@ def _make_table(connection: apsw.Connection) -> None:
 class _Shard:
     """A shard at work, on journals of its own."""
 
-    def __init__(self, site: Site, number: int) -> None:
+    def __init__(self, site: MessageSite, number: int) -> None:
         self._site = site
         self._in, self._out, log = (f"bench/{name}-{number}" for name in ("in", "out", "recovery"))
         self._log = log

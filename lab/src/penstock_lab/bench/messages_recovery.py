@@ -15,8 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from penstock_lab.bench.messages_site import Site
-from penstock_lab.bench.report import Options, Recorder
+from penstock_lab.bench.messages_site import MessageSite
+from penstock_lab.bench.report import Options, RowRecorder
 
 __all__ = ["PLAIN", "run"]
 
@@ -28,7 +28,7 @@ BARRIER_BYTES: Final = 1 << 20
 MB: Final = 1e6
 
 
-async def run(recorder: Recorder, options: Options, site: Site) -> None:
+async def run(recorder: RowRecorder, options: Options, site: MessageSite) -> None:
     """Playbacks by size; and how soon a hot standby has taken over."""
     sizes = [1 << 20, 2 << 20] if options.quick else [8 << 20, 32 << 20, 128 << 20]
     seconds: dict[str, list[tuple[float, float]]] = {side: [] for side in (*PLAYED.values(), PLAIN)}
@@ -41,7 +41,7 @@ async def run(recorder: Recorder, options: Options, site: Site) -> None:
 
 
 async def _measure(
-    recorder: Recorder, options: Options, site: Site, size: int, seconds: dict[str, list[tuple[float, float]]]
+    recorder: RowRecorder, options: Options, site: MessageSite, size: int, seconds: dict[str, list[tuple[float, float]]]
 ) -> None:
     cases: dict[str, Callable[[], Awaitable[float]]] = {}
     for write_bytes, side in PLAYED.items():
@@ -60,7 +60,7 @@ async def _measure(
         recorder.row("recovery", side, size / MB / median, "MB/s", log_mib=size >> 20, against_plain=round(against, 2))
 
 
-async def _record(site: Site, name: str, size: int, write_bytes: int) -> None:
+async def _record(site: MessageSite, name: str, size: int, write_bytes: int) -> None:
     await site.create(name, replication=1)
     log = site.recovery_log(name, name)
     recording = await log.restore()
@@ -79,7 +79,7 @@ async def _record(site: Site, name: str, size: int, write_bytes: int) -> None:
     await site.stored(name)
 
 
-async def _play(site: Site, name: str) -> float:
+async def _play(site: MessageSite, name: str) -> float:
     """Play all of the log: below this root there are no hints."""
     log = site.recovery_log(name, name, root="/without-hints")
     began = time.perf_counter()
@@ -101,7 +101,7 @@ def _write(path: Path, size: int) -> float:
     return took
 
 
-async def _take_over(recorder: Recorder, options: Options, site: Site) -> None:
+async def _take_over(recorder: RowRecorder, options: Options, site: MessageSite) -> None:
     size = (2 if options.quick else 32) << 20
     await _record(site, "bench/log-standby", size, RUN)
     times = []

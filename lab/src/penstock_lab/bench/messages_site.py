@@ -19,13 +19,13 @@ from penstock.keyspace.shell import open_keyspace
 from penstock.keyspace.shell.port import KeySpace
 from penstock.server.cluster.local import LocalCluster
 
-__all__ = ["Site", "running_site"]
+__all__ = ["MessageSite", "running_site"]
 
 READY_S: Final = 60.0
 FRAGMENT_BYTES: Final = 16 << 20
 
 
-class Site:
+class MessageSite:
     """A running cluster, seen from this process."""
 
     def __init__(self, folder: Path, brokers: int, journals: Journals, keyspace: KeySpace) -> None:
@@ -57,7 +57,7 @@ class Site:
 
 
 @asynccontextmanager
-async def running_site(brokers: int) -> AsyncIterator[Site]:
+async def running_site(brokers: int) -> AsyncIterator[MessageSite]:
     """Next to the work, not in /tmp, which is memory on many machines."""
     folder = Path(tempfile.mkdtemp(prefix=".bench-messages-", dir=Path.cwd()))
     cluster = LocalCluster.create(folder / "brokers", nodes=0, brokers=brokers, lease_ms=20_000)
@@ -66,7 +66,7 @@ async def running_site(brokers: int) -> AsyncIterator[Site]:
         async with Journals(cluster.addresses("broker")) as journals:
             await _answering(journals, brokers)
             async with await open_keyspace(f"embedded://{cluster.folder.resolve()}/keyspace") as keyspace:
-                yield Site(folder, brokers, journals, keyspace)
+                yield MessageSite(folder, brokers, journals, keyspace)
     finally:
         cluster.stop_all()
         shutil.rmtree(folder, ignore_errors=True)

@@ -19,7 +19,7 @@ import uvloop
 from obstore.store import LocalStore
 
 from penstock.plumbing.objects import open_store
-from penstock_lab.bench.report import Options, Recorder, interleave
+from penstock_lab.bench.report import Options, RowRecorder, interleave
 
 __all__ = ["QUESTION", "run"]
 
@@ -40,7 +40,7 @@ class Side(Protocol):
     def close(self) -> None: ...
 
 
-def run(recorder: Recorder, options: Options) -> None:
+def run(recorder: RowRecorder, options: Options) -> None:
     """Put and get objects of three sizes; small ones also eight at a time."""
     repeats = 1 if options.quick else max(3, options.repeats)
     with ExitStack() as stack:
@@ -56,7 +56,7 @@ def run(recorder: Recorder, options: Options) -> None:
 
 
 def _compare(
-    recorder: Recorder, sides: dict[str, Side], size_name: str, count: int, in_flight: int, repeats: int
+    recorder: RowRecorder, sides: dict[str, Side], size_name: str, count: int, in_flight: int, repeats: int
 ) -> None:
     data = os.urandom(SIZES[size_name])
     puts = {name: _timed(side, partial(side.put, data=data), count, in_flight) for name, side in sides.items()}

@@ -21,7 +21,7 @@ from penstock.quorum.client.quorum import QuorumLog
 from penstock.server.cluster.local import LocalCluster
 from penstock_lab.bench.peers.etcd import Etcd, etcd_binary, etcd_cluster
 from penstock_lab.bench.peers.tarantool import Tarantool, tarantool_binary, tarantool_cluster
-from penstock_lab.bench.report import Options, Recorder, interleave
+from penstock_lab.bench.report import Options, RowRecorder, interleave
 
 __all__ = ["QUESTION", "run"]
 
@@ -31,7 +31,7 @@ OPS = b"x" * 100
 READY_S = 60.0
 
 
-def run(recorder: Recorder, options: Options) -> None:
+def run(recorder: RowRecorder, options: Options) -> None:
     """Rates, latencies, growth with nodes and with appends in flight, and async behind sync."""
     seconds = 0.5 if options.quick else 3.0
     with _folder() as folder, ExitStack() as stack:
@@ -47,10 +47,10 @@ def run(recorder: Recorder, options: Options) -> None:
 
 
 def _compare(
-    recorder: Recorder,
+    recorder: RowRecorder,
     options: Options,
     seconds: float,
-    ours: "Ours",
+    ours: "OurQuorum",
     etcd: Etcd | None,
     tarantool: Tarantool | None,
 ) -> None:
@@ -78,7 +78,7 @@ def _compare(
         recorder.bar("sync64_vs_tarantool", rates["penstock"] / rates["tarantool"], at_least=1.0)
 
 
-def _grow_in_flight(recorder: Recorder, options: Options, seconds: float, ours: "Ours") -> None:
+def _grow_in_flight(recorder: RowRecorder, options: Options, seconds: float, ours: "OurQuorum") -> None:
     widths = (1, 64) if options.quick else (1, 16, 64, 256)
     curve: list[tuple[float, float]] = []
     for width in widths:
@@ -89,7 +89,7 @@ def _grow_in_flight(recorder: Recorder, options: Options, seconds: float, ours: 
     recorder.grows("sync transactions/s, 3 nodes", "appends in flight", "transactions/s", {"penstock": curve})
 
 
-def _grow_nodes(recorder: Recorder, options: Options, seconds: float) -> None:
+def _grow_nodes(recorder: RowRecorder, options: Options, seconds: float) -> None:
     curve: list[tuple[float, float]] = []
     for nodes in (1, 3, 5):
         recorder.progress(f"{nodes} nodes")
@@ -100,7 +100,7 @@ def _grow_nodes(recorder: Recorder, options: Options, seconds: float) -> None:
     recorder.grows("sync transactions/s, 64 in flight", "nodes", "transactions/s", {"penstock": curve})
 
 
-def _mix(recorder: Recorder, options: Options, seconds: float, ours: "Ours") -> None:
+def _mix(recorder: RowRecorder, options: Options, seconds: float, ours: "OurQuorum") -> None:
     """P8: async after an empty limbo waits for the local disk only; after a pending sync one, for its quorum."""
     recorder.progress("async alone, and behind sync")
     cases = {
@@ -112,7 +112,7 @@ def _mix(recorder: Recorder, options: Options, seconds: float, ours: "Ours") -> 
         recorder.row(f"mixed load, {what}: p50", "penstock", p50, "us", in_flight=1, nodes=3)
 
 
-class Ours:
+class OurQuorum:
     """A running cluster of Penstock, loaded from this process."""
 
     def __init__(self, cluster: LocalCluster) -> None:
@@ -163,12 +163,12 @@ class Ours:
 
 
 @contextmanager
-def _cluster(folder: Path, nodes: int) -> Iterator[Ours]:
+def _cluster(folder: Path, nodes: int) -> Iterator[OurQuorum]:
     cluster = LocalCluster.create(folder, nodes=nodes, machine="log", failure_ms=2_000)
     try:
         cluster.start_all()
         asyncio.run(_until_it_answers(cluster))
-        yield Ours(cluster)
+        yield OurQuorum(cluster)
     finally:
         cluster.stop_all()
 
@@ -186,7 +186,7 @@ async def _until_it_answers(cluster: LocalCluster) -> None:
         await log.append(OPS, timeout=READY_S)
 
 
-def _etcd(recorder: Recorder, stack: ExitStack, folder: Path) -> Etcd | None:
+def _etcd(recorder: RowRecorder, stack: ExitStack, folder: Path) -> Etcd | None:
     bars = ["sync64_vs_etcd", "p50_vs_etcd"]
     try:
         import grpc  # noqa: F401
@@ -199,7 +199,7 @@ def _etcd(recorder: Recorder, stack: ExitStack, folder: Path) -> Etcd | None:
     return stack.enter_context(etcd_cluster(folder))
 
 
-def _tarantool(recorder: Recorder, stack: ExitStack, folder: Path) -> Tarantool | None:
+def _tarantool(recorder: RowRecorder, stack: ExitStack, folder: Path) -> Tarantool | None:
     if tarantool_binary() is None:
         why = "no tarantool on the PATH (Debian: apt-get install tarantool)"
         recorder.peer_missing("tarantool", why, bars=["sync64_vs_tarantool"])

@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 
 import penstock_lab.bench
 from penstock.kernel.errors import InvalidArgument
-from penstock_lab.bench.report import Options, Recorder
+from penstock_lab.bench.report import Options, RowRecorder
 
 __all__ = ["Benchmark", "find", "questions"]
 
@@ -25,7 +25,7 @@ class Benchmark(Protocol):
 
     QUESTION: str
 
-    def run(self, recorder: Recorder, options: Options) -> None: ...
+    def run(self, recorder: RowRecorder, options: Options) -> None: ...
 
 
 def questions() -> dict[str, str]:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock_lab.bench.plot import draw, number
-from penstock_lab.bench.report import Bar, Growth, Report, Row
+from penstock_lab.bench.report import Bar, BenchRow, Growth, Report
 
 __all__ = ["render"]
 
@@ -21,7 +21,7 @@ Params = tuple[tuple[str, int | float | str], ...]
 def render(report: Report, question: str, *, columns: int = 80) -> list[RenderableType]:
     """The parts of the report, in the order they are read."""
     parts: list[RenderableType] = [Text(question, "bold"), Text(_where(report), "dim"), ""]
-    groups: dict[tuple[str, str], list[Row]] = {}
+    groups: dict[tuple[str, str], list[BenchRow]] = {}
     for row in report.rows:
         groups.setdefault((row.what, row.unit), []).append(row)
     for (what, unit), rows in groups.items():
@@ -43,7 +43,7 @@ def _where(report: Report) -> str:
     )
 
 
-def _measured(what: str, unit: str, rows: Sequence[Row]) -> Iterator[RenderableType]:
+def _measured(what: str, unit: str, rows: Sequence[BenchRow]) -> Iterator[RenderableType]:
     """Return a table: a line per set of parameters, a column per side, and the ratio to the peer."""
     sides = list(dict.fromkeys(row.side for row in rows))
     sides.sort(key=lambda side: side != OURS)  # ours first, the peers as they came

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-__all__ = ["Bar", "Growth", "Options", "Recorder", "Report", "Row", "interleave"]
+__all__ = ["Bar", "BenchRow", "Growth", "Options", "Report", "RowRecorder", "interleave"]
 
 
-class Row(msgspec.Struct, frozen=True, omit_defaults=True):
+class BenchRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """One figure: its subject, its side, its unit and its parameters."""
 
     what: str
@@ -51,7 +51,7 @@ class Report(msgspec.Struct, frozen=True):
     bench: str
     machine: dict[str, str | int]
     commit: str
-    rows: list[Row]
+    rows: list[BenchRow]
     bars: list[Bar]
     growth: list[Growth] = []
     missing: dict[str, str] = {}
@@ -70,11 +70,11 @@ class Options(msgspec.Struct, frozen=True):
     before: str = ""  # a checkout of the tree before, with its own `make setup`, for benchmarks which compare with it
 
 
-class Recorder:
+class RowRecorder:
     """Collects the figures of a running benchmark, and reports its progress."""
 
     def __init__(self, watch: Callable[[str], None] = lambda _: None) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[BenchRow] = []
         self.bars: list[Bar] = []
         self.growth: list[Growth] = []
         self.missing: dict[str, str] = {}
@@ -84,7 +84,7 @@ class Recorder:
         self._watch(doing)
 
     def row(self, what: str, side: str, value: float, unit: str, **params: int | float | str) -> None:
-        self.rows.append(Row(what, side, value, unit, params))
+        self.rows.append(BenchRow(what, side, value, unit, params))
 
     def bar(self, name: str, value: float, *, at_least: float | None = None, at_most: float | None = None) -> None:
         assert (at_least is None) != (at_most is None), "a bar has one side"

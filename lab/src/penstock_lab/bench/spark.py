@@ -38,7 +38,7 @@ from penstock.messages.framing.json_lines import JsonLines
 from penstock.server.cluster.local import LocalCluster
 from penstock.spark.journals.columnar import read_journal
 from penstock_lab.bench.messages import SCHEMA, Transfer, _batches, _journal, _transfers
-from penstock_lab.bench.report import Options, Recorder, interleave
+from penstock_lab.bench.report import Options, RowRecorder, interleave
 from penstock_lab.bench.spark_floor import ReadyBatches
 from penstock_lab.bench.spark_lake import lake_vs_parquet
 
@@ -57,7 +57,7 @@ READY_S: Final = 60.0
 WARM_RUNS: Final = 8  # until Java has compiled its code: a first run takes five times as long
 
 
-def run(recorder: Recorder, options: Options) -> None:
+def run(recorder: RowRecorder, options: Options) -> None:
     """Measure; the bars are those of issue 7."""
     with _folder() as folder, _broker(folder / "cluster") as brokers, _sparks(folder) as spark_of:
         spark = spark_of(2)
@@ -76,7 +76,7 @@ def run(recorder: Recorder, options: Options) -> None:
         recorder.grows("rows by cores", "cores", "rows/s", curves)
 
 
-def _reads(recorder: Recorder, options: Options, data: "_Data", spark: Any) -> dict[str, float]:
+def _reads(recorder: RowRecorder, options: Options, data: "_Data", spark: Any) -> dict[str, float]:
     recorder.progress("reading all sides")
     spark.dataSource.register(ReadyBatches)
     sides = (JSON, JSON_ROWS, SPARK_JSON, ARROW, ARROW_ROWS, READY, PARQUET)
@@ -94,7 +94,7 @@ def _measured(cases: Mapping[str, Callable[[], float]], options: Options) -> dic
     return interleave(cases, 1 if options.quick else options.repeats)
 
 
-def _stream(recorder: Recorder, options: Options, data: "_Data", spark: Any) -> None:
+def _stream(recorder: RowRecorder, options: Options, data: "_Data", spark: Any) -> None:
     """Copy the JSON journal into another one."""
     recorder.progress("a stream, exactly once")
     data.create("bench/out")

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from penstock.spark.tables.lake_access import LakeAccess, table_url
 from penstock.spark.tables.lake_tree import files_of
 from penstock.spark.tables.table import read_table
-from penstock_lab.bench.report import Options, Recorder, interleave
+from penstock_lab.bench.report import Options, RowRecorder, interleave
 
 __all__ = ["lake_vs_parquet"]
 
@@ -32,7 +32,7 @@ URL: Final = "lake://bench@main/rows"
 _SERVES: Final = re.compile(r"serves REST and S3 on (http://\S+),")
 
 
-def lake_vs_parquet(recorder: Recorder, options: Options, spark: Any, folder: Path) -> None:
+def lake_vs_parquet(recorder: RowRecorder, options: Options, spark: Any, folder: Path) -> None:
     """Rows per second of both sides, and the bar between them."""
     rows = 20_000 if options.quick else 4_000_000
     with _lake(folder) as lake:

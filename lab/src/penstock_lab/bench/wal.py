@@ -23,7 +23,7 @@ import uvloop
 from penstock.kernel.ids import Lsn
 from penstock.plumbing.wal import LocalDisk, Wal, WalOptions
 from penstock.plumbing.wal.segments import Segments
-from penstock_lab.bench.report import Options, Recorder, interleave
+from penstock_lab.bench.report import Options, RowRecorder, interleave
 from penstock_lab.bench.wal_bare import BareLoop
 
 __all__ = ["QUESTION", "run"]
@@ -49,7 +49,7 @@ class Load(msgspec.Struct, frozen=True):
 Run = Callable[[Path, int, float], Coroutine[Any, Any, Load]]
 
 
-def run(recorder: Recorder, options: Options) -> None:
+def run(recorder: RowRecorder, options: Options) -> None:
     """Measure everything; the bar is that of the foundation."""
     with TemporaryDirectory(prefix="penstock-bench-wal-") as name:
         folder = Path(name)
@@ -59,7 +59,7 @@ def run(recorder: Recorder, options: Options) -> None:
         _reads(recorder, folder, options)
 
 
-def _fdatasync(recorder: Recorder, folder: Path, options: Options) -> None:
+def _fdatasync(recorder: RowRecorder, folder: Path, options: Options) -> None:
     """The floor of the disk alone: a write of one record into reserved space and its fdatasync."""
     recorder.progress("fdatasync alone")
     times = []
@@ -80,7 +80,7 @@ def _fdatasync(recorder: Recorder, folder: Path, options: Options) -> None:
 # Appends
 
 
-def _appends(recorder: Recorder, folder: Path, options: Options) -> None:
+def _appends(recorder: RowRecorder, folder: Path, options: Options) -> None:
     rates: dict[str, list[tuple[float, float]]] = {OURS: [], BARE: []}
     tails: dict[str, list[tuple[float, float]]] = {OURS: [], BARE: []}
     for writers in WRITERS:
@@ -170,7 +170,7 @@ def _build(folder: Path, payload_bytes: int, batch_records: int) -> None:
     segments.close()
 
 
-def _recovery(recorder: Recorder, folder: Path, options: Options) -> None:
+def _recovery(recorder: RowRecorder, folder: Path, options: Options) -> None:
     """Opening a log checks every byte of it."""
     series: dict[str, list[tuple[float, float]]] = {}
     cases = {64: (1,) if options.quick else (4, 16, 64, 256), 1: (1,) if options.quick else (4, 16)}
@@ -196,7 +196,7 @@ def _recovery_rate(log: Path) -> float:
     return recovery.bytes_checked / elapsed / 1e6
 
 
-def _reads(recorder: Recorder, folder: Path, options: Options) -> None:
+def _reads(recorder: RowRecorder, folder: Path, options: Options) -> None:
     """The reads of a follower that catches up: a whole log from its first record on."""
     log = folder / "reads"
     mib = 1 if options.quick else 64

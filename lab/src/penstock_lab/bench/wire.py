@@ -11,8 +11,8 @@ from multiprocessing.connection import Connection
 from typing import Final
 
 from penstock_lab.bench import wire_sides
-from penstock_lab.bench.report import Options, Recorder, interleave
-from penstock_lab.bench.wire_driver import Order, Side
+from penstock_lab.bench.report import Options, RowRecorder, interleave
+from penstock_lab.bench.wire_driver import Order, WireSide
 from penstock_lab.bench.wire_sides import BODY_BYTES, CHUNK_BYTES
 
 __all__ = ["QUESTION", "run"]
@@ -32,7 +32,7 @@ IN_FLIGHT_BAR: Final = 256
 ROUNDS_PER_REPEAT: Final = 3
 
 
-def run(recorder: Recorder, options: Options) -> None:
+def run(recorder: RowRecorder, options: Options) -> None:
     """Measure everything; the bars are the foundation's."""
     missing = wire_sides.grpc_missing()
     if missing is not None:
@@ -42,7 +42,7 @@ def run(recorder: Recorder, options: Options) -> None:
     seconds = 0.02 if options.quick else 0.3
     repeats = 1 if options.quick else ROUNDS_PER_REPEAT * max(3, options.repeats)
     with ExitStack() as stack:
-        sides = {name: stack.enter_context(Side(*MAINS[name])) for name in names}
+        sides = {name: stack.enter_context(WireSide(*MAINS[name])) for name in names}
         talkers = {name: side for name, side in sides.items() if name != SOCKET}
         for side in talkers.values():  # the first calls pay for connections and caches
             side.measure(Order("requests", seconds / 4, in_flight=16))
@@ -55,12 +55,12 @@ def run(recorder: Recorder, options: Options) -> None:
                 recorder.row("unary requests which failed", name, side.failed, "requests")
 
 
-def _measure(recorder: Recorder, sides: dict[str, Side], order: Order, repeats: int) -> dict[str, float]:
+def _measure(recorder: RowRecorder, sides: dict[str, WireSide], order: Order, repeats: int) -> dict[str, float]:
     recorder.progress(f"{order.what}, {order.in_flight} in flight")
     return interleave({name: partial(side.measure, order) for name, side in sides.items()}, repeats)
 
 
-def _requests(recorder: Recorder, sides: dict[str, Side], seconds: float, repeats: int) -> None:
+def _requests(recorder: RowRecorder, sides: dict[str, WireSide], seconds: float, repeats: int) -> None:
     series: dict[str, list[tuple[float, float]]] = {name: [] for name in sides}
     for in_flight in IN_FLIGHT:
         figures = _measure(recorder, sides, Order("requests", seconds, in_flight), repeats)
@@ -72,7 +72,7 @@ def _requests(recorder: Recorder, sides: dict[str, Side], seconds: float, repeat
     recorder.grows("unary requests by concurrency", "requests in flight", "requests/s", series)
 
 
-def _latency(recorder: Recorder, sides: dict[str, Side], seconds: float, repeats: int) -> None:
+def _latency(recorder: RowRecorder, sides: dict[str, WireSide], seconds: float, repeats: int) -> None:
     figures = _measure(recorder, sides, Order("latency", seconds), repeats)
     for name, figure in figures.items():
         recorder.row("unary latency p50", name, figure, "us", in_flight=1, body_bytes=BODY_BYTES)
@@ -80,7 +80,7 @@ def _latency(recorder: Recorder, sides: dict[str, Side], seconds: float, repeats
         recorder.bar("p50_vs_grpc", figures[OURS] / figures[GRPC], at_most=0.25)
 
 
-def _messages(recorder: Recorder, sides: dict[str, Side], seconds: float, repeats: int) -> None:
+def _messages(recorder: RowRecorder, sides: dict[str, WireSide], seconds: float, repeats: int) -> None:
     figures = _measure(recorder, sides, Order("messages", seconds, IN_FLIGHT_BAR), repeats)
     for name, figure in figures.items():
         recorder.row(
@@ -88,7 +88,7 @@ def _messages(recorder: Recorder, sides: dict[str, Side], seconds: float, repeat
         )
 
 
-def _bulk(recorder: Recorder, sides: dict[str, Side], seconds: float, repeats: int) -> None:
+def _bulk(recorder: RowRecorder, sides: dict[str, WireSide], seconds: float, repeats: int) -> None:
     figures = _measure(recorder, sides, Order("bulk", seconds), repeats)
     for name, figure in figures.items():
         recorder.row("bulk, one way", name, figure, "MB/s", chunk_bytes=CHUNK_BYTES)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["Figure", "Order", "Side", "Work", "answer"]
+__all__ = ["Figure", "Order", "WireSide", "WireWork", "answer"]
 
 SECONDS_MAX: Final = 120.0  # for one answer of a client
 _spawn = multiprocessing.get_context("spawn")
@@ -38,7 +38,7 @@ class Figure(msgspec.Struct, frozen=True):
     failed: int = 0
 
 
-class Work(msgspec.Struct, frozen=True):
+class WireWork(msgspec.Struct, frozen=True):
     """What a client can do: the same for every side."""
 
     request: Callable[[], Awaitable[object]]
@@ -47,7 +47,7 @@ class Work(msgspec.Struct, frozen=True):
     bulk: Callable[[Order], Awaitable[int]]  # how many bytes arrived
 
 
-class Side:
+class WireSide:
     """A server and a client process of one kind, for as long as the block lasts."""
 
     def __init__(self, server: Callable[[Connection], None], client: Callable[[Connection], None]) -> None:
@@ -56,7 +56,7 @@ class Side:
         self._is_introduced = False
         self.failed = 0  # requests, in all that was measured
 
-    def __enter__(self) -> "Side":
+    def __enter__(self) -> "WireSide":
         """Start both. That takes a moment, which the first order waits for: many sides can start at once."""
         self._server.start()
         self._client.start()
@@ -106,7 +106,7 @@ class _Child:
             self._process.join()
 
 
-async def answer(pipe: Connection, work: Work) -> None:
+async def answer(pipe: Connection, work: WireWork) -> None:
     """In a client process: measure what the driver orders, until it closes the pipe."""
     loop = asyncio.get_running_loop()
     while True:
@@ -117,7 +117,7 @@ async def answer(pipe: Connection, work: Work) -> None:
         pipe.send(await _measure(work, order))
 
 
-async def _measure(work: Work, order: Order) -> Figure:
+async def _measure(work: WireWork, order: Order) -> Figure:
     begin = time.perf_counter()
     match order.what:
         case "requests":
@@ -132,7 +132,7 @@ async def _measure(work: Work, order: Order) -> Figure:
             return Figure(size / (time.perf_counter() - begin) / 1e6)
 
 
-async def _requests_per_second(work: Work, order: Order) -> Figure:
+async def _requests_per_second(work: WireWork, order: Order) -> Figure:
     begin = time.perf_counter()
     end = begin + order.seconds
     request, failure = work.request, work.failure
@@ -151,7 +151,7 @@ async def _requests_per_second(work: Work, order: Order) -> Figure:
     return Figure(done / (time.perf_counter() - begin), failed)
 
 
-async def _p50_us(work: Work, order: Order) -> Figure:
+async def _p50_us(work: WireWork, order: Order) -> Figure:
     samples: list[float] = []
     end = time.perf_counter() + order.seconds
     while (begin := time.perf_counter()) < end or not samples:

@@ -20,7 +20,7 @@ import uvloop
 
 from penstock.kernel.errors import PenstockError
 from penstock.plumbing.wire import Call, Channel, Message, Server, ServerStream, Service
-from penstock_lab.bench.wire_driver import Figure, Order, Work, answer
+from penstock_lab.bench.wire_driver import Figure, Order, WireWork, answer
 
 __all__ = [
     "BODY_BYTES",
@@ -122,7 +122,7 @@ def penstock_client(pipe: Connection) -> None:
                 assert int(last.body) == count
                 return count
 
-            await answer(pipe, Work(lambda: channel.call("echo", _BODY), PenstockError, messages, bulk))
+            await answer(pipe, WireWork(lambda: channel.call("echo", _BODY), PenstockError, messages, bulk))
 
     _run(main)
 
@@ -204,7 +204,7 @@ def grpc_client(pipe: Connection) -> None:
                 assert int(await call) == count
                 return count
 
-            await answer(pipe, Work(lambda: echo(_BODY), grpc.aio.AioRpcError, messages, bulk))
+            await answer(pipe, WireWork(lambda: echo(_BODY), grpc.aio.AioRpcError, messages, bulk))
 
     _run(main)
 

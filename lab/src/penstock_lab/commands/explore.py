@@ -15,8 +15,8 @@ from penstock.server.output import make_table
 from penstock.server.session import Session
 from penstock_lab.explorer.configurations import CONFIGURATIONS
 from penstock_lab.explorer.schedule import schedule_text
-from penstock_lab.explorer.search import Model, Outcome, search
-from penstock_lab.explorer.world import World
+from penstock_lab.explorer.search import Model, SearchOutcome, search
+from penstock_lab.explorer.world import ExplorerWorld
 from penstock_lab.explorer_journal.configurations import CONFIGURATIONS as JOURNAL_CONFIGURATIONS
 from penstock_lab.explorer_journal.model import JournalModel
 from penstock_lab.sim.workloads.journal_mutants import MUTANTS as JOURNAL_MUTANTS
@@ -69,7 +69,7 @@ class _Small:
 
     model: Model[Any]
     core_steps: Callable[[], int]
-    schedule: Callable[[Outcome[Any]], list[str]]
+    schedule: Callable[[SearchOutcome[Any]], list[str]]
 
 
 def _names(_context: Any) -> dict[str, str]:
@@ -85,7 +85,9 @@ def _quorum(name: str, mutant: str | None) -> _Small:
     parts = Parts()
     if mutant is not None:
         MUTANTS[mutant].apply(parts)
-    world = World(CONFIGURATIONS[name], node_class=parts.node, operator_class=parts.operator, is_checked=mutant is None)
+    world = ExplorerWorld(
+        CONFIGURATIONS[name], node_class=parts.node, operator_class=parts.operator, is_checked=mutant is None
+    )
     return _Small(world, lambda: world.sites.steps_taken, lambda outcome: schedule_text(world, outcome))
 
 
@@ -95,7 +97,7 @@ def _journal(name: str, mutant: str | None) -> _Small:
     return _Small(model, lambda: model.steps_taken, _journal_schedule)
 
 
-def _journal_schedule(outcome: Outcome[Any]) -> list[str]:
+def _journal_schedule(outcome: SearchOutcome[Any]) -> list[str]:
     lines = [f"{number:3}. {' '.join(map(str, action))}" for number, (action, _) in enumerate(outcome.schedule, 1)]
     return [*lines, f"     {outcome.violation}"] if outcome.violation is not None else lines
 
@@ -138,7 +140,7 @@ def run(name: str, states: int, mutant: str | None, session: Session) -> Explore
     started = time.process_time()
     last_told = time.monotonic()
 
-    def goes_on(outcome: Outcome[Any]) -> bool:
+    def goes_on(outcome: SearchOutcome[Any]) -> bool:
         nonlocal last_told
         if time.monotonic() - last_told > 10:
             last_told = time.monotonic()

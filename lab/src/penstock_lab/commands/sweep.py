@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from penstock.kernel.errors import InvalidArgument
-from penstock_lab.sim.run import Outcome, run_seed
+from penstock_lab.sim.run import SeedOutcome, run_seed
 from penstock_lab.sim.workloads import find, workload_class
 
 __all__ = ["Sweep", "parse_seeds", "sweep"]
@@ -37,7 +37,7 @@ class Sweep(msgspec.Struct):
     steps: int = 0
     virtual_ms: int = 0
     failed: int = 0
-    failures: list[Outcome] = []
+    failures: list[SeedOutcome] = []
     probes: dict[str, int] = {}
     unreached: list[str] = []
 
@@ -83,7 +83,7 @@ def sweep(
     probes: Counter[str] = Counter()
     started = time.monotonic()
     with _pool(jobs) as submit:
-        waiting: set[Future[list[Outcome]]] = set()
+        waiting: set[Future[list[SeedOutcome]]] = set()
         chunks = iter(range(first, end, CHUNK))
         while True:
             while len(waiting) < 2 * jobs and (start := next(chunks, None)) is not None:
@@ -104,7 +104,7 @@ def sweep(
     return found
 
 
-def _count(found: Sweep, outcome: Outcome, probes: Counter[str]) -> None:
+def _count(found: Sweep, outcome: SeedOutcome, probes: Counter[str]) -> None:
     found.done += 1
     found.steps += outcome.steps
     found.virtual_ms += outcome.virtual_ms
@@ -116,7 +116,7 @@ def _count(found: Sweep, outcome: Outcome, probes: Counter[str]) -> None:
 
 
 @contextmanager
-def _pool(jobs: int) -> Iterator[Callable[[str, str | None, int, int], Future[list[Outcome]]]]:
+def _pool(jobs: int) -> Iterator[Callable[[str, str | None, int, int], Future[list[SeedOutcome]]]]:
     # A forked child would inherit whatever threads and locks the caller has; a spawned one starts clean.
     executor = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_end_with_parent)
     try:
@@ -137,6 +137,6 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, name="ends with its parent", daemon=True).start()
 
 
-def _run_chunk(workload: str, mutant: str | None, first: int, end: int) -> list[Outcome]:
+def _run_chunk(workload: str, mutant: str | None, first: int, end: int) -> list[SeedOutcome]:
     make = find(workload, mutant=mutant)
     return [run_seed(make, seed) for seed in range(first, end)]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["PRODUCTS", "Books", "Findings", "Found", "audit", "books_of", "order"]
+__all__ = ["PRODUCTS", "Books", "Findings", "ShopFinding", "audit", "books_of", "order"]
 
 # sku → name, and price
 PRODUCTS: Final = {
@@ -55,7 +55,7 @@ def books_of(orders: int) -> Books:
     return Books(orders, totals)
 
 
-class Found(msgspec.Struct, frozen=True):
+class ShopFinding(msgspec.Struct, frozen=True):
     """What the lake has: its rows by order number, and its table of totals."""
 
     rows: list[tuple[int, str, str | None, Decimal]]  # number, sku, name, amount
@@ -76,7 +76,7 @@ class Findings(msgspec.Struct, frozen=True):
         return not (self.lost or self.doubled or self.strange) and self.totals_right
 
 
-def audit(books: Books, found: Found) -> Findings:
+def audit(books: Books, found: ShopFinding) -> Findings:
     """Compare the published orders with the lake's, order by order and cent by cent."""
     numbers = [number for number, *_ in found.rows]
     seen = set(numbers)

@@ -24,10 +24,10 @@ from penstock.kernel.errors import AlreadyExists, NoChanges, PenstockError, Unav
 from penstock.lake.client.lake import LakeClient, LakeUrl
 from penstock.spark.tables.lake_access import LakeAccess
 from penstock.spark.tables.lake_tree import files_of
-from penstock_lab.demo.demo_shop import PRODUCTS, Findings, Found, audit, books_of, order
+from penstock_lab.demo.demo_shop import PRODUCTS, Findings, ShopFinding, audit, books_of, order
 from penstock_lab.demo.demo_stage import JOURNAL, Stage
 
-__all__ = ["FAULTS", "Account", "Fault", "Story"]
+__all__ = ["FAULTS", "Account", "DemoFault", "Story"]
 
 LOOK_S: Final = 0.5
 TELL_S: Final = 3.0
@@ -39,7 +39,7 @@ LAKE_S: Final = 180.0  # which the lake has to start
 INGEST: Final = LakeUrl("shop", "ingest", "orders/")
 
 
-class Fault(msgspec.Struct, frozen=True):
+class DemoFault(msgspec.Struct, frozen=True):
     """A fault: its kind, and the part of the orders that must be in the lake before it strikes."""
 
     what: str
@@ -47,9 +47,9 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 FAULTS: Final = {
-    "broker": Fault("kill -9 the broker which takes the orders", 0.2),
-    "leader": Fault("kill -9 the leader of the quorum log", 0.4),
-    "driver": Fault("kill -9 Spark's driver", 0.6),
+    "broker": DemoFault("kill -9 the broker which takes the orders", 0.2),
+    "leader": DemoFault("kill -9 the leader of the quorum log", 0.4),
+    "driver": DemoFault("kill -9 Spark's driver", 0.6),
 }
 
 
@@ -276,6 +276,6 @@ def _totals(lake: LakeAccess, ref: str) -> dict[str, tuple[int, Decimal]]:
     return {row["sku"]: (row["orders"], row["amount"]) for row in rows}
 
 
-def _found(lake: LakeAccess, ref: str) -> Found:
+def _found(lake: LakeAccess, ref: str) -> ShopFinding:
     rows = _table(lake, ref, "orders/").to_pylist()
-    return Found([(row["id"], row["sku"], row["name"], row["amount"]) for row in rows], _totals(lake, ref))
+    return ShopFinding([(row["id"], row["sku"], row["name"], row["amount"]) for row in rows], _totals(lake, ref))

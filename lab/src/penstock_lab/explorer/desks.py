@@ -8,7 +8,7 @@ from penstock.quorum.core.operator import Activity, Operator, Reconfigure
 from penstock.quorum.records.member import Member
 from penstock.quorum.records.messages import Change
 from penstock_lab.explorer.desk import Cell, Desk, DeskStep
-from penstock_lab.explorer.happenings import Answered, Asked, Delivered, Happening, Restarted, Ticked
+from penstock_lab.explorer.happenings import AnswerHappened, Asked, DeliveryHappened, Happening, Restarted, Ticked
 from penstock_lab.explorer.interned import Interned
 from penstock_lab.explorer.letters import Letter, Standing, standing_of_desk
 from penstock_lab.explorer.search import Violation
@@ -97,7 +97,7 @@ class Desks:
 
     def _take(self, desk: Desk, cell: Cell, happening: Happening) -> DeskMove | Violation | None:
         try:
-            if isinstance(happening, Answered):
+            if isinstance(happening, AnswerHappened):
                 cell, written = cell.write(desk.writes[0])
                 step = desk.written(written)
             else:
@@ -123,7 +123,7 @@ class Desks:
 
     def _step(self, desk: Desk, happening: Happening) -> DeskStep:
         match happening:
-            case Delivered(letter):
+            case DeliveryHappened(letter):
                 return desk.step(Received(letter.sender, letter.message))
             case Ticked(is_late):
                 return desk.tick(is_late=is_late)

@@ -11,7 +11,19 @@ from penstock.quorum.records.answers import Fate
 from penstock.quorum.records.entry import Entry
 from penstock.quorum.records.member import Member
 
-__all__ = ["Appends", "Applies", "Commits", "Crashes", "Exposes", "Fact", "Holds", "Knows", "Lands", "Opens", "Tells"]
+__all__ = [
+    "AppendFact",
+    "Applies",
+    "CommitFact",
+    "Crashes",
+    "Exposes",
+    "Fact",
+    "Holds",
+    "Knows",
+    "Lands",
+    "Opens",
+    "Tells",
+]
 
 Entries = tuple[Entry, ...]
 
@@ -25,7 +37,7 @@ class Opens(msgspec.Struct, frozen=True):
     entries: Entries
 
 
-class Appends(msgspec.Struct, frozen=True):
+class AppendFact(msgspec.Struct, frozen=True):
     """A leader appends entries at `first`; it has committed up to `commit`."""
 
     node: NodeId
@@ -43,7 +55,7 @@ class Holds(msgspec.Struct, frozen=True):
     entries: Entries
 
 
-class Commits(msgspec.Struct, frozen=True):
+class CommitFact(msgspec.Struct, frozen=True):
     """A leader's commit index rises to `upto`, by the votes of these members, `needed` of which are a majority."""
 
     node: NodeId
@@ -101,4 +113,4 @@ class Crashes(msgspec.Struct, frozen=True):
     node: NodeId
 
 
-Fact = Opens | Appends | Holds | Commits | Knows | Applies | Lands | Tells | Exposes | Crashes
+Fact = Opens | AppendFact | Holds | CommitFact | Knows | Applies | Lands | Tells | Exposes | Crashes

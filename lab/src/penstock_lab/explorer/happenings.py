@@ -6,27 +6,27 @@ from penstock.quorum.records.messages import ChangeOp
 from penstock_lab.explorer.letters import Letter
 
 __all__ = [
-    "Answered",
+    "AnswerHappened",
     "Asked",
     "Crashed",
-    "Delivered",
+    "DeliveryHappened",
     "Happening",
     "Restarted",
     "Spoke",
     "Submitted",
     "Ticked",
     "TimedOut",
-    "Wrote",
+    "WriteHappened",
 ]
 
 
-class Delivered(msgspec.Struct, frozen=True):
+class DeliveryHappened(msgspec.Struct, frozen=True):
     """A letter arrives."""
 
     letter: Letter
 
 
-class Wrote(msgspec.Struct, frozen=True):
+class WriteHappened(msgspec.Struct, frozen=True):
     """The oldest write of a node is durable."""
 
 
@@ -70,8 +70,19 @@ class Asked(msgspec.Struct, frozen=True):
     new: str
 
 
-class Answered(msgspec.Struct, frozen=True):
+class AnswerHappened(msgspec.Struct, frozen=True):
     """The KeySpace makes an operator's oldest write, and answers."""
 
 
-Happening = Delivered | Wrote | Crashed | Submitted | TimedOut | Spoke | Ticked | Restarted | Asked | Answered
+Happening = (
+    DeliveryHappened
+    | WriteHappened
+    | Crashed
+    | Submitted
+    | TimedOut
+    | Spoke
+    | Ticked
+    | Restarted
+    | Asked
+    | AnswerHappened
+)

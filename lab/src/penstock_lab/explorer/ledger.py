@@ -21,9 +21,9 @@ from penstock.quorum.records.answers import Fate
 from penstock.quorum.records.entry import Barrier, Confirm, Entry, Rollback, Txn
 from penstock.quorum.records.resolution import Resolution
 from penstock_lab.explorer.facts import (
-    Appends,
+    AppendFact,
     Applies,
-    Commits,
+    CommitFact,
     Crashes,
     Exposes,
     Fact,
@@ -79,9 +79,9 @@ class Ledger(msgspec.Struct, frozen=True):
         match fact:
             case Opens():
                 return self._open(fact)
-            case Appends():
+            case AppendFact():
                 return self._append(fact)
-            case Commits():
+            case CommitFact():
                 return self._commit(fact)
             case Tells():
                 return self._tell(fact)
@@ -128,7 +128,7 @@ class Ledger(msgspec.Struct, frozen=True):
         has_all = reign.log[:count] == self.committed[:count]
         assert has_all, f"I5: {reign.node} leads {reign.epoch} without what was committed before: {ids(reign.log)}"
 
-    def _append(self, fact: Appends) -> "Ledger":
+    def _append(self, fact: AppendFact) -> "Ledger":
         reign = self.reign(fact.epoch)
         assert reign is not None, f"I2: {fact.node} appends in {fact.epoch} without leading"
         assert reign.node == fact.node, f"I2: {fact.node} appends in {fact.epoch}, which {reign.node} leads"
@@ -183,7 +183,7 @@ class Ledger(msgspec.Struct, frozen=True):
 
     # committing
 
-    def _commit(self, fact: Commits) -> "Ledger":
+    def _commit(self, fact: CommitFact) -> "Ledger":
         reign = self.reign(fact.epoch)
         assert reign is not None, f"I4: {fact.node} commits in {fact.epoch} without leading"
         log, upto = reign.log[: fact.upto], fact.upto

@@ -25,7 +25,7 @@ from penstock.quorum.records.messages import (
     TruncateResponse,
 )
 from penstock_lab.explorer.desk import Desk
-from penstock_lab.explorer.site import Site
+from penstock_lab.explorer.site import ModelNode
 
 __all__ = ["Letter", "Standing", "is_dead", "lane_of", "standing_of_desk", "standing_of_site"]
 
@@ -54,7 +54,7 @@ class Standing(msgspec.Struct, frozen=True):
     is_operator: bool = False
 
 
-def standing_of_site(site: Site) -> Standing:
+def standing_of_site(site: ModelNode) -> Standing:
     node = site.node
     lead_epoch = node.epoch if node.leader is not None else Epoch(0)
     head = site.disk.head.epoch  # a restarted node is at least in the epoch of its log

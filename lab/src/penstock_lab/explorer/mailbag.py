@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from penstock.kernel.ids import NodeId
-from penstock_lab.explorer.happenings import Delivered, Happening
+from penstock_lab.explorer.happenings import DeliveryHappened, Happening
 from penstock_lab.explorer.interned import Interned
 from penstock_lab.explorer.letters import Lane, Letter, Place, Standing, is_dead, lane_of
 
-__all__ = ["Bag", "Envelope", "Mailbag"]
+__all__ = ["Bag", "MailEnvelope", "Mailbag"]
 
 Bag = tuple[int, ...]  # letters, by number, in order
 
 
-class Envelope(NamedTuple):
+class MailEnvelope(NamedTuple):
     """What a world wants to know of a letter, worked out once."""
 
     sender: int
@@ -40,17 +40,17 @@ class Mailbag:
         self._happenings = happenings
         self._standings = standings
         self._lanes = Interned[Lane]()
-        self._envelopes: list[Envelope] = []
+        self._envelopes: list[MailEnvelope] = []
         self._dead: dict[tuple[int, int, int], bool] = {}
 
-    def envelope(self, letter: int) -> Envelope:
+    def envelope(self, letter: int) -> MailEnvelope:
         known = self._envelopes
         while len(known) <= letter:
             each = self.letters[len(known)]
             lane, place = lane_of(each) or (None, None)
             number = -1 if lane is None else self._lanes.id_of(lane)
-            happening = self._happenings.id_of(Delivered(each))
-            known.append(Envelope(self._parties[each.sender], self._parties[each.to], happening, number, place))
+            happening = self._happenings.id_of(DeliveryHappened(each))
+            known.append(MailEnvelope(self._parties[each.sender], self._parties[each.to], happening, number, place))
         return known[letter]
 
     def in_turn(self, bag: Bag) -> Bag:

@@ -16,7 +16,7 @@ from penstock.quorum.records.entry import Txn
 from penstock.quorum.records.member import majority
 from penstock.quorum.records.messages import HeartbeatResponse, Refusal
 from penstock_lab.explorer.disk_image import DiskImage
-from penstock_lab.explorer.facts import Appends, Commits, Exposes, Fact, Holds, Knows, Opens, Tells
+from penstock_lab.explorer.facts import AppendFact, CommitFact, Exposes, Fact, Holds, Knows, Opens, Tells
 
 __all__ = ["Observer"]
 
@@ -76,7 +76,7 @@ class Observer:
             self._has_learnt = True
         else:
             voters = tuple(leader.replication.cursors.voters())
-            self.facts.append(Commits(self.name, leads, commit, voters, majority(len(leader.ensemble))))
+            self.facts.append(CommitFact(self.name, leads, commit, voters, majority(len(leader.ensemble))))
 
     def _knows(self, written: DiskImage) -> None:
         upto = self.node.replica.commit
@@ -140,7 +140,7 @@ class Observer:
         if self._leads is not None:
             for effect in self._appended:
                 first, entries = int(effect.first), effect.records
-                self.facts.append(Appends(self.name, self._leads, first, entries, self._commit))
+                self.facts.append(AppendFact(self.name, self._leads, first, entries, self._commit))
         if self._is_cut or (self._appended and self._leads is None):
             self.facts.append(Holds(self.name, *disk.written().log()))
         if self._has_learnt:

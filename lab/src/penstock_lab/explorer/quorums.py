@@ -12,7 +12,7 @@ from penstock.quorum.core.node import Node
 from penstock.quorum.records.member import Ensemble, majority
 from penstock.quorum.records.resolution import Resolution
 from penstock_lab.explorer.disk_image import DiskImage
-from penstock_lab.explorer.facts import Commits, Fact
+from penstock_lab.explorer.facts import CommitFact, Fact
 from penstock_lab.explorer.ledger import Ledger
 
 __all__ = ["check_electable", "check_resolutions", "check_votes"]
@@ -23,7 +23,7 @@ Disks = Mapping[NodeId, DiskImage]
 def check_votes(facts: Iterable[Fact], disks: Disks) -> None:
     """I4: what a leader commits is durable on a majority."""
     for fact in facts:
-        if isinstance(fact, Commits):
+        if isinstance(fact, CommitFact):
             holders = [each.node for each in fact.voters if disks[each.node].holds(fact.epoch, fact.upto)]
             has_quorum = len(holders) >= fact.needed
             assert has_quorum, f"I4: {fact.node} commits {fact.epoch}/{fact.upto}, which is durable on {holders}"

@@ -9,15 +9,15 @@ Entries are written as `wording.py` says; entries after the bar are not durable 
 from collections.abc import Iterator
 
 from penstock.kernel.ids import NO_ENTRY
-from penstock_lab.explorer.search import Outcome
-from penstock_lab.explorer.site import Site
+from penstock_lab.explorer.search import SearchOutcome
+from penstock_lab.explorer.site import ModelNode
 from penstock_lab.explorer.wording import entry_text
-from penstock_lab.explorer.world import Action, World
+from penstock_lab.explorer.world import Action, ExplorerWorld
 
 __all__ = ["schedule_text", "site_text"]
 
 
-def schedule_text(world: World, outcome: Outcome[int]) -> list[str]:
+def schedule_text(world: ExplorerWorld, outcome: SearchOutcome[int]) -> list[str]:
     """The steps to a violation, and the violation."""
     lines = []
     for number, (action, state) in enumerate(outcome.schedule, 1):
@@ -26,7 +26,7 @@ def schedule_text(world: World, outcome: Outcome[int]) -> list[str]:
     return [*lines, f"     {outcome.violation}"] if outcome.violation is not None else lines
 
 
-def site_text(site: Site) -> str:
+def site_text(site: ModelNode) -> str:
     """A node: its role and epoch, the commit index that it knows, and its log."""
     node, disk = site.node, site.disk
     written = disk.written()
@@ -44,7 +44,7 @@ def _with_bar(entries: list[str], kept: int) -> Iterator[str]:
     yield from entries[kept:]
 
 
-def _party_text(world: World, action: Action, state: int) -> str:
+def _party_text(world: ExplorerWorld, action: Action, state: int) -> str:
     part = world.unpack(state)[action.party]
     if action.party < world.node_count:
         return site_text(world.sites[part])

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["Model", "Outcome", "Violation", "search"]
+__all__ = ["Model", "SearchOutcome", "Violation", "search"]
 
 State = TypeVar("State", bound=Hashable)
 REPORT_EVERY = 5_000  # states
@@ -30,7 +30,7 @@ class Model(Protocol[State]):
 
 
 @dataclass
-class Outcome(Generic[State]):
+class SearchOutcome(Generic[State]):
     """What a search has seen so far, or at its end."""
 
     states: int = 0  # distinct
@@ -51,10 +51,10 @@ def search(
     model: Model[State],
     *,
     states_max: int | None = None,
-    goes_on: Callable[[Outcome[State]], bool] = lambda _: True,
-) -> Outcome[State]:
+    goes_on: Callable[[SearchOutcome[State]], bool] = lambda _: True,
+) -> SearchOutcome[State]:
     """Visit every state, up to `states_max`, or while `goes_on` says so (it is asked now and then)."""
-    outcome: Outcome[State] = Outcome()
+    outcome: SearchOutcome[State] = SearchOutcome()
     try:
         parents: dict[State, State | None] = dict.fromkeys(model.starts())
     except Violation as broken:

@@ -1,6 +1,6 @@
 """A node on its disk, as one value: its next step depends on nothing else.
 
-A `Site` runs the core and its effects. Actions without a durable effect are done at once (applying, reading back,
+A `ModelNode` runs the core and its effects. Actions without a durable effect are done at once (applying, reading back,
 snapshots), so that a step ends when nothing but messages and writes is under way. Two sites with equal fingerprints
 behave alike; that is what makes a search finite, and it is itself checked (see `Sites.audit`).
 """
@@ -46,7 +46,7 @@ from penstock_lab.explorer.disk_image import DiskImage
 from penstock_lab.explorer.facts import Applies, Crashes, Fact, Lands
 from penstock_lab.explorer.observer import Observer
 
-__all__ = ["Site", "SiteStep"]
+__all__ = ["ModelNode", "SiteStep"]
 
 SNAPSHOT = b"snapshot"  # the state machine is not explored: its input is compared with the committed log instead
 
@@ -54,7 +54,7 @@ SNAPSHOT = b"snapshot"  # the state machine is not explored: its input is compar
 class SiteStep(msgspec.Struct, frozen=True):
     """What one step led to."""
 
-    site: "Site"
+    site: "ModelNode"
     sent: tuple[tuple[NodeId, Any], ...]
     facts: tuple[Fact, ...]
 
@@ -70,7 +70,7 @@ class SiteConfig(msgspec.Struct, frozen=True):
     )
 
 
-class Site:
+class ModelNode:
     """A node and its disk. Never changed once a step is over."""
 
     __slots__ = ("clock", "config", "disk", "is_slow", "node")
@@ -126,17 +126,17 @@ class Site:
 
     def crash(self, survivor: DiskImage) -> SiteStep:
         """The process ends, and another one starts with the rest."""
-        booted = Site.boot(self.config, survivor, is_slow=self.is_slow)
+        booted = ModelNode.boot(self.config, survivor, is_slow=self.is_slow)
         return SiteStep(booted.site, booted.sent, (Crashes(self.name), *booted.facts))
 
-    def _twin(self, clock: Instant) -> "Site":
-        return Site(self.config, self.node.copy(), self.disk, clock, is_slow=self.is_slow)
+    def _twin(self, clock: Instant) -> "ModelNode":
+        return ModelNode(self.config, self.node.copy(), self.disk, clock, is_slow=self.is_slow)
 
 
 class _Run:
     """One step on its way: a site which may still change."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: ModelNode) -> None:
         self.site = site
         self.observer = Observer(site.node, site.disk)
         self.sent: list[tuple[NodeId, Any]] = []

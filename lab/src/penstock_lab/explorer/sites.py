@@ -11,18 +11,26 @@ from penstock.kernel.ids import RequestId
 from penstock.quorum.core.leader import HEARTBEAT, LIMBO
 from penstock.quorum.records.effects import Append, AppendRequest
 from penstock.quorum.records.entry import ClientId
-from penstock_lab.explorer.facts import Commits, Fact
-from penstock_lab.explorer.happenings import Crashed, Delivered, Happening, Spoke, Submitted, TimedOut, Wrote
+from penstock_lab.explorer.facts import CommitFact, Fact
+from penstock_lab.explorer.happenings import (
+    Crashed,
+    DeliveryHappened,
+    Happening,
+    Spoke,
+    Submitted,
+    TimedOut,
+    WriteHappened,
+)
 from penstock_lab.explorer.interned import Interned
 from penstock_lab.explorer.letters import Letter, Standing, standing_of_site
 from penstock_lab.explorer.search import Violation
 from penstock_lab.explorer.setup import Setup
-from penstock_lab.explorer.site import Site, SiteStep
+from penstock_lab.explorer.site import ModelNode, SiteStep
 
-__all__ = ["Move", "SiteView", "Sites"]
+__all__ = ["SiteMove", "SiteView", "Sites"]
 
 
-class Move(NamedTuple):
+class SiteMove(NamedTuple):
     """A step of a site, in numbers."""
 
     site: int
@@ -62,15 +70,15 @@ class Sites:
         self.views: list[SiteView] = []
         self.audit_every = 16
         self.audited = 0  # steps which were taken a second time, by an equal site which came about in another way
-        self._sites: list[Site] = []
-        self._twins: dict[int, Site] = {}
+        self._sites: list[ModelNode] = []
+        self._twins: dict[int, ModelNode] = {}
         self._ids: dict[object, int] = {}
-        self._moves: dict[tuple[int, int], Move | Violation] = {}
+        self._moves: dict[tuple[int, int], SiteMove | Violation] = {}
 
     def __len__(self) -> int:
         return len(self._sites)
 
-    def __getitem__(self, site: int) -> Site:
+    def __getitem__(self, site: int) -> ModelNode:
         return self._sites[site]
 
     @property
@@ -78,7 +86,7 @@ class Sites:
         """Return how often a core was run."""
         return len(self._moves) + self.audited
 
-    def id_of(self, site: Site) -> int:
+    def id_of(self, site: ModelNode) -> int:
         key = site.fingerprint()
         known = self._ids.get(key)
         if known is None:
@@ -89,7 +97,7 @@ class Sites:
             self._twins[known] = site
         return known
 
-    def _view(self, site: Site) -> SiteView:
+    def _view(self, site: ModelNode) -> SiteView:
         disk, is_slow = site.disk, site.is_slow
         name, setup = site.name, self.setup
         may_crash = setup.crashes > 0 and name in (setup.crash_of or setup.nodes + setup.spares)
@@ -103,7 +111,7 @@ class Sites:
             tuple(self.happenings.id_of(TimedOut(index)) for index in range(len(site.deadlines()))),
         )
 
-    def move(self, site: int, happening: int) -> Move | Violation:
+    def move(self, site: int, happening: int) -> SiteMove | Violation:
         """Return the results of this happening at this site."""
         known = self._moves.get((site, happening))
         if known is None:
@@ -112,31 +120,31 @@ class Sites:
                 self._audit(site, happening, known)
         return known
 
-    def _audit(self, site: int, happening: int, known: Move | Violation) -> None:
+    def _audit(self, site: int, happening: int, known: SiteMove | Violation) -> None:
         """Sites with the same fingerprint take the same step, by whatever way they came to it."""
         self.audited += 1
         again = self._take(self._twins[site], happening)
         is_same = again == known or (isinstance(again, Violation) and isinstance(known, Violation))
         assert is_same, f"equal fingerprints, unequal steps: {self.happenings[happening]}"
 
-    def _take(self, site: Site, happening: int) -> Move | Violation:
+    def _take(self, site: ModelNode, happening: int) -> SiteMove | Violation:
         try:
             step = self._step(site, self.happenings[happening])
         except Exception as broken:  # whatever a core raises on such input is a finding
             return Violation(f"{type(broken).__name__}: {broken}" if str(broken) else repr(broken))
         return self.enter(step)
 
-    def enter(self, step: SiteStep) -> Move:
+    def enter(self, step: SiteStep) -> SiteMove:
         """Number everything a step led to."""
         letters = {self.letters.id_of(Letter(step.site.name, to, message)) for to, message in step.sent}
-        commits = any(isinstance(fact, Commits) for fact in step.facts)
-        return Move(self.id_of(step.site), tuple(sorted(letters)), self.facts.id_of(step.facts), commits)
+        commits = any(isinstance(fact, CommitFact) for fact in step.facts)
+        return SiteMove(self.id_of(step.site), tuple(sorted(letters)), self.facts.id_of(step.facts), commits)
 
-    def _step(self, site: Site, happening: Happening) -> SiteStep:
+    def _step(self, site: ModelNode, happening: Happening) -> SiteStep:
         match happening:
-            case Delivered(letter):
+            case DeliveryHappened(letter):
                 return site.step(Received(letter.sender, letter.message))
-            case Wrote():
+            case WriteHappened():
                 return site.finish_write()
             case Crashed(survivor):
                 return site.crash(list(site.disk.survivors())[survivor])

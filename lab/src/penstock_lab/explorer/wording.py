@@ -18,32 +18,32 @@ from penstock.quorum.records.messages import (
     TruncateResponse,
 )
 from penstock_lab.explorer.happenings import (
-    Answered,
+    AnswerHappened,
     Asked,
     Crashed,
-    Delivered,
+    DeliveryHappened,
     Happening,
     Restarted,
     Spoke,
     Submitted,
     Ticked,
     TimedOut,
-    Wrote,
+    WriteHappened,
 )
 
 __all__ = ["entry_text", "happening_text", "message_text"]
 
 PLAIN: dict[type, str] = {
-    Wrote: "has its oldest write on the disk",
+    WriteHappened: "has its oldest write on the disk",
     Spoke: "sends heartbeats",
     Restarted: "crashes and restarts",
-    Answered: "has its write to the metadata answered",
+    AnswerHappened: "has its write to the metadata answered",
 }
 
 
 def happening_text(happening: Happening) -> str:
     match happening:
-        case Delivered(letter):
+        case DeliveryHappened(letter):
             return f"gets {message_text(letter.message)} from {letter.sender}"
         case Crashed(survivor):
             return f"crashes and restarts on disk {survivor} of those it may find"
@@ -55,7 +55,7 @@ def happening_text(happening: Happening) -> str:
             return "loses patience" if is_late else "asks again"
         case Asked(op, old, new):
             return " ".join(["is asked to", op.value, *([old] if old else []), *([f"+{new}"] if new else [])])
-        case Wrote() | Spoke() | Restarted() | Answered():
+        case WriteHappened() | Spoke() | Restarted() | AnswerHappened():
             return PLAIN[type(happening)]
 
 

@@ -20,15 +20,15 @@ from penstock_lab.explorer.desk import Cell, Desk
 from penstock_lab.explorer.desks import DeskMove, Desks, member
 from penstock_lab.explorer.disk_image import DiskImage
 from penstock_lab.explorer.happenings import (
-    Answered,
+    AnswerHappened,
     Asked,
-    Delivered,
+    DeliveryHappened,
     Happening,
     Restarted,
     Spoke,
     Submitted,
     Ticked,
-    Wrote,
+    WriteHappened,
 )
 from penstock_lab.explorer.interned import Interned
 from penstock_lab.explorer.ledger import EMPTY, Ledger
@@ -37,11 +37,11 @@ from penstock_lab.explorer.mailbag import Bag, Mailbag
 from penstock_lab.explorer.quorums import check_electable, check_resolutions, check_votes
 from penstock_lab.explorer.search import Violation
 from penstock_lab.explorer.setup import Left, Setup
-from penstock_lab.explorer.site import Site, SiteConfig
+from penstock_lab.explorer.site import ModelNode, SiteConfig
 from penstock_lab.explorer.sites import Sites
 from penstock_lab.explorer.wording import happening_text
 
-__all__ = ["Action", "Parts", "World"]
+__all__ = ["Action", "ExplorerWorld", "Parts"]
 
 BITS = 24  # of each part's number
 MASK = (1 << BITS) - 1
@@ -60,7 +60,7 @@ class Action(NamedTuple):
 Step = tuple[Action, int | Violation]
 
 
-class World:
+class ExplorerWorld:
     """The model to search."""
 
     def __init__(
@@ -90,7 +90,7 @@ class World:
         self._electable: dict[tuple[int, ...], Violation | None] = {}
         self._resolved: dict[tuple[int, int], Violation | None] = {}
         number = self.happenings.id_of
-        self._wrote, self._spoke, self._answered = number(Wrote()), number(Spoke()), number(Answered())
+        self._wrote, self._spoke, self._answered = number(WriteHappened()), number(Spoke()), number(AnswerHappened())
         self._late, self._early = number(Ticked(is_late=True)), number(Ticked(is_late=False))
         self._restarted = number(Restarted())
         self._submitted = [number(Submitted(txn)) for txn in range(len(setup.txns))]
@@ -128,7 +128,7 @@ class World:
         parts: Parts = []
         for name in setup.nodes + setup.spares:
             disk = DiskImage(NodeState(member(name), is_formatted=name in setup.nodes))
-            booted = Site.boot(self.config, disk, is_slow=name in setup.slow)
+            booted = ModelNode.boot(self.config, disk, is_slow=name in setup.slow)
             ledger = ledger.note(booted.facts)
             parts.append(self.sites.enter(booted).site)
         cell = Cell(Metadata(tuple(member(name) for name in setup.nodes)), Revision(1))
@@ -150,7 +150,7 @@ class World:
 
     def calm(self, state: int) -> int:
         """Finish every write and deliver every letter until nothing is under way."""
-        calming = (Delivered, Wrote, Answered)
+        calming = (DeliveryHappened, WriteHappened, AnswerHappened)
         while True:
             steps = [each for each in self.steps(state) if isinstance(self.happenings[each[0].happening], calming)]
             if not steps:

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.journals.core.effects import TransactionEnd
 from penstock.kernel.ids import NodeId
-from penstock_lab.explorer_journal.world import World
+from penstock_lab.explorer_journal.world import JournalWorld
 
 __all__ = ["Action", "Budget", "actions", "play"]
 
@@ -40,7 +40,7 @@ class Budget:
         return replace(self, **{kind: getattr(self, kind) - 1})
 
 
-def actions(world: World, budget: Budget) -> list[tuple[Action, str | None]]:
+def actions(world: JournalWorld, budget: Budget) -> list[tuple[Action, str | None]]:
     """Yield every possible next step, and its cost."""
     found: list[tuple[Action, str | None]] = []
     found += [(("deliver", *link), None) for link in sorted(world.links) if link[1] in world.sites]
@@ -61,7 +61,7 @@ def actions(world: World, budget: Budget) -> list[tuple[Action, str | None]]:
     return found
 
 
-def _faults(world: World, budget: Budget) -> list[tuple[Action, str | None]]:
+def _faults(world: JournalWorld, budget: Budget) -> list[tuple[Action, str | None]]:
     found: list[tuple[Action, str | None]] = []
     members = world.keys.now.route.members
     names = sorted(world.sites)
@@ -79,15 +79,15 @@ def _faults(world: World, budget: Budget) -> list[tuple[Action, str | None]]:
     return found
 
 
-def _has_expired(world: World, name: NodeId) -> bool:
+def _has_expired(world: JournalWorld, name: NodeId) -> bool:
     return (name, world.runs[name]) in world.faulty
 
 
-def _is_linked(world: World, one: NodeId, other: NodeId) -> bool:
+def _is_linked(world: JournalWorld, one: NodeId, other: NodeId) -> bool:
     return bool(world.open_streams(one, other)) or any({link[0], link[1]} == {one, other} for link in world.links)
 
 
-def _allocations(world: World, budget: Budget) -> list[tuple[Action, str | None]]:
+def _allocations(world: JournalWorld, budget: Budget) -> list[tuple[Action, str | None]]:
     """J14, and no more than that: replace who is gone, promote when there is no primary, remove when allowed."""
     found: list[tuple[Action, str | None]] = []
     topology = world.keys.now
@@ -106,7 +106,7 @@ def _allocations(world: World, budget: Budget) -> list[tuple[Action, str | None]
     return found
 
 
-def _requests(world: World, budget: Budget) -> list[tuple[Action, str | None]]:
+def _requests(world: JournalWorld, budget: Budget) -> list[tuple[Action, str | None]]:
     found: list[tuple[Action, str | None]] = []
     for name in sorted(world.sites):
         replica = world.sites[name].replica
@@ -124,7 +124,7 @@ def _requests(world: World, budget: Budget) -> list[tuple[Action, str | None]]:
     return found
 
 
-def play(world: World, action: Action) -> None:
+def play(world: JournalWorld, action: Action) -> None:
     """Take one step."""
     match action:
         case ("unanswered", index):

@@ -15,13 +15,13 @@ from penstock_lab.explorer.interned import Interned
 from penstock_lab.explorer.search import Violation
 from penstock_lab.explorer_journal.actions import Action, Budget, actions, play
 from penstock_lab.explorer_journal.clone import cloned, key_of
-from penstock_lab.explorer_journal.world import World
+from penstock_lab.explorer_journal.world import JournalWorld
 
-__all__ = ["JournalModel", "Setup", "State"]
+__all__ = ["JournalModel", "JournalSetup", "State"]
 
 
 @dataclass(frozen=True)
-class Setup:
+class JournalSetup:
     """A small world: how it begins, and what may happen in it."""
 
     about: str
@@ -36,18 +36,18 @@ class Setup:
 
 
 @dataclass
-class Tally:
+class ModelTally:
     """Counted over all copies of a world."""
 
     steps: int = 0  # of a core
 
 
-class Shared(World):
+class Shared(JournalWorld):
     """A world which owns only the sites it has stepped itself."""
 
     owned: frozenset[NodeId] = frozenset()
     ids: Interned[Any]
-    tally: "Tally"
+    tally: "ModelTally"
 
     def step(self, name: NodeId, event: Event) -> None:
         self._own(name)
@@ -118,10 +118,10 @@ class State:
 class JournalModel:
     """What `explorer.search` searches."""
 
-    def __init__(self, setup: Setup, *, replica_class: type[Replica] = Replica) -> None:
+    def __init__(self, setup: JournalSetup, *, replica_class: type[Replica] = Replica) -> None:
         self.setup = setup
         self.replica_class = replica_class
-        self._tally = Tally()
+        self._tally = ModelTally()
 
     @property
     def steps_taken(self) -> int:

@@ -41,12 +41,12 @@ from penstock.kernel.effects import (
 )
 from penstock.kernel.ids import Incarnation, Instant, NodeId, RequestId
 from penstock_lab.explorer_journal.keys import JOURNAL
-from penstock_lab.sim.checkers.journal_view import Contents, Passed, View, passed_in, view_of
+from penstock_lab.sim.checkers.journal_view import JournalContents, JournalView, Passed, passed_in, view_of
 
-__all__ = ["Feed", "Site"]
+__all__ = ["ModelBroker", "ModelFeed"]
 
 
-class Feed(Event, frozen=True):
+class ModelFeed(Event, frozen=True):
     """A client's content: one chunk, and perhaps the end."""
 
     request: RequestId
@@ -54,14 +54,14 @@ class Feed(Event, frozen=True):
     is_end: bool = True
 
 
-class Site:
+class ModelBroker:
     """One run of one broker."""
 
     def __init__(
         self,
         name: NodeId,
         run: int,
-        contents: Contents,
+        contents: JournalContents,
         config: JournalConfig,
         *,
         replica_class: type[Replica] = Replica,
@@ -83,7 +83,7 @@ class Site:
         self.timers: dict[str, Instant] = {}
 
     @property
-    def view(self) -> View:
+    def view(self) -> JournalView:
         return view_of(self.replica, self.run)
 
     def step(self, event: Event, now: Instant) -> tuple[list[Effect], Passed]:
@@ -108,9 +108,9 @@ class Site:
         match event:
             case Received(sender, ProposeRequest() as message):
                 return ProposalReceived(sender, message, self.contents.sum_of(self.running + message.content))
-            case Feed(request, content, False):
+            case ModelFeed(request, content, False):
                 return ContentReceived(request, content)
-            case Feed(request, content, True):
+            case ModelFeed(request, content, True):
                 sum_ = self.contents.sum_of(self.running + content)
                 return ContentEnded(request, sum_, self.contents.sum_of(content), content)
             case _:

@@ -9,7 +9,7 @@ from random import Random
 from penstock.journals.core.replica import Replica
 from penstock.journals.records.api import Fate
 from penstock_lab.explorer_journal.actions import Action, Budget, actions, play
-from penstock_lab.explorer_journal.world import World
+from penstock_lab.explorer_journal.world import JournalWorld
 
 __all__ = ["walk", "walk_with_least"]
 
@@ -18,11 +18,11 @@ STEPS_LEAST = 250  # a broker that was passed over comes back, and another one g
 APPENDS_WEIGHT, FREE_WEIGHT, FAULT_WEIGHT = 8, 3, 1
 
 
-def walk(rng: Random, *, replica_class: type[Replica] = Replica, schedule: list[Action] | None = None) -> World:
+def walk(rng: Random, *, replica_class: type[Replica] = Replica, schedule: list[Action] | None = None) -> JournalWorld:
     """Walk until nothing is left to happen, or long enough; then ask every broker about every unknown fate."""
     one = rng.choice
     replication = one((1, 2, 2, 2, 3))
-    world = World(
+    world = JournalWorld(
         replication=replication,
         size=replication + one((1, 2)),
         is_kept=rng.random() < 0.4,
@@ -52,11 +52,11 @@ def walk(rng: Random, *, replica_class: type[Replica] = Replica, schedule: list[
 
 def walk_with_least(
     rng: Random, *, replica_class: type[Replica] = Replica, schedule: list[Action] | None = None
-) -> World:
+) -> JournalWorld:
     """Walk where fewer than R members are enough: brokers are passed over, rightly or not, and return."""
     one = rng.choice
     replication = one((3, 3, 3, 4))
-    world = World(
+    world = JournalWorld(
         replication=replication,
         least=one(range(2, replication)),
         size=replication + one((0, 0, 1)),
@@ -86,7 +86,9 @@ def walk_with_least(
     return _walked(world, budget, rng, schedule, STEPS_LEAST)
 
 
-def _walked(world: World, budget: Budget, rng: Random, schedule: list[Action] | None, steps: int) -> World:
+def _walked(
+    world: JournalWorld, budget: Budget, rng: Random, schedule: list[Action] | None, steps: int
+) -> JournalWorld:
     for _ in range(steps):
         possible = [(action, cost) for action, cost in actions(world, budget) if cost is None or getattr(budget, cost)]
         if not possible:
@@ -107,7 +109,7 @@ def _weight(action: Action, cost: str | None) -> int:
     return FREE_WEIGHT if cost is None else FAULT_WEIGHT
 
 
-def _resolve(world: World) -> None:
+def _resolve(world: JournalWorld) -> None:
     unknown = [append for append, answer in world.answers.items() if answer.fate is Fate.UNKNOWN and answer.commit]
     for append in unknown:
         for name in list(world.sites):

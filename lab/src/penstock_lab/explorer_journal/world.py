@@ -35,12 +35,12 @@ from penstock.kernel.ids import SECOND, Instant, NodeId, Offset, RequestId, Revi
 from penstock.keyspace.core.records import LeaseId
 from penstock.keyspace.core.transaction import Transaction
 from penstock_lab.explorer_journal.keys import JOURNAL, ROOT, Keys
-from penstock_lab.explorer_journal.site import Feed, Site
+from penstock_lab.explorer_journal.site import ModelBroker, ModelFeed
 from penstock_lab.sim.checkers.journal import JournalChecks
-from penstock_lab.sim.checkers.journal_view import Contents, View
+from penstock_lab.sim.checkers.journal_view import JournalContents, JournalView
 from penstock_lab.sim.least.least_checks import LeastChecks
 
-__all__ = ["CLOSED", "World", "broker"]
+__all__ = ["CLOSED", "JournalWorld", "broker"]
 
 CLOSED = None  # the end of a stream, as the last thing in it
 Link = tuple[NodeId, NodeId, PipelineEpoch]  # from, to, and whose stream it is
@@ -53,7 +53,7 @@ def broker(number: int) -> NodeId:
 
 
 @dataclass
-class World:
+class JournalWorld:
     """One journal on some brokers."""
 
     replication: int = 2
@@ -64,9 +64,9 @@ class World:
     fragment_length: int = 1 << 10
     limit_step: int = 1_000
     is_checked: bool = True  # whether the core's own check is asked: not of mutants
-    contents: Contents = field(default_factory=Contents)
+    contents: JournalContents = field(default_factory=JournalContents)
     keys: Keys = field(default_factory=Keys)
-    sites: dict[NodeId, Site] = field(default_factory=dict)
+    sites: dict[NodeId, ModelBroker] = field(default_factory=dict)
     mirrors: dict[NodeId, int] = field(default_factory=dict)
     leases: dict[NodeId, LeaseId] = field(default_factory=dict)
     runs: dict[NodeId, int] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class World:
 
     # brokers come and go
 
-    def start(self, members: int | None = None, *, synchronized: bool = False) -> "World":
+    def start(self, members: int | None = None, *, synchronized: bool = False) -> "JournalWorld":
         """Create the journal, boot all brokers, and give it to the first ones."""
         self.keys.create(self.spec)
         for number in range(self.size):
@@ -120,7 +120,7 @@ class World:
         self.runs[name] = self.runs.get(name, 0) + 1
         state, uploads = self.disks.pop(name, (None, ()))
         is_back = self.is_kept and state is not None
-        self.sites[name] = Site(
+        self.sites[name] = ModelBroker(
             name,
             self.runs[name],
             self.contents,
@@ -365,7 +365,7 @@ class World:
         """Content of an append which is fed by hand."""
         name, whole, _ = self.asked[append]
         if name in self.sites:
-            self.step(name, Feed(RequestId(append), whole if content is None else content, is_end))
+            self.step(name, ModelFeed(RequestId(append), whole if content is None else content, is_end))
 
     def abort(self, append: int) -> None:
         self.step(self.asked[append][0], AppendAborted(RequestId(append), "the client went away"))
@@ -422,7 +422,7 @@ class World:
         for effect in outside:
             self._perform(name, before, effect)
 
-    def _perform(self, name: NodeId, before: View, effect: Effect) -> None:
+    def _perform(self, name: NodeId, before: JournalView, effect: Effect) -> None:
         match effect:
             case Send(to, message):
                 self._on_send(name, message)
@@ -449,7 +449,7 @@ class World:
             case _:
                 raise AssertionError(f"the world does not know {type(effect).__name__}")
 
-    def _on_proposal(self, view: View) -> None:
+    def _on_proposal(self, view: JournalView) -> None:
         """A primary has proposed an append."""
         content = self.contents[view.points[-1].sum]
         if content and view.leads is not None:

@@ -13,14 +13,14 @@ from typing import Any
 from penstock.kernel.effects import Durable, Effect, Persist, SaveState, TrimLog, TruncateLog
 from penstock.kernel.ids import MICROSECOND, Instant, Lsn
 
-__all__ = ["Disk", "DiskFaults", "Found"]
+__all__ = ["DiskContent", "DiskFaults", "SimDisk"]
 
 
 FIRST_LSN = Lsn(1)
 
 
 @dataclass(slots=True, frozen=True)
-class Found:
+class DiskContent:
     """What a process finds when it starts: its state (None at the very first start) and its records from `first` on."""
 
     first: Lsn
@@ -39,7 +39,7 @@ class DiskFaults:
 
 
 @dataclass(slots=True)
-class Disk:
+class SimDisk:
     """A log and a state, and the operations on their way to it."""
 
     rng: Random
@@ -101,9 +101,9 @@ class Disk:
         """The operations under way, oldest first."""
         return self._pending
 
-    def recover(self) -> Found:
+    def recover(self) -> DiskContent:
         assert not self._pending, "recovery comes after a crash"
-        return Found(self.first, tuple(self.records), self.state)
+        return DiskContent(self.first, tuple(self.records), self.state)
 
     def _apply(self, operation: Effect) -> None:
         match operation:

@@ -12,7 +12,7 @@ from random import Random
 from penstock.kernel.ids import MILLISECOND, NodeId
 from penstock.kernel.probes import reached
 from penstock_lab.sim.network import NetworkFaults
-from penstock_lab.sim.node import MILLION, Clock, Node
+from penstock_lab.sim.node import MILLION, Clock, SimNode
 from penstock_lab.sim.world import World
 
 __all__ = ["Atlas", "Nemesis", "Swarm"]
@@ -91,7 +91,7 @@ class Nemesis:
         self.atlas = atlas
         self.nodes = nodes
         self.wiped: list[NodeId] = []
-        self._blows: list[Callable[[Node], None]] = []
+        self._blows: list[Callable[[SimNode], None]] = []
         for enabled, blow in (
             (swarm.crashes, self._crash),
             (swarm.pauses, self._pause),
@@ -148,23 +148,23 @@ class Nemesis:
     def _down(self) -> int:
         return sum(not self.world.nodes[name].is_up for name in self.nodes)
 
-    def _boot(self, node: Node) -> None:
+    def _boot(self, node: SimNode) -> None:
         if not node.is_up:
             node.boot()
 
-    def _crash(self, node: Node) -> None:
+    def _crash(self, node: SimNode) -> None:
         if node.is_up and self._down() < self.atlas.down_max:
             reached("fault.crash")
             node.crash()
             self._later(lambda: self._boot(node))
 
-    def _pause(self, node: Node) -> None:
+    def _pause(self, node: SimNode) -> None:
         if node.is_up and not node.is_paused:
             reached("fault.pause")
             node.pause()
             self._later(node.resume)
 
-    def _partition(self, node: Node) -> None:
+    def _partition(self, node: SimNode) -> None:
         rng = self.world.rng
         side = [name for name in self.nodes if name == node.name or rng.random() < 0.3]
         others = [name for name in self.world.nodes if name not in side]
@@ -173,14 +173,14 @@ class Nemesis:
         self.world.network.isolate(side, others)
         self._later(self.world.network.heal)
 
-    def _cut_one_way(self, node: Node) -> None:
+    def _cut_one_way(self, node: SimNode) -> None:
         other = self.world.rng.choice(list(self.world.nodes))
         reached("fault.one_way_cut")
         self.world.note(node.name, "!", f"cut to {other}")
         self.world.network.cut_link(node.name, other)
         self._later(self.world.network.heal)
 
-    def _slow_disk(self, node: Node) -> None:
+    def _slow_disk(self, node: SimNode) -> None:
         reached("fault.slow_disk")
         node.disk.faults.slow_factor = self.world.rng.choice((10, 100))
 
@@ -189,7 +189,7 @@ class Nemesis:
 
         self._later(recover)
 
-    def _fail_disk(self, node: Node) -> None:
+    def _fail_disk(self, node: SimNode) -> None:
         """The next write fails; the supervisor boots the process again, on a disk that works."""
         if not node.is_up or self._down() >= self.atlas.down_max:
             return
@@ -202,7 +202,7 @@ class Nemesis:
 
         self._later(recover)
 
-    def _wipe(self, node: Node) -> None:
+    def _wipe(self, node: SimNode) -> None:
         if len(self.wiped) >= self.atlas.wiped_max or not node.is_up or self._down() >= self.atlas.down_max:
             return
         reached("fault.wipe")

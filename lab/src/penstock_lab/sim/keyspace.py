@@ -23,7 +23,7 @@ from penstock.keyspace.core.limits import check_lease_ms, check_prefix, check_tr
 from penstock.keyspace.core.records import Lease, LeaseId, LeaseStatus, Snapshot, WatchBatch
 from penstock.keyspace.core.store import Store
 from penstock.keyspace.core.transaction import Outcome, Transaction
-from penstock_lab.sim.node import Node
+from penstock_lab.sim.node import SimNode
 
 if TYPE_CHECKING:
     from penstock_lab.sim.world import World
@@ -82,31 +82,31 @@ class SimulatedKeySpace:
 
     # Requests
 
-    def transact(self, client: Node, transaction: Transaction, answer: Answer[Outcome]) -> None:
+    def transact(self, client: SimNode, transaction: Transaction, answer: Answer[Outcome]) -> None:
         check_transaction(transaction)
         self._request(client, lambda: self.store.transact(transaction), answer)
 
-    def read(self, client: Node, prefix: str, answer: Answer[Snapshot], *, at: Revision | None = None) -> None:
+    def read(self, client: SimNode, prefix: str, answer: Answer[Snapshot], *, at: Revision | None = None) -> None:
         check_prefix(prefix)
         self._request(client, lambda: self.store.snapshot(prefix, at), answer)
 
-    def grant_lease(self, client: Node, ttl_ms: int, answer: Answer[Lease]) -> None:
+    def grant_lease(self, client: SimNode, ttl_ms: int, answer: Answer[Lease]) -> None:
         check_lease_ms(ttl_ms)
         self._request(client, lambda: self.store.grant(ttl_ms, self.world.now), answer)
 
-    def keep_alive(self, client: Node, lease: LeaseId, answer: Answer[Lease]) -> None:
+    def keep_alive(self, client: SimNode, lease: LeaseId, answer: Answer[Lease]) -> None:
         self._request(client, lambda: self.store.keep_alive(lease, self.world.now), answer)
 
-    def revoke_lease(self, client: Node, lease: LeaseId, answer: Answer[None]) -> None:
+    def revoke_lease(self, client: SimNode, lease: LeaseId, answer: Answer[None]) -> None:
         self._request(client, lambda: self.store.revoke(lease), answer)
 
-    def lease_status(self, client: Node, lease: LeaseId, answer: Answer[LeaseStatus]) -> None:
+    def lease_status(self, client: SimNode, lease: LeaseId, answer: Answer[LeaseStatus]) -> None:
         self._request(client, lambda: self.store.lease_status(lease, self.world.now), answer)
 
-    def compact(self, client: Node, revision: Revision, answer: Answer[None]) -> None:
+    def compact(self, client: SimNode, revision: Revision, answer: Answer[None]) -> None:
         self._request(client, lambda: self.store.compact(revision), answer)
 
-    def watch(self, client: Node, prefix: str, start: Revision, show: Answer[WatchBatch]) -> "SimulatedWatch":
+    def watch(self, client: SimNode, prefix: str, start: Revision, show: Answer[WatchBatch]) -> "SimulatedWatch":
         """Batches until it is stopped, its process ends, or it gets `Compacted`, which is its last."""
         check_prefix(prefix)
         watch = SimulatedWatch(self, client, prefix, start, show)
@@ -122,7 +122,7 @@ class SimulatedKeySpace:
 
     # The way there and back
 
-    def _request(self, client: Node, do: Callable[[], R], answer: Answer[R]) -> None:
+    def _request(self, client: SimNode, do: Callable[[], R], answer: Answer[R]) -> None:
         """Carry a request to the store and its answer back. A client without an answer gets `ConnectionLost`."""
         faults, rng, run = self.faults, self.world.rng, client.run
         is_open = True
@@ -232,7 +232,7 @@ class SimulatedWatch:
     """A watch: a position in the store's history, which moves some time after the store did."""
 
     def __init__(
-        self, keyspace: SimulatedKeySpace, client: Node, prefix: str, start: Revision, show: Answer[WatchBatch]
+        self, keyspace: SimulatedKeySpace, client: SimNode, prefix: str, start: Revision, show: Answer[WatchBatch]
     ) -> None:
         self._keyspace = keyspace
         self._client = client

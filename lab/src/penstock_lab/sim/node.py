@@ -29,12 +29,12 @@ from penstock.kernel.effects import (
 )
 from penstock.kernel.ids import Instant, Lsn, NodeId
 from penstock.kernel.machine import Machine
-from penstock_lab.sim.disk import Disk, Found
+from penstock_lab.sim.disk import DiskContent, SimDisk
 
 if TYPE_CHECKING:
     from penstock_lab.sim.world import World
 
-__all__ = ["Node", "Program"]
+__all__ = ["Program", "SimNode"]
 
 MILLION = 1_000_000
 
@@ -42,11 +42,11 @@ MILLION = 1_000_000
 class Program(Protocol):
     """The program of a node: builds the machine from its durable state, and knows the effects of its own protocol."""
 
-    def boot(self, node: "Node", found: Found) -> tuple[Machine, Sequence[Effect]]:
+    def boot(self, node: "SimNode", found: DiskContent) -> tuple[Machine, Sequence[Effect]]:
         """Return a new machine, and its first effects."""
         ...
 
-    def perform(self, node: "Node", effect: Effect) -> None:
+    def perform(self, node: "SimNode", effect: Effect) -> None:
         """Run an effect that is not one of `base.effects`, or a `Reply`."""
         ...
 
@@ -65,10 +65,10 @@ class Clock:
         return Instant(-(-(local - self.offset_ns) * MILLION // self.rate_ppm))
 
 
-class Node:
+class SimNode:
     """One process of the world. `run` counts its lives: what an earlier life started never reaches a later one."""
 
-    def __init__(self, world: "World", name: NodeId, program: Program, disk: Disk, clock: Clock) -> None:
+    def __init__(self, world: "World", name: NodeId, program: Program, disk: SimDisk, clock: Clock) -> None:
         self.world = world
         self.name = name
         self.program = program

@@ -15,11 +15,11 @@ import msgspec
 from penstock.kernel.ids import MILLISECOND, Instant, NodeId
 from penstock.kernel.probes import recording
 from penstock_lab.sim.faults import Atlas, Nemesis, Swarm
-from penstock_lab.sim.node import Node
+from penstock_lab.sim.node import SimNode
 from penstock_lab.sim.trace import Trace
 from penstock_lab.sim.world import World
 
-__all__ = ["NotLive", "Outcome", "Workload", "run", "run_seed"]
+__all__ = ["NotLive", "SeedOutcome", "Workload", "run", "run_seed"]
 
 
 class NotLive(Exception):
@@ -41,7 +41,7 @@ class Workload(Protocol):
         """Add and boot the nodes, schedule the load; return the nodes which the nemesis may strike."""
         ...
 
-    def check(self, node: Node) -> None:
+    def check(self, node: SimNode) -> None:
         """After each step of a node: what must hold in the whole world."""
         ...
 
@@ -54,7 +54,7 @@ class Workload(Protocol):
         ...
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class SeedOutcome(msgspec.Struct, frozen=True):
     """What became of one run."""
 
     workload: str
@@ -83,7 +83,7 @@ def run(workload: Workload, rng: Random, *, trace: Trace | None = None) -> World
     return world
 
 
-def run_seed(make: Callable[[], Workload], seed: int, *, trace: Trace | None = None) -> Outcome:
+def run_seed(make: Callable[[], Workload], seed: int, *, trace: Trace | None = None) -> SeedOutcome:
     """Run one seed; a failure is part of the outcome."""
     trace = trace if trace is not None else Trace()
     probes: Counter[str] = Counter()
@@ -96,7 +96,7 @@ def run_seed(make: Callable[[], Workload], seed: int, *, trace: Trace | None = N
         except Exception as error:
             failure = _explain(error)
             trace.add(0, "world", "=", failure)
-    return Outcome(
+    return SeedOutcome(
         workload.name,
         seed,
         failure,

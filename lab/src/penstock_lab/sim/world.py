@@ -11,9 +11,9 @@ from random import Random
 from typing import Any
 
 from penstock.kernel.ids import Instant, NodeId
-from penstock_lab.sim.disk import Disk
+from penstock_lab.sim.disk import SimDisk
 from penstock_lab.sim.network import Network
-from penstock_lab.sim.node import Clock, Node, Program
+from penstock_lab.sim.node import Clock, Program, SimNode
 from penstock_lab.sim.trace import Trace
 
 __all__ = ["OutOfSteps", "World"]
@@ -31,18 +31,18 @@ class World:
         self.now = Instant(0)
         self.trace = trace if trace is not None else Trace()
         self.network = Network(rng, self.at)
-        self.nodes: dict[NodeId, Node] = {}
-        self.after_step: Callable[[Node], None] = lambda _: None
+        self.nodes: dict[NodeId, SimNode] = {}
+        self.after_step: Callable[[SimNode], None] = lambda _: None
         # called for every message before the network
         self.on_send: Callable[[NodeId, NodeId, Any], None] = lambda *_: None
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._tokens = 0
         self._steps_left = steps_max
 
-    def add_node(self, name: NodeId, program: Program, *, clock: Clock | None = None) -> Node:
+    def add_node(self, name: NodeId, program: Program, *, clock: Clock | None = None) -> SimNode:
         """A new process with an empty disk. It does nothing before its `boot`."""
         assert name not in self.nodes, f"two nodes are called {name}"
-        node = Node(self, name, program, Disk(self.rng), clock or Clock())
+        node = SimNode(self, name, program, SimDisk(self.rng), clock or Clock())
         self.nodes[name] = node
         return node
 
@@ -89,7 +89,7 @@ class World:
     def note(self, who: str, mark: str, what: Any) -> None:
         self.trace.add(self.now, who, mark, what)
 
-    def checked(self, node: Node) -> None:
+    def checked(self, node: SimNode) -> None:
         """After each step: the machine's own invariants, then the world's."""
         if node.machine is not None:
             node.machine.check()

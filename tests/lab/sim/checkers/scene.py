@@ -12,8 +12,8 @@ from penstock.quorum.records.entry import Barrier, ClientId, Entry, Txn
 from penstock.quorum.records.member import Ensemble
 from penstock.quorum.records.messages import BecomeLeaderRequest, FenceRequest
 from penstock.quorum.records.metadata import Metadata
-from penstock_lab.sim.checkers.history import Attempt
-from penstock_lab.sim.checkers.hosts import Host
+from penstock_lab.sim.checkers.history import HistoryAttempt
+from penstock_lab.sim.checkers.hosts import CheckedHost
 from penstock_lab.sim.checkers.quorum import QuorumChecks
 from penstock_lab.sim.workloads.quorum_host import HostProgram
 from penstock_lab.sim.workloads.quorum_machine import Lists, encode_ops
@@ -52,7 +52,7 @@ class Scene:
         self.world.on_send = lambda source, to, message: self.checks.sent(source, 1, to, message)
         self.settle()
 
-    def __getitem__(self, name: str) -> Host:
+    def __getitem__(self, name: str) -> CheckedHost:
         return self.checks.hosts[NodeId(name)]
 
     @property
@@ -85,7 +85,7 @@ class Scene:
 
     # a node by hand
 
-    def hold(self, name: str, *entries: Entry) -> Host:
+    def hold(self, name: str, *entries: Entry) -> CheckedHost:
         """Put entries on a node's disk, and into its log as the checkers see it, unasked."""
         host = self[name]
         operation = Persist(Lsn(host.log.end + 1), entries)
@@ -93,11 +93,13 @@ class Scene:
         host.node.disk._apply(operation)
         return host
 
-    def attempt(self, name: str, seq: int, *, is_sync: bool = True, level: int = MAJORITY) -> Attempt:
+    def attempt(self, name: str, seq: int, *, is_sync: bool = True, level: int = MAJORITY) -> HistoryAttempt:
         """A request which has arrived at a node, of which the node knows nothing."""
         ops = encode_ops(b"k", "c", seq, seq)
         request = self.checks.history.next_request()
-        attempt = Attempt(request, ClientId("c"), seq, b"k", ops, is_sync, level, False, 5_000_000_000, NodeId(name))
+        attempt = HistoryAttempt(
+            request, ClientId("c"), seq, b"k", ops, is_sync, level, False, 5_000_000_000, NodeId(name)
+        )
         attempt.run = self[name].node.run
         self.checks.history.attempts[request] = self.checks.history.by_ops[ops] = attempt
         self.checks.answers.arrived(self[name], [attempt])
@@ -111,8 +113,8 @@ class Scene:
     def answered(self, answers: Answers) -> None:
         self.told.append(answers)
 
-    def replied(self, host: Host, reply: Reply) -> None:
+    def replied(self, host: CheckedHost, reply: Reply) -> None:
         raise AssertionError(reply)
 
-    def served(self, host: Host, request: RequestId, lists: Lists, applied: Offset) -> None:
+    def served(self, host: CheckedHost, request: RequestId, lists: Lists, applied: Offset) -> None:
         raise AssertionError(request)

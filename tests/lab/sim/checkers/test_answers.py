@@ -8,17 +8,19 @@ from penstock.quorum.client.sending import Sending
 from penstock.quorum.records.answers import Answers, Fate
 from penstock.quorum.records.effects import APPLIED
 from penstock.quorum.records.entry import ClientId, Rollback
-from penstock_lab.sim.checkers.history import Attempt, UserAppend
+from penstock_lab.sim.checkers.history import HistoryAttempt, UserAppend
 
 
-def tell(scene: Scene, fate: Fate, *attempts: Attempt, results: tuple[object, ...] = (), name: str = "a") -> None:
+def tell(
+    scene: Scene, fate: Fate, *attempts: HistoryAttempt, results: tuple[object, ...] = (), name: str = "a"
+) -> None:
     entry: EntryId = attempts[0].appended
     requests, offsets = tuple(each.request for each in attempts), tuple(each.appended.offset for each in attempts)
     answers = Answers(fate, entry.epoch, requests, offsets, results)
     scene.checks.answers.answered(scene[name], answers, scene.world.now)
 
 
-def appended(scene: Scene, seq: int, *, is_sync: bool = True, is_held: bool = True, level: int = 0) -> Attempt:
+def appended(scene: Scene, seq: int, *, is_sync: bool = True, is_held: bool = True, level: int = 0) -> HistoryAttempt:
     """Node a, leading epoch 1, has appended this transaction; with `is_held`, b holds it, too."""
     attempt = scene.attempt("a", seq, is_sync=is_sync, level=level)
     attempt.arrived_at = scene.world.now

@@ -6,11 +6,11 @@ from penstock.kernel.effects import Persist, SaveState, TruncateLog
 from penstock.kernel.ids import Epoch, Lsn, Offset
 from penstock.quorum.records.entry import Confirm
 from penstock.quorum.records.state import NodeState, SnapshotMeta
-from penstock_lab.sim.checkers.hosts import Record
+from penstock_lab.sim.checkers.hosts import HostRecord
 
 
 def test_what_was_ever_durable_is_remembered() -> None:
-    scene, record = Scene(), Record()
+    scene, record = Scene(), HostRecord()
     record.see(Persist(Lsn(1), (barrier(1), txn(1, 1), Confirm(Epoch(1), Offset(1)))))
     record.see(TruncateLog(Lsn(1)))
     record.see(Persist(Lsn(2), (barrier(2),)))

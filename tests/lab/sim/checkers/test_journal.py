@@ -8,7 +8,7 @@ from penstock.journals.records.fragment import Fragment
 from penstock.journals.records.point import Point
 from penstock.kernel.ids import Incarnation, NodeId, Offset, Revision
 from penstock_lab.sim.checkers.journal import JournalChecks
-from penstock_lab.sim.checkers.journal_view import Contents, Passed, View
+from penstock_lab.sim.checkers.journal_view import JournalContents, JournalView, Passed
 
 OLD, NEW = PipelineEpoch(Revision(1), 1), PipelineEpoch(Revision(2), 1)
 CONTENT = bytes([7]) * 5
@@ -18,15 +18,15 @@ class Stage:
     """A broker which holds one append of five bytes, above its mark."""
 
     def __init__(self) -> None:
-        contents = Contents()
+        contents = JournalContents()
         self.checks = JournalChecks(1, contents)
         self.checks.lengths[7] = len(CONTENT)
         self.point = Point(Offset(0), Offset(5), contents.sum_of(CONTENT))
         self.before = self.view(OLD, 0, self.point)
         self.fragment = Fragment("a/journal", self.point.begin, self.point.end, self.point.sum)
 
-    def view(self, epoch: PipelineEpoch, mark: int, *points: Point) -> View:
-        return View(NodeId("b0"), 1, Incarnation("b0-1"), epoch, epoch, Offset(mark), points, None)
+    def view(self, epoch: PipelineEpoch, mark: int, *points: Point) -> JournalView:
+        return JournalView(NodeId("b0"), 1, Incarnation("b0-1"), epoch, epoch, Offset(mark), points, None)
 
     def stepped(self, epoch: PipelineEpoch, mark: int, *marks: ShowMark) -> None:
         """The Fragment is handed over in a step which ends in this epoch with this mark."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.lab.sim.checkers.scene import Scene, barrier, entry_id, txn
 
 from penstock.kernel.ids import NO_ENTRY, NodeId, RequestId
-from penstock_lab.sim.checkers.history import ReadOp
+from penstock_lab.sim.checkers.history import HistoryRead
 from penstock_lab.sim.checkers.reads import FOREVER, Interval, check_linearizable
 
 Reads = list[tuple[int, Interval]]
@@ -66,8 +66,8 @@ def test_a_node_never_shows_less_than_before() -> None:
     scene = Scene()
     scene.checks.book.claim("a", scene.hold("a", barrier(1), txn(1, 1), txn(1, 2)).log, 3)
 
-    def read(applied: int, *values: bytes, after: object = NO_ENTRY) -> ReadOp:
-        made = ReadOp(RequestId(1), b"k", False, after, NodeId("a"))  # type: ignore[arg-type]
+    def read(applied: int, *values: bytes, after: object = NO_ENTRY) -> HistoryRead:
+        made = HistoryRead(RequestId(1), b"k", False, after, NodeId("a"))  # type: ignore[arg-type]
         made.applied, made.values = applied, values
         return made
 

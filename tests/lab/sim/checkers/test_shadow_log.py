@@ -10,7 +10,7 @@ from penstock.kernel.ids import Incarnation, Lsn, NodeId
 from penstock.quorum.records.member import Member
 from penstock.quorum.records.state import NodeState, SnapshotMeta
 from penstock_lab.sim.checkers.shadow_log import ShadowLog, durable_epoch_at, durable_head, is_replaced
-from penstock_lab.sim.disk import Disk
+from penstock_lab.sim.disk import SimDisk
 
 
 def test_it_grows_shrinks_and_forgets_its_beginning() -> None:
@@ -30,8 +30,8 @@ def test_a_hole_is_refused() -> None:
         ShadowLog().append(2, [barrier(1)])
 
 
-def disk_with(snapshot: SnapshotMeta, first: int, *entries: object) -> Disk:
-    disk = Disk(Random(1))
+def disk_with(snapshot: SnapshotMeta, first: int, *entries: object) -> SimDisk:
+    disk = SimDisk(Random(1))
     disk.state = NodeState(Member(NodeId("n"), Incarnation("i")), snapshot=snapshot)
     if entries:
         disk._apply(Persist(Lsn(first), entries))

@@ -17,9 +17,9 @@ from penstock.quorum.records.effects import Append, AppendRequest
 from penstock.quorum.records.member import Ensemble
 from penstock.quorum.records.messages import FenceRequest
 from penstock.quorum.records.metadata import Metadata
-from penstock_lab.sim.checkers.history import ReadOp
-from penstock_lab.sim.checkers.hosts import Host
-from penstock_lab.sim.node import Node
+from penstock_lab.sim.checkers.history import HistoryRead
+from penstock_lab.sim.checkers.hosts import CheckedHost
+from penstock_lab.sim.node import SimNode
 from penstock_lab.sim.workloads.quorum_machine import Lists
 from penstock_lab.sim.workloads.quorum_mutants import MUTANTS, Parts
 from penstock_lab.sim.workloads.quorum_operator import MetadataCell, OperatorProgram
@@ -80,7 +80,7 @@ class Stage(Scene):
 
     # operators
 
-    def operator(self, name: str = "op1") -> Node:
+    def operator(self, name: str = "op1") -> SimNode:
         kind = self.parts.operator if self.parts is not None else Parts().operator
         program = OperatorProgram(NodeId(name), kind, PATIENT, self.cell, self)
         node = self.world.add_node(NodeId(name), program)
@@ -90,7 +90,7 @@ class Stage(Scene):
     def granted(self, reply: Reply) -> None:
         self.granted_to[reply.request] = reply.result
 
-    def ask(self, operator: Node, body: Any) -> RequestId:
+    def ask(self, operator: SimNode, body: Any) -> RequestId:
         request = self.checks.history.next_request()
         operator.deliver(Requested(request, body))
         return request
@@ -120,15 +120,15 @@ class Stage(Scene):
         self[name].node.deliver(Append((request,)))
         return attempt.request
 
-    def read(self, name: str, key: bytes = b"k") -> ReadOp:
+    def read(self, name: str, key: bytes = b"k") -> HistoryRead:
         """A linearizable read of a key on a node."""
         request = self.checks.history.next_request()
-        read = ReadOp(request, key, True, NO_ENTRY, NodeId(name), self[name].node.run, self.world.now)
+        read = HistoryRead(request, key, True, NO_ENTRY, NodeId(name), self[name].node.run, self.world.now)
         self.checks.history.reads[request] = read
         self[name].node.deliver(Requested(request, Read()))
         return read
 
-    def served(self, host: Host, request: RequestId, lists: Lists, applied: Offset) -> None:
+    def served(self, host: CheckedHost, request: RequestId, lists: Lists, applied: Offset) -> None:
         read = self.checks.history.reads[request]
         read.is_answered, read.served_at, read.applied = True, self.world.now, applied
         read.values = tuple(lists.lists.get(read.key, ()))
@@ -157,5 +157,5 @@ class Stage(Scene):
 
         self._watchers.append(watch)
 
-    def replied(self, host: Host, reply: Reply) -> None:
+    def replied(self, host: CheckedHost, reply: Reply) -> None:
         self.replies[reply.request] = reply.result

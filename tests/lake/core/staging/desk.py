@@ -32,7 +32,7 @@ from penstock_lab.sim.checkers.lake import LakeChecks
 from penstock_lab.sim.workloads.lake import FIRST_RECORD, watched
 from penstock_lab.sim.workloads.lake_lookup import look_up
 from penstock_lab.sim.workloads.lake_mutants import MUTANTS
-from penstock_lab.sim.workloads.lake_parts import Parts
+from penstock_lab.sim.workloads.lake_parts import LakeParts
 
 MAIN, REPOSITORY = Instance("main-1"), Instance("r1")
 CONFIG = MemberConfig(
@@ -45,7 +45,7 @@ class Desk:
     """Members a, b, …, and all they wait for."""
 
     def __init__(self, members: str = "ab", mutant: str | None = None) -> None:
-        self.parts = Parts()
+        self.parts = LakeParts()
         if mutant is not None:
             MUTANTS[mutant].apply(self.parts)
         self.shelf = self.parts.shelf()

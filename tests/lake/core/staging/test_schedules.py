@@ -25,7 +25,7 @@ from penstock.lake.core.staging.records import (
 from penstock.lake.core.staging.results import Status
 from penstock_lab.sim.workloads.lake_builder import Import, Merge, Revert
 from penstock_lab.sim.workloads.lake_mutants import MUTANTS
-from penstock_lab.sim.workloads.lake_parts import Parts
+from penstock_lab.sim.workloads.lake_parts import LakeParts
 
 Schedule = Callable[[str | None], None]
 
@@ -33,7 +33,7 @@ DEV = Instance("dev-1")
 
 
 def machine_of(mutant: str | None) -> type[StagingMachine]:
-    parts = Parts()
+    parts = LakeParts()
     if mutant is not None:
         MUTANTS[mutant].apply(parts)
     return parts.machine

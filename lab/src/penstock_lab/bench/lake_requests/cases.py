@@ -17,7 +17,7 @@ import msgspec
 
 from penstock_lab.bench.lake_requests.load import rest_request, s3_request, send
 from penstock_lab.bench.lake_requests.sides import KEYS, Lakeside, lakesides
-from penstock_lab.bench.report import Options, Recorder
+from penstock_lab.bench.report import Options, RowRecorder
 
 __all__ = ["run"]
 
@@ -124,7 +124,7 @@ CASES: Final = (
 )
 
 
-def run(recorder: Recorder, options: Options) -> None:
+def run(recorder: RowRecorder, options: Options) -> None:
     """Every case on each side, in turns."""
     pythons = {"now": Path()}
     if options.before:
@@ -143,7 +143,7 @@ def run(recorder: Recorder, options: Options) -> None:
 
 
 def _measure(
-    recorder: Recorder, case: Case, in_flight: int, sides: dict[str, Lakeside], repeats: int, seconds: float
+    recorder: RowRecorder, case: Case, in_flight: int, sides: dict[str, Lakeside], repeats: int, seconds: float
 ) -> None:
     """Rows of one case: the least processor time of the rounds, and the median of the clock."""
     costs: dict[str, list[tuple[float, float, float]]] = {name: [] for name in sides}

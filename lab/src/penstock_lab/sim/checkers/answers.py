@@ -14,8 +14,8 @@ from penstock.quorum.records.entry import OVERHEAD_BYTES, Txn
 from penstock.quorum.records.member import Member
 from penstock_lab.sim.checkers.book import Author, Book
 from penstock_lab.sim.checkers.commits import Quorum
-from penstock_lab.sim.checkers.history import Attempt, History, UserAppend
-from penstock_lab.sim.checkers.hosts import Host, Record
+from penstock_lab.sim.checkers.history import HistoryAttempt, OperationHistory, UserAppend
+from penstock_lab.sim.checkers.hosts import CheckedHost, HostRecord
 from penstock_lab.sim.checkers.logs import LogChecker
 
 __all__ = ["AnswerChecker"]
@@ -31,8 +31,8 @@ class AnswerChecker:
         self,
         book: Book,
         logs: LogChecker,
-        history: History,
-        records: dict[Member, Record],
+        history: OperationHistory,
+        records: dict[Member, HostRecord],
         quorums: dict[int, list[Quorum]],
         config: NodeConfig,
     ) -> None:
@@ -42,17 +42,19 @@ class AnswerChecker:
         self.records = records
         self.quorums = quorums
         self.config = config
-        self.acknowledged: list[tuple[Attempt, Member]] = []  # and by whom
-        self.indeterminate: list[Attempt] = []
-        self._volatile: dict[Author, dict[int, Attempt]] = {}  # arrived and neither appended nor answered, in order
+        self.acknowledged: list[tuple[HistoryAttempt, Member]] = []  # and by whom
+        self.indeterminate: list[HistoryAttempt] = []
+        self._volatile: dict[
+            Author, dict[int, HistoryAttempt]
+        ] = {}  # arrived and neither appended nor answered, in order
         self._last_ok: dict[tuple[Author, int, bool], int] = {}  # by leader and lane: OKs come in order within a lane
 
-    def arrived(self, host: Host, attempts: list[Attempt]) -> None:
+    def arrived(self, host: CheckedHost, attempts: list[HistoryAttempt]) -> None:
         waiting = self._volatile.setdefault((host.node.name, host.node.run), {})
         for attempt in attempts:
             waiting[attempt.request] = attempt
 
-    def appended(self, host: Host, offset: int, txn: Txn) -> None:
+    def appended(self, host: CheckedHost, offset: int, txn: Txn) -> None:
         """A leader has put a transaction into its log for the first time."""
         attempt = self.history.by_ops[txn.ops]
         assert attempt.appended == NO_ENTRY, f"I26: {txn} is appended at {offset}, and was at {attempt.appended}"
@@ -64,7 +66,7 @@ class AnswerChecker:
         assert oldest == attempt.request, f"I20: {attempt.request} is appended before {oldest}"
         del waiting[attempt.request]
 
-    def answered(self, host: Host, answers: Answers, now: int) -> None:
+    def answered(self, host: CheckedHost, answers: Answers, now: int) -> None:
         attempts = [self.history.attempts[request] for request in answers.requests]
         results = answers.results or (None,) * len(attempts)
         for attempt, offset, result in zip(attempts, answers.offsets, results, strict=True):
@@ -77,7 +79,7 @@ class AnswerChecker:
             self._check_time(host, attempt, now)
         self._check_fate(host, answers.fate, attempts)
 
-    def _check_fate(self, host: Host, fate: Fate, attempts: list[Attempt]) -> None:
+    def _check_fate(self, host: CheckedHost, fate: Fate, attempts: list[HistoryAttempt]) -> None:
         self._check_active(host, fate, attempts)
         match fate:
             case Fate.COMMITTED:
@@ -103,12 +105,12 @@ class AnswerChecker:
                     assert attempt.entry == NO_ENTRY, f"{attempt} was told {fate}, and is in the log"
                     del waiting[attempt.request]
 
-    def _check_active(self, host: Host, fate: Fate, attempts: list[Attempt]) -> None:
+    def _check_active(self, host: CheckedHost, fate: Fate, attempts: list[HistoryAttempt]) -> None:
         is_decision = fate not in (*NEVER_APPENDED, Fate.INDETERMINATE) and attempts[0].entry != NO_ENTRY
         assert host.core is not None
         assert not is_decision or host.core.leader is not None, f"I19: {host.name} says {fate} without leading"
 
-    def _check_time(self, host: Host, attempt: Attempt, now: int) -> None:
+    def _check_time(self, host: CheckedHost, attempt: HistoryAttempt, now: int) -> None:
         """I14: by the waiter's deadline, at the leader's own pace; a frozen process is excused."""
         config = self.config
         patience = attempt.timeout_ns + 2 * config.timeout_grain_ns
@@ -120,16 +122,16 @@ class AnswerChecker:
 
     # OK
 
-    def _check_committed(self, attempts: list[Attempt]) -> None:
+    def _check_committed(self, attempts: list[HistoryAttempt]) -> None:
         """At once, not only at the end."""
         self._in_log(attempts)
 
-    def _in_log(self, attempts: list[Attempt]) -> None:
+    def _in_log(self, attempts: list[HistoryAttempt]) -> None:
         for attempt in attempts:
             verdict = self.book.verdict(attempt.entry)
             assert verdict == "committed", f"I12: {attempt} was told {attempt.fate}, and is {verdict}"
 
-    def _committed(self, host: Host, attempts: list[Attempt]) -> None:
+    def _committed(self, host: CheckedHost, attempts: list[HistoryAttempt]) -> None:
         self._check_committed(attempts)
         self._check_order(host, attempts)
         for attempt in attempts:
@@ -138,14 +140,14 @@ class AnswerChecker:
             elif attempt.level != MAJORITY:
                 self._check_level(host, attempt)
 
-    def _check_order(self, host: Host, attempts: list[Attempt]) -> None:
+    def _check_order(self, host: CheckedHost, attempts: list[HistoryAttempt]) -> None:
         for attempt in attempts:
             lane = ((host.node.name, host.node.run), attempt.level, attempt.is_repeat)
             before, offset = self._last_ok.get(lane, 0), attempt.appended.offset
             assert offset > before, f"I15: OK for {offset} after one for {before}"
             self._last_ok[lane] = offset
 
-    def _check_result(self, host: Host, attempt: Attempt) -> None:
+    def _check_result(self, host: CheckedHost, attempt: HistoryAttempt) -> None:
         """The result of the copy that took effect, whichever copy this is: one shape, through every fail-over."""
         book, offset = self.book, attempt.appended.offset
         assert host.applied >= offset, f"{attempt} was told its result before it was applied"
@@ -155,19 +157,19 @@ class AnswerChecker:
         is_wrong = host.record.is_damaged  # not found out yet, see AgreementChecker
         assert is_wrong or attempt.result == expected, f"I10: {attempt} was told {attempt.result}, it is {expected}"
 
-    def _effect(self, attempt: Attempt) -> EntryId:
+    def _effect(self, attempt: HistoryAttempt) -> EntryId:
         """Return the entry with which the pair took effect."""
         offset = self.book.effects.get((attempt.client, attempt.seq), 0)
         return EntryId(Epoch(self.book.epoch_at(offset)), Offset(offset)) if offset else NO_ENTRY
 
-    def _check_level(self, host: Host, attempt: Attempt) -> None:
+    def _check_level(self, host: CheckedHost, attempt: HistoryAttempt) -> None:
         for _, members in self.quorums[host.leads]:
             wanted = min(attempt.level, len(members))
             if sum(self.records[each].has_held(attempt.entry) for each in members if each in self.records) >= wanted:
                 return
         raise AssertionError(f"P7: {attempt} was told that so many members hold it")
 
-    def _check_acknowledged(self, host: Host, attempt: Attempt) -> None:
+    def _check_acknowledged(self, host: CheckedHost, attempt: HistoryAttempt) -> None:
         """I16, at the time of the OK."""
         offset, core = attempt.entry.offset, host.core
         assert core is not None
@@ -182,7 +184,7 @@ class AnswerChecker:
 
     # ABORTED
 
-    def _aborted(self, host: Host, attempts: list[Attempt]) -> None:
+    def _aborted(self, host: CheckedHost, attempts: list[HistoryAttempt]) -> None:
         if attempts[0].is_repeat and attempts[0].entry != NO_ENTRY:
             for attempt in attempts:
                 pair = (attempt.client, attempt.seq)
@@ -195,7 +197,7 @@ class AnswerChecker:
         else:
             self._never_appended(host, attempts)
 
-    def _never_appended(self, host: Host, attempts: list[Attempt]) -> None:
+    def _never_appended(self, host: CheckedHost, attempts: list[HistoryAttempt]) -> None:
         waiting = self._volatile[host.node.name, host.node.run]
         requests = [attempt.request for attempt in attempts]
         youngest = list(waiting)[-len(requests) :]
@@ -203,7 +205,7 @@ class AnswerChecker:
         for request in requests:
             del waiting[request]
 
-    def _check_rolled_back(self, attempts: list[Attempt]) -> None:
+    def _check_rolled_back(self, attempts: list[HistoryAttempt]) -> None:
         for attempt in attempts:
             entry = attempt.entry
             is_rolled_back = self.book.holds(entry) and entry.offset in self.book.doomed

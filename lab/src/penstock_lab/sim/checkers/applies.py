@@ -14,7 +14,7 @@ from penstock.quorum.records.entry import Txn
 from penstock.quorum.records.member import Member
 from penstock.quorum.records.state import SnapshotMeta
 from penstock_lab.sim.checkers.book import Book
-from penstock_lab.sim.checkers.hosts import Host, Record
+from penstock_lab.sim.checkers.hosts import CheckedHost, HostRecord
 
 __all__ = ["AgreementChecker", "ApplyChecker"]
 
@@ -25,7 +25,7 @@ class ApplyChecker:
     def __init__(self, book: Book) -> None:
         self.book = book
 
-    def apply(self, host: Host, effect: Apply) -> None:
+    def apply(self, host: CheckedHost, effect: Apply) -> None:
         book, first = self.book, int(effect.first)
         last = first + len(effect.entries) - 1
         assert last <= book.end, f"I10: {host.name} applies up to {last}, and {book.end} are committed"
@@ -39,7 +39,7 @@ class ApplyChecker:
                 is_doomed = offset in book.doomed
                 assert (offset in doomed) == is_doomed, f"I10: {host.name} applies {offset}, doomed: {is_doomed}"
 
-    def _check_limit(self, host: Host, last: int) -> None:
+    def _check_limit(self, host: CheckedHost, last: int) -> None:
         core = host.core
         assert core is not None
         if core.leader is not None:
@@ -49,13 +49,13 @@ class ApplyChecker:
             limit = max(host.known, host.record.confirmed)
             assert last <= limit, f"I11: {host.name} applies {last}, and is confirmed to {limit}"
 
-    def restores(self, host: Host, snapshot: SnapshotMeta) -> None:
+    def restores(self, host: CheckedHost, snapshot: SnapshotMeta) -> None:
         """The state machine goes to where a snapshot was taken: never back in one run of a process."""
         assert snapshot.head.offset >= host.applied, f"I5: {host.name} goes back from {host.applied} to {snapshot.head}"
         host.applied = snapshot.head.offset
         self.snapshot(host, snapshot)
 
-    def snapshot(self, host: Host, snapshot: SnapshotMeta) -> None:
+    def snapshot(self, host: CheckedHost, snapshot: SnapshotMeta) -> None:
         """I9, and that its statements about the log are true."""
         book, head = self.book, snapshot.head
         if head.offset == 0:
@@ -69,7 +69,7 @@ class ApplyChecker:
         known = [each for each in snapshot.doomed if each[1] > window]
         assert known == kept, f"{host.name}'s snapshot at {head} says {known} is doomed, it is {kept}"
 
-    def state(self, host: Host, applied: int, lists: dict[bytes, list[bytes]]) -> None:
+    def state(self, host: CheckedHost, applied: int, lists: dict[bytes, list[bytes]]) -> None:
         """A whole state machine, at rest."""
         expected = self.book.state_at(applied)
         assert lists == expected, f"I10: {host.name} at {applied} has {lists}, the log makes {expected}"
@@ -81,15 +81,15 @@ WRONG_MAX = 1  # state machines that the world makes wrong; beyond that a wrong 
 class AgreementChecker:
     """Looks at every replica that was ever made wrong, or says that it is."""
 
-    def __init__(self, records: Mapping[Member, Record]) -> None:
+    def __init__(self, records: Mapping[Member, HostRecord]) -> None:
         self.records = records
 
-    def booted(self, host: Host) -> None:
+    def booted(self, host: CheckedHost) -> None:
         assert host.core is not None
         is_known = host.core.divergence is not None
         assert is_known or not host.record.is_diverged, f"{host.name} has forgotten that its state is wrong"
 
-    def stepped(self, host: Host, effects: Sequence[Effect]) -> None:
+    def stepped(self, host: CheckedHost, effects: Sequence[Effect]) -> None:
         core, record = host.core, host.record
         assert core is not None
         if core.replica.agreement.divergence is None and not record.is_diverged:

@@ -8,7 +8,7 @@ from penstock.kernel.ids import EntryId, Epoch, Offset
 from penstock.quorum.core.node import Node as Core
 from penstock.quorum.records.member import Ensemble, Member
 from penstock_lab.sim.checkers.book import Book
-from penstock_lab.sim.checkers.hosts import Host, Record
+from penstock_lab.sim.checkers.hosts import CheckedHost, HostRecord
 
 __all__ = ["CommitChecker", "Quorum"]
 
@@ -18,13 +18,13 @@ Quorum = tuple[int, Ensemble]  # this many of these members
 class CommitChecker:
     """Looks at every node after each of its steps."""
 
-    def __init__(self, book: Book, records: dict[Member, Record], quorums: dict[int, list[Quorum]]) -> None:
+    def __init__(self, book: Book, records: dict[Member, HostRecord], quorums: dict[int, list[Quorum]]) -> None:
         self.book = book
         self.records = records
         self.quorums = quorums  # members that may commit in an epoch, by the metadata so far
         self.committed: dict[Epoch, int] = {}  # how far the leader of an epoch has committed
 
-    def stepped(self, host: Host) -> bool:
+    def stepped(self, host: CheckedHost) -> bool:
         """Returns whether the committed log has grown."""
         core = host.core
         assert core is not None
@@ -43,7 +43,7 @@ class CommitChecker:
             self._cursors(host, core)
         return is_news
 
-    def _commit(self, host: Host, core: Core, commit: Offset) -> bool:
+    def _commit(self, host: CheckedHost, core: Core, commit: Offset) -> bool:
         assert commit > host.commit, f"I5: {host.name}'s commit fell from {host.commit} to {commit}"
         host.commit = commit
         if core.leader is None:
@@ -53,7 +53,7 @@ class CommitChecker:
             self.committed[core.epoch] = commit
         return self.book.claim(host.name, host.log, commit)
 
-    def _check_quorum(self, host: Host, core: Core, upto: Offset) -> None:
+    def _check_quorum(self, host: CheckedHost, core: Core, upto: Offset) -> None:
         """P2, by everything that has ever been durable on the members' disks."""
         id_ = EntryId(Epoch(host.log.epoch_at(upto)), upto)
         assert id_.epoch == core.epoch, f"I4: {host.name} commits {id_} in epoch {core.epoch}"
@@ -64,7 +64,7 @@ class CommitChecker:
         holders = [str(member) for member, record in self.records.items() if record.has_held(id_)]
         raise AssertionError(f"I4: {host.name} commits {id_}, held by {holders}; a quorum is one of {quorums}")
 
-    def _cursors(self, host: Host, core: Core) -> None:
+    def _cursors(self, host: CheckedHost, core: Core) -> None:
         assert core.leader is not None
         cursors = core.leader.replication.cursors
         seen = host.cursors

@@ -12,7 +12,7 @@ from penstock.quorum.core.node import Node as Core
 from penstock.quorum.records.member import Ensemble, majority
 from penstock_lab.sim.checkers.book import Author, Book
 from penstock_lab.sim.checkers.commits import CommitChecker
-from penstock_lab.sim.checkers.hosts import Host
+from penstock_lab.sim.checkers.hosts import CheckedHost
 from penstock_lab.sim.checkers.shadow_log import durable_epoch_at, durable_head
 
 __all__ = ["ElectionChecker"]
@@ -21,13 +21,13 @@ __all__ = ["ElectionChecker"]
 class ElectionChecker:
     """Looks at leaders when they begin, and at the disks whenever one changes."""
 
-    def __init__(self, book: Book, commits: CommitChecker, hosts: Mapping[NodeId, Host]) -> None:
+    def __init__(self, book: Book, commits: CommitChecker, hosts: Mapping[NodeId, CheckedHost]) -> None:
         self.book = book
         self.commits = commits
         self.hosts = hosts
         self.leaders: dict[Epoch, Author] = {}
 
-    def stepped(self, host: Host) -> None:
+    def stepped(self, host: CheckedHost) -> None:
         core = host.core
         assert core is not None
         if core.leader is None:
@@ -38,7 +38,7 @@ class ElectionChecker:
             assert core.epoch > host.epoch, f"P9: {host.name}'s epoch fell from {host.epoch} to {core.epoch}"
             host.epoch = core.epoch
 
-    def _leads(self, host: Host, core: Core) -> None:
+    def _leads(self, host: CheckedHost, core: Core) -> None:
         """A node has become leader, or continues in a higher epoch by a reconfiguration."""
         epoch, me = core.epoch, (host.node.name, host.node.run)
         assert self.leaders.setdefault(epoch, me) == me, f"I2: {self.leaders[epoch]} and {me} lead epoch {epoch}"
@@ -47,12 +47,12 @@ class ElectionChecker:
             self._check_complete(host, epoch)
         host.leads = host.led = epoch
 
-    def _check_right(self, host: Host, epoch: Epoch) -> None:
+    def _check_right(self, host: CheckedHost, epoch: Epoch) -> None:
         assert host.fenced == epoch, f"P9: {host.name} leads {epoch}, but was fenced into {host.fenced}"
         assert host.led < epoch, f"P9: {host.name} leads {epoch} for the second time"
         assert host.followed < epoch, f"P9: {host.name} leads {epoch}, which it has followed"
 
-    def _check_complete(self, host: Host, epoch: Epoch) -> None:
+    def _check_complete(self, host: CheckedHost, epoch: Epoch) -> None:
         """Late news may make a node lead an epoch that is over: it has everything committed before that epoch."""
         end = self.commits.before(epoch)
         has_it = end < host.log.base.offset or host.log.epoch_at(end) == self.book.epoch_at(end)
@@ -60,7 +60,7 @@ class ElectionChecker:
 
     def check_electable(self, ensemble: Ensemble) -> None:
         """Every member of the ensemble which some fence quorum would choose has everything committed."""
-        able: list[tuple[EntryId, Host]] = []
+        able: list[tuple[EntryId, CheckedHost]] = []
         for member in ensemble:
             host = self.hosts.get(member.node)
             if host is not None and host.member == member and host.node.disk.state.is_formatted:

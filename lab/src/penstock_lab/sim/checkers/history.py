@@ -9,13 +9,13 @@ from penstock.quorum.records.answers import Cause, Fate
 from penstock.quorum.records.entry import ClientId
 from penstock.quorum.records.resolution import Resolution
 
-__all__ = ["Attempt", "History", "ReadOp", "ResolveOp", "UserAppend"]
+__all__ = ["HistoryAttempt", "HistoryRead", "OperationHistory", "ResolveOp", "UserAppend"]
 
 NO_REQUEST = RequestId(0)
 
 
 @dataclass(slots=True)
-class Attempt:
+class HistoryAttempt:
     """One copy that a client sent. Another copy of the same (client, seq) is another attempt with other bytes."""
 
     request: RequestId
@@ -56,7 +56,7 @@ class UserAppend:
 
 
 @dataclass(slots=True)
-class ReadOp:
+class HistoryRead:
     """A read of one key."""
 
     request: RequestId
@@ -83,14 +83,14 @@ class ResolveOp:
 
 
 @dataclass(slots=True)
-class History:
+class OperationHistory:
     """Everything clients did, by request."""
 
     asked: list[UserAppend] = field(default_factory=list)
-    attempts: dict[RequestId, Attempt] = field(default_factory=dict)
-    reads: dict[RequestId, ReadOp] = field(default_factory=dict)
+    attempts: dict[RequestId, HistoryAttempt] = field(default_factory=dict)
+    reads: dict[RequestId, HistoryRead] = field(default_factory=dict)
     resolves: dict[RequestId, ResolveOp] = field(default_factory=dict)
-    by_ops: dict[bytes, Attempt] = field(default_factory=dict)
+    by_ops: dict[bytes, HistoryAttempt] = field(default_factory=dict)
     _requests: int = 0
 
     def next_request(self) -> RequestId:

@@ -8,13 +8,13 @@ from penstock.kernel.ids import EntryId
 from penstock.quorum.core.node import Node as Core
 from penstock.quorum.records.member import Member
 from penstock_lab.sim.checkers.shadow_log import ShadowLog
-from penstock_lab.sim.node import Node
+from penstock_lab.sim.node import SimNode
 
-__all__ = ["Host", "Record"]
+__all__ = ["CheckedHost", "HostRecord"]
 
 
 @dataclass(slots=True)
-class Record:
+class HostRecord:
     """The facts about one member for as long as it exists: across restarts, but not beyond the loss of its disk."""
 
     promised: int = 0  # the highest epoch it has answered a fence of
@@ -46,12 +46,12 @@ class Record:
 
 
 @dataclass(slots=True)
-class Host:
+class CheckedHost:
     """A node of the world, as the checkers see it."""
 
-    node: Node
+    node: SimNode
     member: Member
-    record: Record = field(default_factory=Record)
+    record: HostRecord = field(default_factory=HostRecord)
     log: ShadowLog = field(default_factory=ShadowLog)
     core: Core | None = None  # while the process runs
     # in this run of the process:

@@ -13,7 +13,7 @@ from penstock.journals.records.fragment import Fragment
 from penstock.journals.records.head import EpochStart, HeadRecord, HeadTable
 from penstock.journals.records.registers import Registers
 from penstock.kernel.ids import NodeId, Offset
-from penstock_lab.sim.checkers.journal_view import Contents, Passed, View
+from penstock_lab.sim.checkers.journal_view import JournalContents, JournalView, Passed
 
 __all__ = ["JournalChecks", "author_of"]
 
@@ -27,7 +27,7 @@ def author_of(registers: Registers) -> int | None:
 class JournalChecks:
     """The facts of one run, and what must hold of them."""
 
-    def __init__(self, replication: int, contents: Contents) -> None:
+    def __init__(self, replication: int, contents: JournalContents) -> None:
         self.replication = replication
         self.lost_after = replication  # faults that may lose content (I2), and the head (I11)
         self.contents = contents
@@ -74,7 +74,7 @@ class JournalChecks:
         is_once = abs(offset - place) < self.lengths.get(append, 1)
         assert is_once or self.resets, f"J12: append {append} is at {place} and at {offset}"  # a reset forgets records
 
-    def shown(self, before: View, view: View, uploads: Sequence[Fragment]) -> None:
+    def shown(self, before: JournalView, view: JournalView, uploads: Sequence[Fragment]) -> None:
         """A broker's readers may see up to its mark: the content that it had, has, or has just handed over."""
         pieces = [(point.begin, point.sum) for one in (before, view) for point in one.fragments()]
         pieces += [(fragment.begin, fragment.sum) for fragment in uploads]
@@ -91,7 +91,7 @@ class JournalChecks:
 
     # I14
 
-    def _uploads(self, before: View, passed: Passed) -> None:
+    def _uploads(self, before: JournalView, passed: Passed) -> None:
         """A broker may hand over content below its epoch's mark, or below the start of the first later epoch."""
         entry = self.table.first_after(before.epoch)
         marks = [shown.mark for shown in passed.marks if shown.epoch == before.epoch]
@@ -107,7 +107,7 @@ class JournalChecks:
     def table(self) -> HeadTable:
         return self.head.table if self.head is not None else HeadTable()
 
-    def certified(self, head: HeadRecord, views: Iterable[View]) -> None:
+    def certified(self, head: HeadRecord, views: Iterable[JournalView]) -> None:
         """The KeySpace has another head record."""
         before, self.head = self.head, head
         self.limit = max(self.limit, head.limit)
@@ -133,7 +133,7 @@ class JournalChecks:
             f"I7: {epoch} was acknowledged or seen up to {end}, {entry.epoch} starts at {entry.start}"
         )
 
-    def _is_committed(self, head: HeadRecord, views: Iterable[View]) -> None:
+    def _is_committed(self, head: HeadRecord, views: Iterable[JournalView]) -> None:
         """Note the content of participants below the start of a certified epoch, which is committed now."""
         for view in views:
             if view.epoch == head.epoch:
@@ -162,7 +162,7 @@ class JournalChecks:
 
     # I4, I5, I10, I11, I12: answers
 
-    def acknowledges(self, view: View, epoch: PipelineEpoch) -> None:
+    def acknowledges(self, view: JournalView, epoch: PipelineEpoch) -> None:
         """A broker acknowledges a proposal of this epoch."""
         assert epoch >= view.promised, f"I10: {view.broker} acknowledges {epoch}, and has promised {view.promised}"
 
@@ -232,7 +232,7 @@ class JournalChecks:
 
     # I2, I3, I6, I9, I13: the whole world between two steps
 
-    def stepped(self, before: View, view: View, passed: Passed) -> None:
+    def stepped(self, before: JournalView, view: JournalView, passed: Passed) -> None:
         """Check one step of a broker."""
         self._uploads(before, passed)
         run = (view.broker, view.run)
@@ -254,7 +254,7 @@ class JournalChecks:
         if entry is not None:
             self._check_start(epoch, mark, entry)
 
-    def looked(self, view: View, others: Mapping[NodeId, View]) -> None:
+    def looked(self, view: JournalView, others: Mapping[NodeId, JournalView]) -> None:
         """I6, I9: one broker against all others which are in its epoch."""
         ends = {point.end: point for point in view.points}
         for other in others.values():
@@ -270,7 +270,7 @@ class JournalChecks:
                 assert view.mark <= leader.mark, f"I6: {view.broker} has a mark above its primary's"
                 assert leader.mark <= min(view.end, other.end), f"I6: {leader.broker} has a mark above a member's end"
 
-    def failed(self, views: Iterable[View], uploads: Iterable[Fragment]) -> None:
+    def failed(self, views: Iterable[JournalView], uploads: Iterable[Fragment]) -> None:
         """I2, I3: a broker is gone with its content. Committed content needs another place, or enough faults."""
         held = set(self.stored.items())
         for view in views:

@@ -1,7 +1,7 @@
 """What the journal's checkers see of a broker: a picture of its replica between two steps, and the bytes behind sums.
 
-Contents are named by their sums, as in the protocol itself: `Contents` remembers which bytes have which sum, so a
-picture needs no bytes. Every append writes its own number, a byte, over and over: a byte of content says whose it is.
+Contents are named by their sums, as in the protocol itself: `JournalContents` remembers which bytes have which sum, so
+a picture needs no bytes. Every append writes its own number, a byte, over and over: a byte of content says whose it is.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,10 +17,10 @@ from penstock.journals.records.point import Point
 from penstock.kernel.effects import Effect
 from penstock.kernel.ids import Incarnation, NodeId, Offset
 
-__all__ = ["Contents", "Passed", "View", "passed_in", "view_of"]
+__all__ = ["JournalContents", "JournalView", "Passed", "passed_in", "view_of"]
 
 
-class View(msgspec.Struct, frozen=True):
+class JournalView(msgspec.Struct, frozen=True):
     """A replica between two steps."""
 
     broker: NodeId
@@ -55,11 +55,11 @@ def passed_in(effects: Iterable[Effect]) -> Passed:
     return Passed(marks, tuple(effect.fragment for effect in effects if isinstance(effect, Upload)))
 
 
-def view_of(replica: Replica, run: int) -> View:
+def view_of(replica: Replica, run: int) -> JournalView:
     spool, pipeline = replica.spool, replica.pipeline
     epoch, points = spool.counted()  # a reset that is not certified does not count
     leads = pipeline.epoch if pipeline is not None and pipeline.phase.value == "ready" else None
-    return View(
+    return JournalView(
         replica.me,
         run,
         spool.incarnation,
@@ -71,7 +71,7 @@ def view_of(replica: Replica, run: int) -> View:
     )
 
 
-class Contents:
+class JournalContents:
     """Bytes by their sum."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Contents:
     def __getitem__(self, sum_: Sum) -> bytes:
         return self._bytes[sum_]
 
-    def held(self, view: View) -> Iterator[tuple[int, int]]:
+    def held(self, view: JournalView) -> Iterator[tuple[int, int]]:
         """Every (offset, append) which a broker's Spool holds."""
         for point in view.fragments():
             yield from enumerate(self._bytes[point.sum], point.begin)

@@ -12,7 +12,7 @@ from penstock.lake.core.staging.records import CommitId, Instance
 from penstock.lake.core.staging.results import Result, Status
 from penstock.lake.core.staging.snapshot import Snapshot
 from penstock_lab.sim.checkers.lake_effects import EffectChecks, ProtectionChecks, rows_of
-from penstock_lab.sim.checkers.lake_shelf import DictTree, Shelf
+from penstock_lab.sim.checkers.lake_shelf import CheckedShelf, DictTree
 from penstock_lab.sim.checkers.lake_view import LakeView, Viewer
 
 __all__ = ["LakeChecks", "Operation"]
@@ -34,7 +34,7 @@ class Operation:
 class LakeChecks:
     """Watches every member apply every record."""
 
-    shelf: Shelf
+    shelf: CheckedShelf
     views: list[LakeView] = field(default_factory=lambda: [LakeView({}, {}, 0)])
     hashes: list[int] = field(default_factory=lambda: [0])
     final: dict[str, Result] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from penstock.lake.core.staging.areas.run import Run
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.records import CommitId, Instance
 from penstock.lake.core.staging.results import Result, Status
-from penstock_lab.sim.checkers.lake_shelf import Shelf, overlaid
+from penstock_lab.sim.checkers.lake_shelf import CheckedShelf, overlaid
 from penstock_lab.sim.checkers.lake_view import BranchView, LakeView
 
 __all__ = ["EffectChecks", "ProtectionChecks", "rows_of"]
@@ -24,7 +24,7 @@ Shown = Mapping[str, Entry]
 class EffectChecks:
     """Compares one position with the next."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: CheckedShelf) -> None:
         self.shelf = shelf
         self._sealed: dict[tuple[Instance, str], Mapping[str, Entry | None]] = {}
 

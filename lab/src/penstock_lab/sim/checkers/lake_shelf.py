@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.records import CommitId
 
-__all__ = ["DictTree", "Shelf", "Tree", "overlaid", "three_way"]
+__all__ = ["CheckedShelf", "DictTree", "Tree", "overlaid", "three_way"]
 
 Tree = dict[str, Entry]
 
@@ -57,7 +57,7 @@ def three_way(base: Mapping[str, Entry], dest: Mapping[str, Entry], source: Mapp
     return {path: entry for path, entry in merged.items() if entry is not None}
 
 
-class Shelf:
+class CheckedShelf:
     """Objects and their link epochs."""
 
     def __init__(self) -> None:

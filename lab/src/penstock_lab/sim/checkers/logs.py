@@ -12,7 +12,7 @@ from penstock.kernel.probes import reached
 from penstock.quorum.records.entry import Barrier, Confirm, Entry, Rollback, Txn
 from penstock.quorum.records.messages import Role
 from penstock_lab.sim.checkers.book import Author, Book
-from penstock_lab.sim.checkers.hosts import Host
+from penstock_lab.sim.checkers.hosts import CheckedHost
 
 __all__ = ["LogChecker"]
 
@@ -27,7 +27,7 @@ class LogChecker:
         self._last_confirm: dict[Author, int] = {}
         self._new: list[tuple[int, Txn]] = []
 
-    def booted(self, host: Host) -> None:
+    def booted(self, host: CheckedHost) -> None:
         """I25: a restarted node has the log of its disk, knows the commits that it confirms, and leads no other
         node.
         """
@@ -42,7 +42,7 @@ class LogChecker:
         assert known >= record.confirmed, f"P4: {host.name} has forgotten that {record.confirmed} is confirmed"
         assert core.epoch >= record.promised, f"P9: {host.name} has forgotten epoch {record.promised}"
 
-    def cut(self, host: Host, effects: Sequence[Effect]) -> bool:
+    def cut(self, host: CheckedHost, effects: Sequence[Effect]) -> bool:
         """Note the entries that a step cuts from the log, or replaces. Returns whether it writes anything."""
         is_reset = has_durable = False
         for effect in effects:
@@ -60,18 +60,18 @@ class LogChecker:
                 self._trim(host, effect.lsn)  # type: ignore[attr-defined]
         return has_durable
 
-    def _trim(self, host: Host, first: int) -> None:
+    def _trim(self, host: CheckedHost, first: int) -> None:
         snapshot = host.node.disk.state.snapshot.head.offset
         assert first <= snapshot + 1, f"{host.name} trims to {first}, but its durable snapshot is at {snapshot}"
         host.log.trim(first)
 
-    def wrote(self, host: Host, effects: Sequence[Effect]) -> None:
+    def wrote(self, host: CheckedHost, effects: Sequence[Effect]) -> None:
         """Note the entries that a step appends. It comes last in a step."""
         for effect in effects:
             if type(effect) is Persist:
                 self._persist(host, effect)
 
-    def _persist(self, host: Host, effect: Persist) -> None:
+    def _persist(self, host: CheckedHost, effect: Persist) -> None:
         log, book = host.log, self.book
         author = (host.node.name, host.node.run)
         epoch_before = log.epoch_at(log.end)
@@ -89,7 +89,7 @@ class LogChecker:
         is_first = entry.epoch != epoch_before
         assert is_first == (type(entry) is Barrier), f"I3: {entry} at {offset}, behind epoch {epoch_before}"
 
-    def _wrote_new(self, host: Host, offset: int, entry: Entry) -> None:
+    def _wrote_new(self, host: CheckedHost, offset: int, entry: Entry) -> None:
         """An entry no log has had before."""
         self._check_author(host, entry)
         if type(entry) is Txn:
@@ -99,7 +99,7 @@ class LogChecker:
         elif type(entry) is Rollback:
             self._rollback(host, offset, entry)
 
-    def _check_author(self, host: Host, entry: Entry) -> None:
+    def _check_author(self, host: CheckedHost, entry: Entry) -> None:
         core = host.core
         assert core is not None
         assert core.leader is not None, f"I2: {host.name} appends {entry}, and does not lead"
@@ -110,7 +110,7 @@ class LogChecker:
         new, self._new = self._new, []
         return new
 
-    def _confirm(self, host: Host, offset: int, entry: Confirm) -> None:
+    def _confirm(self, host: CheckedHost, offset: int, entry: Confirm) -> None:
         log, upto, epoch = host.log, entry.upto, entry.epoch
         assert upto < offset, f"I6: CONFIRM({upto}) at {offset}"
         assert log.epoch_at(upto) == epoch, f"I6: CONFIRM({upto}) of {epoch} names epoch {log.epoch_at(upto)}"
@@ -123,7 +123,7 @@ class LogChecker:
         assert any(type(each) in (Txn, Barrier) for each in covered), f"I6: CONFIRM({upto}) covers no TXN or BARRIER"
         self.confirmed[epoch] = self._last_confirm[host.node.name, host.node.run] = upto
 
-    def _rollback(self, host: Host, offset: int, entry: Rollback) -> None:
+    def _rollback(self, host: CheckedHost, offset: int, entry: Rollback) -> None:
         first, epoch, log = entry.first, entry.epoch, host.log
         assert first < offset, f"I8: ROLLBACK({first}) at {offset}"
         assert log.epoch_at(first) == epoch, f"I8: ROLLBACK({first}) of {epoch} names epoch {log.epoch_at(first)}"
@@ -141,7 +141,7 @@ class LogChecker:
         """Has the leader of this epoch ever written a ROLLBACK of it, committed or not?"""
         return any(first <= offset < at for first, at in self.rollbacks.get(epoch, ()))
 
-    def _save(self, host: Host, effect: SaveState) -> bool:
+    def _save(self, host: CheckedHost, effect: SaveState) -> bool:
         """Returns whether the state brings a snapshot which takes the log's place."""
         state, log = effect.state, host.log
         assert state.member == host.member, f"P14: {host.name} saves itself as {state.member}"
@@ -154,7 +154,7 @@ class LogChecker:
         reached("quorum.snapshot_installed")
         return True
 
-    def _truncate(self, host: Host, to: int) -> None:
+    def _truncate(self, host: CheckedHost, to: int) -> None:
         assert to >= host.applied, f"I5: {host.name} truncates to {to}, but has applied {host.applied}"
         assert to >= host.record.confirmed, f"I5: {host.name} truncates to {to}, below CONFIRM({host.record.confirmed})"
         lost = host.log.entries[to - host.log.base.offset :]

@@ -22,13 +22,13 @@ from penstock_lab.sim.checkers.applies import AgreementChecker, ApplyChecker
 from penstock_lab.sim.checkers.book import FOR_EVER, Author, Book
 from penstock_lab.sim.checkers.commits import CommitChecker, Quorum
 from penstock_lab.sim.checkers.elections import ElectionChecker
-from penstock_lab.sim.checkers.history import History
-from penstock_lab.sim.checkers.hosts import Host, Record
+from penstock_lab.sim.checkers.history import OperationHistory
+from penstock_lab.sim.checkers.hosts import CheckedHost, HostRecord
 from penstock_lab.sim.checkers.logs import LogChecker
 from penstock_lab.sim.checkers.reads import ReadChecker
 from penstock_lab.sim.checkers.resolutions import ResolutionChecker
 from penstock_lab.sim.checkers.wire import WireChecker
-from penstock_lab.sim.node import Node
+from penstock_lab.sim.node import SimNode
 
 __all__ = ["QuorumChecks"]
 
@@ -39,12 +39,12 @@ class QuorumChecks:
     """The judge of one world."""
 
     def __init__(self, config: NodeConfig, pairs_max: int = FOR_EVER) -> None:
-        self.hosts: dict[NodeId, Host] = {}
-        self.records: dict[Member, Record] = {}
+        self.hosts: dict[NodeId, CheckedHost] = {}
+        self.records: dict[Member, HostRecord] = {}
         self.quorums: dict[int, list[Quorum]] = {}
         self.writers: dict[Epoch, Author] = {}
         self.metadata: Metadata | None = None
-        self.history = History()
+        self.history = OperationHistory()
         self.book = Book(pairs_max)
         self.logs = LogChecker(self.book)
         self.commits = CommitChecker(self.book, self.records, self.quorums)
@@ -60,9 +60,9 @@ class QuorumChecks:
 
     # nodes
 
-    def formatted(self, node: Node, member: Member) -> Host:
+    def formatted(self, node: SimNode, member: Member) -> CheckedHost:
         """A node has a data folder, new and empty."""
-        host = self.hosts[node.name] = Host(node, member)
+        host = self.hosts[node.name] = CheckedHost(node, member)
         self.records[member] = host.record
 
         def on_durable(operation: Effect) -> None:
@@ -72,7 +72,7 @@ class QuorumChecks:
         node.disk.on_durable = on_durable
         return host
 
-    def booted(self, host: Host, core: Core, effects: Sequence[Effect]) -> None:
+    def booted(self, host: CheckedHost, core: Core, effects: Sequence[Effect]) -> None:
         host.starts(core)
         host.commit = core.replica.commit
         host.confirmed = core.log.confirmed
@@ -83,7 +83,7 @@ class QuorumChecks:
         self.agreement.booted(host)
         self._saw_effects(host, effects, 0)
 
-    def stepped(self, host: Host, event: Event, effects: Sequence[Effect], now: int) -> None:
+    def stepped(self, host: CheckedHost, event: Event, effects: Sequence[Effect], now: int) -> None:
         """A node has taken a step; its effects have not run yet."""
         if type(event) is Received:
             self._received(host, event.message)
@@ -101,7 +101,7 @@ class QuorumChecks:
             for offset, txn in self.logs.take_new():
                 self.answers.appended(host, offset, txn)
 
-    def _received(self, host: Host, message: Any) -> None:
+    def _received(self, host: CheckedHost, message: Any) -> None:
         """Note the effect of a fence or a leader's request on a node's right to speak and to lead (P9)."""
         assert host.core is not None
         if getattr(message, "target", None) != host.member.incarnation or message.epoch < host.epoch:
@@ -112,7 +112,7 @@ class QuorumChecks:
         elif isinstance(message, AddEntryRequest | TruncateRequest | SnapshotRequest) and host.leads != message.epoch:
             host.followed = message.epoch
 
-    def _saw_effects(self, host: Host, effects: Sequence[Effect], now: int) -> None:
+    def _saw_effects(self, host: CheckedHost, effects: Sequence[Effect], now: int) -> None:
         has_durable = False
         for effect in effects:
             kind = type(effect)

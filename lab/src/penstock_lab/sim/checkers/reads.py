@@ -14,8 +14,8 @@ from penstock.kernel.ids import NO_ENTRY
 from penstock.kernel.probes import reached
 from penstock.quorum.records.answers import Fate
 from penstock_lab.sim.checkers.book import Book
-from penstock_lab.sim.checkers.history import Attempt, History, ReadOp
-from penstock_lab.sim.checkers.hosts import Host
+from penstock_lab.sim.checkers.history import HistoryAttempt, HistoryRead, OperationHistory
+from penstock_lab.sim.checkers.hosts import CheckedHost
 
 __all__ = ["Interval", "ReadChecker", "check_linearizable"]
 
@@ -28,11 +28,11 @@ Interval = tuple[int, int]  # from the call to the answer
 class ReadChecker:
     """Compares every read with the book, and at the end their order with time."""
 
-    def __init__(self, book: Book, history: History) -> None:
+    def __init__(self, book: Book, history: OperationHistory) -> None:
         self.book = book
         self.history = history
 
-    def served(self, host: Host, read: ReadOp) -> None:
+    def served(self, host: CheckedHost, read: HistoryRead) -> None:
         book, applied = self.book, read.applied
         assert applied <= book.end, f"I11: {host.name} shows {applied} of {book.end} committed entries"
         expected = book.list_at(read.key, applied)
@@ -63,14 +63,14 @@ class ReadChecker:
             check_linearizable(key, order, writes.get(key, {}), seen)
 
 
-def _by_pair(attempts: Iterable[Attempt]) -> dict[tuple[str, int], list[Attempt]]:
-    pairs: dict[tuple[str, int], list[Attempt]] = {}
+def _by_pair(attempts: Iterable[HistoryAttempt]) -> dict[tuple[str, int], list[HistoryAttempt]]:
+    pairs: dict[tuple[str, int], list[HistoryAttempt]] = {}
     for attempt in attempts:
         pairs.setdefault((attempt.client, attempt.seq), []).append(attempt)
     return pairs
 
 
-def _interval(attempts: list[Attempt]) -> Interval:
+def _interval(attempts: list[HistoryAttempt]) -> Interval:
     """Return the interval from the first arrival to the first OK, or for ever."""
     start = min((attempt.arrived_at for attempt in attempts if attempt.run), default=0)
     told = [each.told_at for each in attempts if each.fate in OKS]

@@ -4,7 +4,7 @@ from penstock.kernel.ids import EntryId
 from penstock.quorum.core.config import NodeConfig
 from penstock.quorum.records.resolution import Resolution
 from penstock_lab.sim.checkers.book import Book
-from penstock_lab.sim.checkers.hosts import Host
+from penstock_lab.sim.checkers.hosts import CheckedHost
 
 __all__ = ["ResolutionChecker"]
 
@@ -16,7 +16,7 @@ class ResolutionChecker:
         self.book = book
         self.config = config
 
-    def answered(self, host: Host, entry: EntryId, answer: Resolution) -> None:
+    def answered(self, host: CheckedHost, entry: EntryId, answer: Resolution) -> None:
         core = host.core
         assert core is not None
         verdict = self.book.verdict(entry)
@@ -32,7 +32,7 @@ class ResolutionChecker:
             case Resolution.NOT_LEADER:
                 assert entry.epoch > core.epoch, f"P10: {host.name} is in {core.epoch} and knows {entry.epoch}"
 
-    def _check_may_not_know(self, host: Host, entry: EntryId) -> None:
+    def _check_may_not_know(self, host: CheckedHost, entry: EntryId) -> None:
         core = host.core
         assert core is not None
         assert entry.offset > core.log.confirmed, f"P10: {host.name} is confirmed beyond {entry}, and says PENDING"
@@ -42,7 +42,7 @@ class ResolutionChecker:
             is_past = barrier is not None and barrier <= host.commit and entry.epoch < core.epoch
             assert not is_past, f"P10: {host.name} has its barrier at {barrier}, and says {entry} is PENDING"
 
-    def finish(self, host: Host, entry: EntryId) -> None:
+    def finish(self, host: CheckedHost, entry: EntryId) -> None:
         """At the end every member knows."""
         assert host.core is not None
         answer = host.core.resolve(entry)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from penstock.kernel.ids import NO_ENTRY, EntryId, Epoch, Offset
 from penstock.quorum.records.entry import Entry
 from penstock.quorum.records.state import NodeState
-from penstock_lab.sim.disk import Disk
+from penstock_lab.sim.disk import SimDisk
 
 __all__ = ["ShadowLog", "durable_epoch_at", "durable_head", "is_replaced"]
 
@@ -23,7 +23,7 @@ class ShadowLog:
         self.entries: list[Entry] = list(entries)
 
     @classmethod
-    def found(cls, disk: Disk) -> "ShadowLog":
+    def found(cls, disk: SimDisk) -> "ShadowLog":
         """The log a process finds on its disk when it starts."""
         state: NodeState = disk.state
         head = state.snapshot.head
@@ -79,7 +79,7 @@ class ShadowLog:
         self.entries.clear()
 
 
-def is_replaced(disk: Disk) -> bool:
+def is_replaced(disk: SimDisk) -> bool:
     """Has a snapshot taken the place of the records, although they are still there? It counts when it is saved."""
     head = disk.state.snapshot.head
     if not disk.records or head.offset < disk.first:
@@ -87,7 +87,7 @@ def is_replaced(disk: Disk) -> bool:
     return bool(head.offset > disk.last or disk.records[head.offset - disk.first].epoch != head.epoch)
 
 
-def durable_epoch_at(disk: Disk, offset: int) -> int:
+def durable_epoch_at(disk: SimDisk, offset: int) -> int:
     """Return the epoch of the entry found at `offset` after a crash now; 0 for none, or before the log."""
     head = disk.state.snapshot.head
     if disk.first <= offset <= disk.last and not is_replaced(disk):
@@ -96,7 +96,7 @@ def durable_epoch_at(disk: Disk, offset: int) -> int:
     return head.epoch if offset == head.offset else 0
 
 
-def durable_head(disk: Disk) -> EntryId:
+def durable_head(disk: SimDisk) -> EntryId:
     """The last id which would be found after a crash now."""
     if not disk.records or is_replaced(disk):
         head: EntryId = disk.state.snapshot.head

@@ -18,7 +18,7 @@ from penstock.quorum.records.messages import (
     Response,
 )
 from penstock_lab.sim.checkers.book import Author
-from penstock_lab.sim.checkers.hosts import Host
+from penstock_lab.sim.checkers.hosts import CheckedHost
 from penstock_lab.sim.checkers.shadow_log import durable_epoch_at, durable_head
 
 __all__ = ["WireChecker"]
@@ -31,7 +31,7 @@ class WireChecker:
         self.writers = writers  # which operator wrote an epoch into the metadata, in which run
         self.chosen: dict[Epoch, NodeId] = {}
 
-    def node_sends(self, host: Host, message: Any) -> None:
+    def node_sends(self, host: CheckedHost, message: Any) -> None:
         core = host.core
         assert core is not None
         least = max(host.fenced, host.record.promised)
@@ -46,7 +46,7 @@ class WireChecker:
         elif kind is Refusal:
             assert message.epoch == core.epoch
 
-    def _acknowledges(self, host: Host, message: AddEntryResponse) -> None:
+    def _acknowledges(self, host: CheckedHost, message: AddEntryResponse) -> None:
         disk, head = host.node.disk, message.head
         assert disk.state.epoch >= message.epoch or head.epoch >= message.epoch, (
             f"P9: {host.name} acknowledges in epoch {message.epoch}, which is not durable"
@@ -54,7 +54,7 @@ class WireChecker:
         is_held = head.offset == 0 or durable_epoch_at(disk, head.offset) == head.epoch
         assert is_held, f"P13: {host.name} acknowledges {head}, and it is not durable"
 
-    def _answers_fence(self, host: Host, message: FenceResponse) -> None:
+    def _answers_fence(self, host: CheckedHost, message: FenceResponse) -> None:
         disk = host.node.disk
         assert disk.state.epoch >= message.epoch, f"P9: {host.name} answers Fence({message.epoch}) before it is durable"
         found = durable_head(disk)

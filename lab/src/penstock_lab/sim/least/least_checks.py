@@ -12,7 +12,7 @@ from penstock.journals.records.fragment import Fragment
 from penstock.journals.records.head import HeadRecord
 from penstock.kernel.ids import Incarnation, NodeId
 from penstock_lab.sim.checkers.journal import JournalChecks
-from penstock_lab.sim.checkers.journal_view import Contents, Passed, View
+from penstock_lab.sim.checkers.journal_view import JournalContents, JournalView, Passed
 
 __all__ = ["LeastChecks"]
 
@@ -22,7 +22,7 @@ Holder = tuple[NodeId, Incarnation]
 class LeastChecks(JournalChecks):
     """The facts of one run, and who has which append."""
 
-    def __init__(self, replication: int, least: int, contents: Contents) -> None:
+    def __init__(self, replication: int, least: int, contents: JournalContents) -> None:
         super().__init__(replication, contents)
         self.lost_after = 0  # I11 is judged by members, at the end
         self.least = least
@@ -30,7 +30,7 @@ class LeastChecks(JournalChecks):
         self.handed: dict[Holder, frozenset[int]] = {}
         self.held_by: dict[int, tuple[Holder, ...]] = {}  # append → who had it when it was committed
 
-    def stepped(self, before: View, view: View, passed: Passed) -> None:
+    def stepped(self, before: JournalView, view: JournalView, passed: Passed) -> None:
         super().stepped(before, view, passed)
         holder = view.broker, view.incarnation
         if view.points == before.points and not passed.uploads and holder in self.has:
@@ -47,7 +47,7 @@ class LeastChecks(JournalChecks):
         if self.has.pop((broker, incarnation), None):
             self._check_kept(f"{broker} was wiped")
 
-    def failed(self, views: Iterable[View], uploads: Iterable[Fragment]) -> None:
+    def failed(self, views: Iterable[JournalView], uploads: Iterable[Fragment]) -> None:
         self._check_kept("in the end")
 
     def _check_kept(self, why: str) -> None:
@@ -58,7 +58,7 @@ class LeastChecks(JournalChecks):
             left = [holder for holder in holders if holder in self.has]
             assert not left, f"I2: append {append} was committed, {left} were not wiped, and no broker has it: {why}"
 
-    def certified(self, head: HeadRecord, views: Iterable[View]) -> None:
+    def certified(self, head: HeadRecord, views: Iterable[JournalView]) -> None:
         before = self.head
         super().certified(head, views)
         if before is not None and before.epoch == head.epoch:

@@ -22,9 +22,9 @@ from penstock_lab.sim.checkers.journal import JournalChecks
 from penstock_lab.sim.faults import Swarm
 from penstock_lab.sim.least.least_checks import LeastChecks
 from penstock_lab.sim.least.mutants import LEAST_MUTANTS
-from penstock_lab.sim.node import Node
-from penstock_lab.sim.workloads.journal import PROBES, JournalWorkload, Settings
-from penstock_lab.sim.workloads.journal_allocator import Allocator
+from penstock_lab.sim.node import SimNode
+from penstock_lab.sim.workloads.journal import PROBES, JournalSettings, JournalWorkload
+from penstock_lab.sim.workloads.journal_allocator import SimAllocator
 from penstock_lab.sim.world import World
 
 __all__ = ["JournalLeastWorkload"]
@@ -34,12 +34,12 @@ ALLOCATOR_MUTANTS = {
 }
 
 
-class _Settings(Settings):
+class _Settings(JournalSettings):
     """The numbers of one seed: three brokers and R = 3, as a rule."""
 
     @classmethod
-    def draw(cls, rng: Random) -> Settings:
-        drawn = Settings.draw(rng)
+    def draw(cls, rng: Random) -> JournalSettings:
+        drawn = JournalSettings.draw(rng)
         replication = rng.choice((3, 3, 3, 3, 4))
         return replace(
             drawn,
@@ -51,7 +51,7 @@ class _Settings(Settings):
         )
 
 
-class SuspiciousAllocator(Allocator):
+class SuspiciousAllocator(SimAllocator):
     """Passes over who cannot be reached."""
 
     hasty = 0.0
@@ -106,15 +106,15 @@ class JournalLeastWorkload(JournalWorkload):
         **ALLOCATOR_MUTANTS,
     }
     probes: ClassVar[tuple[str, ...]] = (*PROBES, "journal.passed_over", "journal.member_left")
-    settings_class: ClassVar[type[Settings]] = _Settings
-    allocator_class: ClassVar[type[Allocator]] = SuspiciousAllocator
+    settings_class: ClassVar[type[JournalSettings]] = _Settings
+    allocator_class: ClassVar[type[SimAllocator]] = SuspiciousAllocator
     checks: LeastChecks
     allocator: SuspiciousAllocator
 
     def replica_of(self, mutant: str | None) -> type[Replica]:
         return LEAST_MUTANTS[mutant].replica if mutant in LEAST_MUTANTS else Replica
 
-    def checks_of(self, settings: Settings) -> JournalChecks:
+    def checks_of(self, settings: JournalSettings) -> JournalChecks:
         return LeastChecks(settings.replication, settings.least, self.contents)
 
     def setup(self, world: World, swarm: Swarm) -> list[NodeId]:
@@ -141,7 +141,7 @@ class JournalLeastWorkload(JournalWorkload):
     def wiped(self, name: NodeId) -> None:
         self.checks.wiped(name, self.programs[name].view.incarnation)
 
-    def check(self, node: Node) -> None:
+    def check(self, node: SimNode) -> None:
         super().check(node)
         program = self.programs.get(node.name)
         assert program is None or not program.set_aside, f"J11: {node.name} cannot judge its content"

@@ -46,14 +46,14 @@ from penstock.messages.message import Message
 from penstock.messages.reader import Committed as Found
 from penstock.messages.reader import CommittedReader
 from penstock.messages.uuid import producer_id
-from penstock_lab.sim.disk import Found as OnDisk
+from penstock_lab.sim.disk import DiskContent as OnDisk
 from penstock_lab.sim.faults import Atlas, Swarm
-from penstock_lab.sim.node import Node
+from penstock_lab.sim.node import SimNode
 from penstock_lab.sim.workloads.exactly_once_inputs import Inputs
-from penstock_lab.sim.workloads.exactly_once_journals import Appender, Journals
-from penstock_lab.sim.workloads.exactly_once_log import LogSession, RecoveryLog
-from penstock_lab.sim.workloads.exactly_once_mutants import MUTANTS, Mutant
-from penstock_lab.sim.workloads.exactly_once_store import Session, Table, TableSession, Truth
+from penstock_lab.sim.workloads.exactly_once_journals import Appender, SimJournals
+from penstock_lab.sim.workloads.exactly_once_log import LogSession, SimRecoveryLog
+from penstock_lab.sim.workloads.exactly_once_mutants import MUTANTS, ConsumerMutant
+from penstock_lab.sim.workloads.exactly_once_store import SimSession, Table, TableSession, Truth
 from penstock_lab.sim.world import World
 
 __all__ = ["ExactlyOnceWorkload"]
@@ -75,9 +75,9 @@ class Idle:
 class Process:
     """One run of a process which has the shard: its ways to the store and to the journals."""
 
-    session: Session
+    session: SimSession
 
-    def __init__(self, node: Node, shard: str, journals: Journals) -> None:
+    def __init__(self, node: SimNode, shard: str, journals: SimJournals) -> None:
         self.node = node
         self.run = node.run
         self.shard = shard
@@ -117,12 +117,12 @@ class ExactlyOnceWorkload:
     )
 
     def __init__(self, *, mutant: str | None = None) -> None:
-        self.mutant = MUTANTS[mutant] if mutant is not None else Mutant("")
+        self.mutant = MUTANTS[mutant] if mutant is not None else ConsumerMutant("")
         self.atlas = Atlas(down_max=8, may_fail_disks=False, may_partition=False)
         self.safety_ns = 200 * MILLISECOND
         self.liveness_ns = 4_000 * MILLISECOND
         self.tables: dict[str, Table] = {}
-        self.logs: dict[str, RecoveryLog] = {}
+        self.logs: dict[str, SimRecoveryLog] = {}
         self.truths: dict[str, Truth] = {}
         self.processes: dict[NodeId, Process] = {}
         self.assigned: dict[str, NodeId] = {}
@@ -137,7 +137,7 @@ class ExactlyOnceWorkload:
         self.world = world
         rng = world.rng
         doubles = rng.choice((0.05, 0.3)) if rng.random() < 0.7 else 0.0
-        self.journals = Journals(world, doubles=doubles, slow_ns=rng.choice((1, 5)) * MILLISECOND)
+        self.journals = SimJournals(world, doubles=doubles, slow_ns=rng.choice((1, 5)) * MILLISECOND)
         self.inputs = Inputs(world, self.journals, LINES, WALL, until_ns=self.safety_ns * 3 // 4)
         self.specs = {shard: self._spec(shard) for shard in SOURCES}
         for shard in SOURCES:
@@ -145,7 +145,7 @@ class ExactlyOnceWorkload:
                 self.tables[shard] = Table()
                 self.truths[shard] = self.tables[shard].truth
             else:
-                self.logs[shard] = RecoveryLog(world, f"recovery/{shard}")
+                self.logs[shard] = SimRecoveryLog(world, f"recovery/{shard}")
                 self.truths[shard] = self.logs[shard].truth
         self.crash_chance = rng.choice((0.002, 0.01)) if swarm.crashes else 0.0
         names = []
@@ -220,7 +220,7 @@ class ExactlyOnceWorkload:
 
     # Program
 
-    def boot(self, node: Node, found: OnDisk) -> tuple[Machine, Sequence[Effect]]:
+    def boot(self, node: SimNode, found: OnDisk) -> tuple[Machine, Sequence[Effect]]:
         shard = node.name.partition(".")[0]
         if self.assigned[shard] != node.name:
             return Idle(), ()
@@ -232,7 +232,7 @@ class ExactlyOnceWorkload:
         machine = self.mutant.shard(self.specs[shard], producer, unix_ns_at_zero=wall)
         return machine, machine.start()
 
-    def _session(self, process: Process) -> Session:
+    def _session(self, process: Process) -> SimSession:
         delay, is_fenced = self.journals.delay, self.mutant.is_fenced
         if process.shard in self.tables:
             return TableSession(self.world, self.tables[process.shard], delay, is_fenced=is_fenced)
@@ -248,7 +248,7 @@ class ExactlyOnceWorkload:
             planned=self.mutant.planned,
         )
 
-    def perform(self, node: Node, effect: Effect) -> None:
+    def perform(self, node: SimNode, effect: Effect) -> None:
         process = self.processes[node.name]
         rng = self.world.rng
         self.effects += 1
@@ -314,7 +314,7 @@ class ExactlyOnceWorkload:
 
     # Checks
 
-    def check(self, node: Node) -> None:
+    def check(self, node: SimNode) -> None:
         """`Truth` checks at every commit that nothing is applied twice; the rest is looked at in the end."""
 
     def is_settled(self) -> bool:

@@ -8,7 +8,7 @@ from penstock.kernel.ids import MILLISECOND
 from penstock.messages.framing.framing import Framing
 from penstock.messages.publisher import Publisher
 from penstock.messages.uuid import producer_id
-from penstock_lab.sim.workloads.exactly_once_journals import Journals
+from penstock_lab.sim.workloads.exactly_once_journals import SimJournals
 from penstock_lab.sim.world import World
 
 __all__ = ["Inputs"]
@@ -17,7 +17,7 @@ __all__ = ["Inputs"]
 class Inputs:
     """Three producers over two journals. Their commits are known here."""
 
-    def __init__(self, world: World, journals: Journals, framing: Framing, wall: int, *, until_ns: int) -> None:
+    def __init__(self, world: World, journals: SimJournals, framing: Framing, wall: int, *, until_ns: int) -> None:
         self.world = world
         self.journals = journals
         self.framing = framing

@@ -11,13 +11,13 @@ from penstock.kernel.ids import Offset
 from penstock.kernel.probes import reached
 from penstock_lab.sim.world import World
 
-__all__ = ["Appender", "Journals"]
+__all__ = ["Appender", "SimJournals"]
 
 Waiter = Callable[[], None]
 Answer = Callable[[Offset], None]
 
 
-class Journals:
+class SimJournals:
     """All journals of a world. Appended bytes stay; waiting readers are woken."""
 
     def __init__(self, world: World, *, doubles: float, slow_ns: int) -> None:
@@ -55,7 +55,7 @@ class Journals:
 class Appender:
     """One run of one process, appending."""
 
-    def __init__(self, journals: Journals, is_alive: Callable[[], bool]) -> None:
+    def __init__(self, journals: SimJournals, is_alive: Callable[[], bool]) -> None:
         self._journals = journals
         self._is_alive = is_alive
         self._queues: dict[str, deque[tuple[bytes, Answer]]] = {}

@@ -33,7 +33,7 @@ from penstock.kernel.probes import reached
 from penstock_lab.sim.workloads.exactly_once_store import Staged, Truth
 from penstock_lab.sim.world import World
 
-__all__ = ["LogSession", "RecoveryLog"]
+__all__ = ["LogSession", "SimRecoveryLog"]
 
 NOW = Instant(0)  # a playback does not look at the clock
 FILE, NEXT = "state", "state.next"
@@ -48,7 +48,7 @@ class Image(msgspec.Struct):
     sums: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-class RecoveryLog:
+class SimRecoveryLog:
     """A shard's log, its register, and the hints which were stored: the newest, and a backup."""
 
     def __init__(self, world: World, name: str) -> None:
@@ -90,7 +90,7 @@ class LogSession:
     def __init__(
         self,
         world: World,
-        log: RecoveryLog,
+        log: SimRecoveryLog,
         delay: Callable[[], int],
         is_alive: Callable[[], bool],
         failed: Callable[[str], None],

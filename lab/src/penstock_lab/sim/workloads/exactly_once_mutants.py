@@ -20,7 +20,7 @@ from penstock.messages.read_state import Horizon, ReadState
 from penstock.messages.sequencing.sequencer import Sequencer
 from penstock.messages.uuid import ACK_TXN
 
-__all__ = ["MUTANTS", "Mutant"]
+__all__ = ["MUTANTS", "ConsumerMutant"]
 
 
 class AckBeforeCommit(Shard):
@@ -117,7 +117,7 @@ def prunes_by_the_end_alone(log: str, fragments: Iterable[Extent], hints: Sequen
 
 
 @dataclass(frozen=True)
-class Mutant:
+class ConsumerMutant:
     """Which rule is broken, and by whom."""
 
     rule: str
@@ -129,16 +129,20 @@ class Mutant:
     horizon: Horizon = Horizon()  # noqa: RUF009 (frozen)
 
 
-MUTANTS: dict[str, Mutant] = {
-    "ack-before-commit": Mutant("ACKs are appended only after the store has committed", AckBeforeCommit),
-    "no-fence": Mutant("after a restore, no older process can commit", is_fenced=False),
-    "dedup-by-offset": Mutant("a smaller clock behind a larger one is a duplicate", DedupByOffset),
-    "prunes-live-producers": Mutant("a producer at work is not forgotten", horizon=Horizon(clock=0, bytes=0)),
-    "no-intents-restored": Mutant("restored ACK intents are appended again", NoIntentsRestored),
-    "next-before-ack": Mutant("nothing newer is appended before an ACK which would roll it back", NextBeforeAck),
-    "commits-too-early": Mutant("a transaction commits when all its messages are appended", CommitsTooEarly),
-    "takes-over-blindly": Mutant("a handoff counts once it is read back as the next", playback=TakesOverBlindly),
-    "handoff-unchecked": Mutant("a late handoff does not take the log back", is_handoff_checked=False),
-    "prunes-live-segments": Mutant("no live segment of a log is pruned", planned=prunes_by_the_end_alone),
-    "offsets-alone": Mutant("a checkpoint holds the producers' states", SealsWithoutState),
+MUTANTS: dict[str, ConsumerMutant] = {
+    "ack-before-commit": ConsumerMutant("ACKs are appended only after the store has committed", AckBeforeCommit),
+    "no-fence": ConsumerMutant("after a restore, no older process can commit", is_fenced=False),
+    "dedup-by-offset": ConsumerMutant("a smaller clock behind a larger one is a duplicate", DedupByOffset),
+    "prunes-live-producers": ConsumerMutant("a producer at work is not forgotten", horizon=Horizon(clock=0, bytes=0)),
+    "no-intents-restored": ConsumerMutant("restored ACK intents are appended again", NoIntentsRestored),
+    "next-before-ack": ConsumerMutant(
+        "nothing newer is appended before an ACK which would roll it back", NextBeforeAck
+    ),
+    "commits-too-early": ConsumerMutant("a transaction commits when all its messages are appended", CommitsTooEarly),
+    "takes-over-blindly": ConsumerMutant(
+        "a handoff counts once it is read back as the next", playback=TakesOverBlindly
+    ),
+    "handoff-unchecked": ConsumerMutant("a late handoff does not take the log back", is_handoff_checked=False),
+    "prunes-live-segments": ConsumerMutant("no live segment of a log is pruned", planned=prunes_by_the_end_alone),
+    "offsets-alone": ConsumerMutant("a checkpoint holds the producers' states", SealsWithoutState),
 }

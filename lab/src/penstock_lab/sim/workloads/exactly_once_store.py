@@ -1,8 +1,8 @@
 """Stores of the exactly-once workload: one per shard, shared by all processes which ever run it.
 
 `Truth` is the committed state: how often each message was applied, sums, and the checkpoint. It is the judge's, and
-takes every commit in the moment at which it is decided. A `Session` is one process's way to the store: `TableSession`
-is a database with a fence row; in `exactly_once_log.py` is an embedded store with a recovery log.
+takes every commit in the moment at which it is decided. A `SimSession` is one process's way to the store:
+`TableSession` is a database with a fence row; in `exactly_once_log.py` is an embedded store with a recovery log.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ import msgspec
 from penstock.consumers.core.checkpoint import Checkpoint
 from penstock_lab.sim.world import World
 
-__all__ = ["Session", "Staged", "TableSession", "Truth"]
+__all__ = ["SimSession", "Staged", "TableSession", "Truth"]
 
 
 class Staged(msgspec.Struct):
@@ -46,7 +46,7 @@ class Truth:
             self.sums[key] = self.sums.get(key, 0) + amount
 
 
-class Session(Protocol):
+class SimSession(Protocol):
     """One run of one process, using the store."""
 
     open: Staged

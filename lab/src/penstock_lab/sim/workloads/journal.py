@@ -26,13 +26,13 @@ from penstock.kernel.probes import reached
 from penstock.keyspace.core.records import NO_LEASE, LeaseId
 from penstock.keyspace.core.transaction import Put, Transaction
 from penstock_lab.sim.checkers.journal import JournalChecks
-from penstock_lab.sim.checkers.journal_view import Contents, Passed, View
-from penstock_lab.sim.disk import Disk
+from penstock_lab.sim.checkers.journal_view import JournalContents, JournalView, Passed
+from penstock_lab.sim.disk import SimDisk
 from penstock_lab.sim.faults import Atlas, Swarm
 from penstock_lab.sim.keyspace import KeySpaceFaults, SimulatedKeySpace
-from penstock_lab.sim.node import Node
-from penstock_lab.sim.workloads.journal_allocator import Allocator
-from penstock_lab.sim.workloads.journal_clients import APPENDS_MAX, Clients, Crowd
+from penstock_lab.sim.node import SimNode
+from penstock_lab.sim.workloads.journal_allocator import SimAllocator
+from penstock_lab.sim.workloads.journal_clients import APPENDS_MAX, Crowd, JournalClients
 from penstock_lab.sim.workloads.journal_host import BrokerProgram
 from penstock_lab.sim.workloads.journal_mutants import MUTANTS
 from penstock_lab.sim.workloads.journal_streams import Streams
@@ -83,7 +83,7 @@ PROBES = (
 
 
 @dataclass(frozen=True)
-class Settings:
+class JournalSettings:
     """The numbers of one seed."""
 
     replication: int
@@ -102,7 +102,7 @@ class Settings:
     hasty: float = 0.0  # the chance that a broker which is well is passed over, each time the allocator looks
 
     @classmethod
-    def draw(cls, rng: Random) -> "Settings":
+    def draw(cls, rng: Random) -> "JournalSettings":
         one = rng.choice
         replication = one((1, 2, 2, 2, 3, 3))
         crowd = Crowd(
@@ -144,7 +144,7 @@ def _draw_keyspace(rng: Random) -> KeySpaceFaults:
     )
 
 
-class Platter(Disk):
+class Platter(SimDisk):
     """A disk which tells when its power went."""
 
     def crash(self) -> None:
@@ -161,8 +161,8 @@ class JournalWorkload:
     about: ClassVar[str] = "journals: appends, syncs, fail-overs, zombies, lost Spools, reset-head (I1 to I15)"
     mutants: ClassVar[Mapping[str, str]] = {name: mutant.rule for name, mutant in MUTANTS.items()}
     probes: ClassVar[tuple[str, ...]] = PROBES
-    settings_class: ClassVar[type[Settings]] = Settings
-    allocator_class: ClassVar[type[Allocator]] = Allocator
+    settings_class: ClassVar[type[JournalSettings]] = JournalSettings
+    allocator_class: ClassVar[type[SimAllocator]] = SimAllocator
 
     def __init__(self, *, mutant: str | None = None) -> None:
         self.mutant = mutant
@@ -181,7 +181,7 @@ class JournalWorkload:
     def replica_of(self, mutant: str | None) -> type[Replica]:
         return Replica if mutant is None else MUTANTS[mutant].replica
 
-    def checks_of(self, settings: Settings) -> JournalChecks:
+    def checks_of(self, settings: JournalSettings) -> JournalChecks:
         return JournalChecks(settings.replication, self.contents)
 
     def setup(self, world: World, swarm: Swarm) -> list[NodeId]:
@@ -195,7 +195,7 @@ class JournalWorkload:
             may_reorder=False,
             may_fail_disks=False,
         )
-        self.contents = Contents()
+        self.contents = JournalContents()
         self.checks = self.checks_of(settings)
         self.keyspace = SimulatedKeySpace(world, _draw_keyspace(rng))
         self.keyspace.after_step = self._keyspace_moved
@@ -223,7 +223,7 @@ class JournalWorkload:
         self.allocator = self.allocator_class(self.keyspace, ROOT, JOURNAL, self._leases)
         self.allocator.restless = settings.restless
         world.add_node(ALLOCATOR, self.allocator)
-        self.clients = Clients(world, self.checks, self.programs, self, settings.crowd)
+        self.clients = JournalClients(world, self.checks, self.programs, self, settings.crowd)
         for name in [*names, ALLOCATOR]:
             world.nodes[name].boot()
         self.clients.start()
@@ -275,7 +275,7 @@ class JournalWorkload:
                 self.checks.faults += program.lease not in self._ended
                 self._ended[program.lease] = None
 
-    def _views(self) -> list[View]:
+    def _views(self) -> list[JournalView]:
         return [program.view for name, program in self.programs.items() if self.world.nodes[name].is_up]
 
     def _crashed(self, name: NodeId) -> None:
@@ -307,7 +307,7 @@ class JournalWorkload:
 
     # what brokers do
 
-    def stepped(self, name: NodeId, before: View, view: View, passed: Passed) -> None:
+    def stepped(self, name: NodeId, before: JournalView, view: JournalView, passed: Passed) -> None:
         checks = self.checks
         checks.stepped(before, view, passed)
         if view == before:
@@ -338,7 +338,7 @@ class JournalWorkload:
 
     # faults aimed at fail-overs
 
-    def check(self, node: Node) -> None:
+    def check(self, node: SimNode) -> None:
         if self._is_calm or node.name not in self.programs or not self.settings.aim or not node.is_up:
             return
         pipeline = self.programs[node.name].replica.pipeline
@@ -346,7 +346,7 @@ class JournalWorkload:
         if is_delicate and self.world.rng.random() < self.settings.aim:
             self.world.after(0, lambda: self._strike(node, node.run))
 
-    def _strike(self, node: Node, run: int) -> None:
+    def _strike(self, node: SimNode, run: int) -> None:
         if node.run != run or not node.is_up or self._is_calm:
             return
         reached("journal.aimed")
@@ -364,7 +364,7 @@ class JournalWorkload:
             node.pause()
             self.world.after(int(rng.random() * 150 * MILLISECOND), node.resume)
 
-    def _boot(self, node: Node) -> None:
+    def _boot(self, node: SimNode) -> None:
         if not node.is_up:
             node.boot()
 

@@ -20,11 +20,11 @@ from penstock.kernel.machine import Machine
 from penstock.kernel.probes import reached
 from penstock.keyspace.core.records import NO_LEASE, NO_REVISION, KeyValue, LeaseId
 from penstock.keyspace.core.transaction import Compare, Delete, Outcome, Put, Transaction, is_absent, is_at
-from penstock_lab.sim.disk import Found
+from penstock_lab.sim.disk import DiskContent
 from penstock_lab.sim.keyspace import SimulatedKeySpace
-from penstock_lab.sim.node import Node
+from penstock_lab.sim.node import SimNode
 
-__all__ = ["Allocator"]
+__all__ = ["SimAllocator"]
 
 
 def _read_topology(keyspace: SimulatedKeySpace, root: str, journal: str) -> Topology:
@@ -57,7 +57,7 @@ class _Idle:
         pass
 
 
-class Allocator:
+class SimAllocator:
     """The process which assigns the journal; a `Program` of the simulator."""
 
     def __init__(
@@ -70,12 +70,12 @@ class Allocator:
         self._is_busy = False
         self._topology: Topology | None = None
 
-    def boot(self, node: Node, found: Found) -> tuple[Machine, Sequence[Effect]]:
+    def boot(self, node: SimNode, found: DiskContent) -> tuple[Machine, Sequence[Effect]]:
         self.node = node
         node.world.after(0, self._look)
         return _Idle(), []
 
-    def perform(self, node: Node, effect: Effect) -> None:
+    def perform(self, node: SimNode, effect: Effect) -> None:
         raise AssertionError(effect)
 
     def topology(self) -> Topology:

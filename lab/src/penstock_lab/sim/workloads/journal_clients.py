@@ -19,7 +19,7 @@ from penstock_lab.sim.checkers.journal import JournalChecks
 from penstock_lab.sim.workloads.journal_host import BrokerProgram
 from penstock_lab.sim.world import World
 
-__all__ = ["APPENDS_MAX", "Clients", "Crowd"]
+__all__ = ["APPENDS_MAX", "Crowd", "JournalClients"]
 
 APPENDS_MAX = 240  # an append's number is a byte of content
 CALM_APPENDS = 40  # of these are kept for when the faults are over
@@ -57,7 +57,7 @@ class Routes(Protocol):
     def primary(self) -> NodeId | None: ...
 
 
-class Clients:
+class JournalClients:
     """All clients of one run."""
 
     def __init__(

@@ -45,10 +45,10 @@ from penstock.keyspace.core.allocator.layout import Layout
 from penstock.keyspace.core.mirror import Mirror
 from penstock.keyspace.core.records import NO_LEASE, Lease, LeaseId, Snapshot, WatchBatch
 from penstock.keyspace.core.transaction import Outcome
-from penstock_lab.sim.checkers.journal_view import Contents, Passed, View, passed_in, view_of
-from penstock_lab.sim.disk import Found
+from penstock_lab.sim.checkers.journal_view import JournalContents, JournalView, Passed, passed_in, view_of
+from penstock_lab.sim.disk import DiskContent
 from penstock_lab.sim.keyspace import SimulatedKeySpace
-from penstock_lab.sim.node import Node
+from penstock_lab.sim.node import SimNode
 from penstock_lab.sim.workloads.journal_streams import Streams
 
 __all__ = ["BrokerProgram", "Neighbours"]
@@ -64,7 +64,7 @@ class StreamSend(Effect, frozen=True):
 class Neighbours(Protocol):
     """The recipients of a broker's effects."""
 
-    def stepped(self, name: NodeId, before: View, view: View, passed: Passed) -> None: ...
+    def stepped(self, name: NodeId, before: JournalView, view: JournalView, passed: Passed) -> None: ...
 
     def sending(self, name: NodeId, message: Any) -> None: ...
 
@@ -79,7 +79,7 @@ class Neighbours(Protocol):
     def index_end(self) -> Offset: ...
 
 
-class Watched:
+class WatchedBroker:
     """The core, with the checkers looking over its shoulder."""
 
     def __init__(self, program: "BrokerProgram", is_checked: bool) -> None:
@@ -111,7 +111,7 @@ class BrokerProgram:
         journal: str,
         replica_class: type[Replica],
         config: JournalConfig,
-        contents: Contents,
+        contents: JournalContents,
         keyspace: SimulatedKeySpace,
         streams: Streams,
         neighbours: Neighbours,
@@ -138,7 +138,7 @@ class BrokerProgram:
 
     # life
 
-    def boot(self, node: Node, found: Found) -> tuple[Machine, Sequence[Effect]]:
+    def boot(self, node: SimNode, found: DiskContent) -> tuple[Machine, Sequence[Effect]]:
         self.node = node
         state = found.state if self.is_kept else None
         incarnation = Incarnation(f"{self.name}-{node.run}")
@@ -152,7 +152,7 @@ class BrokerProgram:
         self.mirror = Mirror(f"{self.config.root}/", decoders(self.config.root))
         self.lease = NO_LEASE
         node.world.after(0, lambda: self._begin(node.run))
-        return Watched(self, self.is_checked), []
+        return WatchedBroker(self, self.is_checked), []
 
     def _begin(self, run: int) -> None:
         if self.node.run == run and self.node.is_up:
@@ -231,7 +231,7 @@ class BrokerProgram:
 
     # effects
 
-    def perform(self, node: Node, effect: Effect) -> None:
+    def perform(self, node: SimNode, effect: Effect) -> None:
         match effect:
             case StreamSend(to, message):
                 self.neighbours.sending(self.name, message)

@@ -33,14 +33,14 @@ from penstock.lake.core.staging.proposing.port import (
 from penstock.lake.core.staging.records import CommitId, Instance, Request, StagingToken
 from penstock.lake.core.staging.results import Result
 from penstock_lab.sim.checkers.lake import LakeChecks
-from penstock_lab.sim.disk import Found
+from penstock_lab.sim.disk import DiskContent
 from penstock_lab.sim.faults import Atlas, Swarm
-from penstock_lab.sim.node import Node
-from penstock_lab.sim.workloads.lake_clients import Client
+from penstock_lab.sim.node import SimNode
+from penstock_lab.sim.workloads.lake_clients import SimLakeClient
 from penstock_lab.sim.workloads.lake_lookup import look_up
 from penstock_lab.sim.workloads.lake_mutants import MUTANTS
-from penstock_lab.sim.workloads.lake_parts import Parts
-from penstock_lab.sim.workloads.lake_queue import Queue, QueueFaults
+from penstock_lab.sim.workloads.lake_parts import LakeParts
+from penstock_lab.sim.workloads.lake_queue import QueueFaults, SimQueue
 from penstock_lab.sim.workloads.lake_scripts import SCRIPTS
 from penstock_lab.sim.world import World
 
@@ -83,7 +83,7 @@ class LakeWorkload:
     )
 
     def __init__(self, *, mutant: str | None = None) -> None:
-        self.parts = Parts()
+        self.parts = LakeParts()
         self.is_mutant = mutant is not None  # its own check is not asked: the world's checkers must see what it does
         if mutant is not None:
             MUTANTS[mutant].apply(self.parts)
@@ -100,8 +100,8 @@ class LakeWorkload:
         self.shelf = self.parts.shelf()
         self.checks = LakeChecks(self.shelf)
         self.builder = self.parts.builder(self.shelf)
-        self.clients: list[Client] = []
-        self.waiting: dict[RequestId, Client] = {}
+        self.clients: list[SimLakeClient] = []
+        self.waiting: dict[RequestId, SimLakeClient] = {}
         self.orphans: list[
             tuple[int, list[CommitId]]
         ] = []  # of each run of a collector: the epoch, commits without head
@@ -128,14 +128,14 @@ class LakeWorkload:
         kind = rng.random()
         self.check_every = 1 if kind < 0.05 else 64
         self.is_wide = kind > 0.97  # some puts have enough rows that runs and indexes are columns
-        self.queue = Queue(world, _draw_faults(rng), self._deliver)
+        self.queue = SimQueue(world, _draw_faults(rng), self._deliver)
         self.queue.append(Envelope(None, FIRST_RECORD))
         names = [NodeId(f"m{number}") for number in range(1, rng.choice((2, 3)) + 1)]
         for name in names:
             world.add_node(name, self, clock=swarm.clock(rng)).boot()
         for script in SCRIPTS:
             for number in range(script.clients(rng)):
-                self.clients.append(Client(self, f"{script.name}{number}", script))
+                self.clients.append(SimLakeClient(self, f"{script.name}{number}", script))
         for client in self.clients:
             world.after(1 + int(rng.random() * 5 * MILLISECOND), client.begin)
         world.at(Instant(self.safety_ns), self._end_of_load)
@@ -147,7 +147,7 @@ class LakeWorkload:
 
     # members
 
-    def boot(self, node: Node, found: Found) -> tuple[Machine, Sequence[Effect]]:
+    def boot(self, node: SimNode, found: DiskContent) -> tuple[Machine, Sequence[Effect]]:
         kind = watched(self.parts.machine, self.checks)
         checkpoint = self._checkpoints.get(node.name, bytes)
         machine = self.parts.load(checkpoint(), kind)
@@ -157,7 +157,7 @@ class LakeWorkload:
         self.world.after(1, lambda: self.queue.follow(node, machine.applied) if node.run == run else None)
         return member, member.start(node.now)
 
-    def perform(self, node: Node, effect: Effect) -> None:
+    def perform(self, node: SimNode, effect: Effect) -> None:
         match effect:
             case Enqueue(envelope):
                 self.queue.enqueue(envelope)
@@ -172,7 +172,7 @@ class LakeWorkload:
             case _:
                 raise AssertionError(f"unknown effect {effect}")
 
-    def _later(self, node: Node, do: Any) -> None:
+    def _later(self, node: SimNode, do: Any) -> None:
         """When a while has passed, if the process still lives."""
         run = node.run
         wait_ns = 1 + int(self.rng.random() * self.rng.choice((1, 1, 6, 25)) * MILLISECOND)
@@ -183,27 +183,27 @@ class LakeWorkload:
 
         self.world.after(wait_ns, then)
 
-    def _build(self, node: Node, effect: Build | Rebuild | BuildMove) -> None:
+    def _build(self, node: SimNode, effect: Build | Rebuild | BuildMove) -> None:
         built = None if self.rng.random() < 0.03 and not self.is_over else self.builder.run(effect)
         node.deliver(built or BuildFailed(effect.waiting, "it broke"))
 
-    def _look_up(self, node: Node, effect: LookUp) -> None:
+    def _look_up(self, node: SimNode, effect: LookUp) -> None:
         machine = self.machine(node)
         node.deliver(LookedUp(effect.waiting, look_up(self.shelf, machine, effect.record, effect.result)))
 
-    def _deliver(self, node: Node, delivered: Delivered) -> None:
+    def _deliver(self, node: SimNode, delivered: Delivered) -> None:
         node.deliver(delivered)
         if node.is_up and self.rng.random() < 0.05:
             frozen = self.parts.freeze(self.machine(node), self.queue.cursor(node))
             self._checkpoints[node.name] = cache(frozen)  # made bytes when they are read: most never are
 
-    def machine(self, node: Node) -> StagingMachine:
+    def machine(self, node: SimNode) -> StagingMachine:
         assert isinstance(node.machine, Member)
         return node.machine.machine
 
     # clients
 
-    def ask(self, client: Client, body: Any, node: Node) -> RequestId:
+    def ask(self, client: SimLakeClient, body: Any, node: SimNode) -> RequestId:
         self._requests += 1
         request = RequestId(self._requests)
         self.waiting[request] = client
@@ -215,13 +215,13 @@ class LakeWorkload:
         if client is not None:
             client.replied(request, result)
 
-    def some_member(self) -> Node | None:
+    def some_member(self) -> SimNode | None:
         up = [node for node in self.world.nodes.values() if node.is_up and not node.is_paused]
         return self.rng.choice(up) if up else None
 
     # checks
 
-    def check(self, node: Node) -> None:
+    def check(self, node: SimNode) -> None:
         self._steps += 1
         if self._steps % self.check_every == 0 and node.machine is not None and not self.is_mutant:
             machine = self.machine(node)

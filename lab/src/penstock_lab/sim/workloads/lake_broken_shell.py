@@ -14,8 +14,8 @@ from penstock.lake.core.staging.proposing.proposals import Proposal, Proposals
 from penstock.lake.core.staging.records import Announce, Changing, CommitId, StagingToken
 from penstock.lake.core.staging.results import Result
 from penstock.lake.core.staging.snapshot import Snapshot
-from penstock_lab.sim.checkers.lake_shelf import Shelf, overlaid, three_way
-from penstock_lab.sim.workloads.lake_builder import Builder
+from penstock_lab.sim.checkers.lake_shelf import CheckedShelf, overlaid, three_way
+from penstock_lab.sim.workloads.lake_builder import SimBuilder
 
 # reads
 
@@ -100,7 +100,7 @@ class MovesOldFiles(Member):
 # builders
 
 
-class ThreeWay(Builder):
+class ThreeWay(SimBuilder):
     """A lost race is merged: old parent as base, new head as destination, the finished tree as source."""
 
     def rebuild(self, effect: Rebuild) -> Built:
@@ -109,7 +109,7 @@ class ThreeWay(Builder):
         return self._built(effect, tree, parent, [effect.built.commit, effect.parent])
 
 
-class OnlyIfDisjoint(Builder):
+class OnlyIfDisjoint(SimBuilder):
     """Merged if no other writer changed the same paths, built again otherwise."""
 
     def rebuild(self, effect: Rebuild) -> Built:
@@ -123,14 +123,14 @@ class OnlyIfDisjoint(Builder):
         return self._built(effect, tree, parent, [effect.built.commit, effect.parent])
 
 
-class PatchWithoutGone(Builder):
+class PatchWithoutGone(SimBuilder):
     """K is forgotten: the keys of areas which someone else committed or reset."""
 
     def gone(self, effect: Rebuild) -> set[str]:
         return set()
 
 
-class DifferingByIdentity(Builder):
+class DifferingByIdentity(SimBuilder):
     """D is taken by content: an entry with another address and the same content counts as the same."""
 
     def differing(self, old: CommitId, new: CommitId) -> set[str]:
@@ -142,7 +142,7 @@ class DifferingByIdentity(Builder):
         return {path for path in {**before, **after} if len(set(identity(path))) > 1}
 
 
-class ByContent(Shelf):
+class ByContent(CheckedShelf):
     """A range is stored under its content's id alone: what exists already is not written again."""
 
     def place(self, epoch: int, attempt: str, content: str) -> str:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.proposing.port import Build, BuildMove, Built, Rebuild
 from penstock.lake.core.staging.records import CommitId
-from penstock_lab.sim.checkers.lake_shelf import Shelf, Tree, overlaid, three_way
+from penstock_lab.sim.checkers.lake_shelf import CheckedShelf, Tree, overlaid, three_way
 
-__all__ = ["Builder", "Import", "Merge", "Revert"]
+__all__ = ["Import", "Merge", "Revert", "SimBuilder"]
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Import:
     files: tuple[tuple[str, Entry], ...]
 
 
-class Builder:
+class SimBuilder:
     """Builds trees as the shell of a member would."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: CheckedShelf) -> None:
         self.shelf = shelf
 
     def run(self, effect: Build | Rebuild | BuildMove) -> Built | None:

@@ -20,10 +20,10 @@ from penstock.lake.core.staging.results import Status
 from penstock.lake.core.staging.snapshot import Refs
 
 if TYPE_CHECKING:
-    from penstock_lab.sim.node import Node
+    from penstock_lab.sim.node import SimNode
     from penstock_lab.sim.workloads.lake import LakeWorkload
 
-__all__ = ["Client", "Pause", "Script"]
+__all__ = ["Pause", "Script", "SimLakeClient"]
 
 Body = Write | Read | RefsRead | Commit | Move
 
@@ -41,11 +41,11 @@ class Script:
 
     name: str
     clients: Callable[[Random], int]  # how many there are in a seed
-    run: Callable[["Client"], Iterator[Any]]
+    run: Callable[["SimLakeClient"], Iterator[Any]]
     think_ms: int = 4
 
 
-class Client:
+class SimLakeClient:
     """One client. It has at most one step under way."""
 
     def __init__(self, workload: "LakeWorkload", name: str, script: Script) -> None:
@@ -115,14 +115,14 @@ class Client:
         patience_ns = self.rng.choice((10, 40)) * MILLISECOND
         self.workload.world.after(patience_ns, lambda: self._again(step, body, node))
 
-    def _tell(self, node: "Node", body: Body) -> None:
+    def _tell(self, node: "SimNode", body: Body) -> None:
         checks = self.workload.checks
         asked_at = checks.answered_at
         request = self.workload.ask(self, body, node)
         if request in self.workload.waiting:  # it may have been answered on the spot
             self._asked[request], self._reads_at[request] = body, asked_at
 
-    def _again(self, step: int, body: Body, node: "Node | None") -> None:
+    def _again(self, step: int, body: Body, node: "SimNode | None") -> None:
         if step != self._step:
             return
         if node is not None and node.is_up and self.rng.random() < 0.2 and isinstance(body, Write | Commit | Move):

@@ -12,8 +12,8 @@ from penstock.lake.core.staging.proposing.port import RefsRead, Write
 from penstock.lake.core.staging.records import CommitId, Condemn, GcFence, Instance
 from penstock.lake.core.staging.results import Result, Status
 from penstock.lake.core.staging.snapshot import Refs
-from penstock_lab.sim.checkers.lake_shelf import Shelf
-from penstock_lab.sim.workloads.lake_clients import Client, Pause
+from penstock_lab.sim.checkers.lake_shelf import CheckedShelf
+from penstock_lab.sim.workloads.lake_clients import Pause, SimLakeClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,7 @@ __all__ = ["collect", "condemnable", "mark"]
 REPOSITORY = Instance("r1")
 
 
-def collect(client: Client) -> Generator[Any, Any, None]:
+def collect(client: SimLakeClient) -> Generator[Any, Any, None]:
     """Run the collector once."""
     habits = client.workload.parts.habits
     machine = client.peek()
@@ -59,7 +59,7 @@ def collect(client: Client) -> Generator[Any, Any, None]:
     sweep(client, marked, gce - 1 if habits.sweeps_by_epoch and habits.fences else gce + 1)
 
 
-def choose(client: Client, refs: Refs) -> list[CommitId]:
+def choose(client: SimLakeClient, refs: Refs) -> list[CommitId]:
     """Commits to give up: what nothing refers to, and the older ones of the rest."""
     shelf, rng = client.workload.shelf, client.rng
     held = {snapshot.head for snapshot in refs.branches.values()} | {tag.commit for tag in refs.tags.values()}
@@ -73,13 +73,13 @@ def condemnable(earlier: "Iterable[tuple[int, list[CommitId]]]", gce: int) -> "d
     return {commit: None for seen, orphans in earlier if seen <= gce - 2 for commit in orphans}
 
 
-def retained(client: Client, refs: Refs, expired: "Iterable[CommitId]") -> list[CommitId]:
+def retained(client: SimLakeClient, refs: Refs, expired: "Iterable[CommitId]") -> list[CommitId]:
     """Commits whose objects are kept: all that were ever shown, without those given up."""
     gone = {*expired, *refs.expired}
     return [commit for commit in client.workload.checks.ever_heads if commit not in gone]
 
 
-def mark(shelf: Shelf, refs: Refs, kept: "Iterable[CommitId]") -> set[str]:
+def mark(shelf: CheckedShelf, refs: Refs, kept: "Iterable[CommitId]") -> set[str]:
     """Return all referenced objects: of areas, heads, tags, retained commits."""
     marked: set[str] = set()
     for snapshot in refs.branches.values():
@@ -93,7 +93,7 @@ def mark(shelf: Shelf, refs: Refs, kept: "Iterable[CommitId]") -> set[str]:
     return marked
 
 
-def sweep(client: Client, marked: set[str], before: int) -> None:
+def sweep(client: SimLakeClient, marked: set[str], before: int) -> None:
     """Delete objects that are unmarked and old enough; then everything referred to must still exist."""
     shelf = client.workload.shelf
     for objects in (shelf.data, shelf.ranges):

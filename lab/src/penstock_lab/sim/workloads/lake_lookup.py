@@ -6,12 +6,12 @@ from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.machine import StagingMachine
 from penstock.lake.core.staging.records import Basis, Changing, FromCommit, FromStaged, Put, Row
 from penstock.lake.core.staging.results import Result, Status
-from penstock_lab.sim.checkers.lake_shelf import Shelf
+from penstock_lab.sim.checkers.lake_shelf import CheckedShelf
 
 __all__ = ["copied", "look_up", "with_basis"]
 
 
-def look_up(shelf: Shelf, machine: StagingMachine, record: Changing, result: Result) -> Changing | None:
+def look_up(shelf: CheckedShelf, machine: StagingMachine, record: Changing, result: Result) -> Changing | None:
     """Return the same request with the present values, or None."""
     assert isinstance(record, Put)
     if result.status is Status.STALE_BASIS:
@@ -20,7 +20,7 @@ def look_up(shelf: Shelf, machine: StagingMachine, record: Changing, result: Res
     return None if None in rows else msgspec.structs.replace(record, rows=tuple(rows))
 
 
-def with_basis(shelf: Shelf, machine: StagingMachine, put: Put) -> Put:
+def with_basis(shelf: CheckedShelf, machine: StagingMachine, put: Put) -> Put:
     """Return the put with the committed entries under the paths that have preconditions, in the head that this member
     knows.
     """
@@ -35,7 +35,7 @@ def with_basis(shelf: Shelf, machine: StagingMachine, put: Put) -> Put:
     return msgspec.structs.replace(put, rows=rows)
 
 
-def copied(shelf: Shelf, machine: StagingMachine, source: FromStaged, to: str) -> Row | None:
+def copied(shelf: CheckedShelf, machine: StagingMachine, source: FromStaged, to: str) -> Row | None:
     """Return a row that copies the entry shown under a path of a branch."""
     branch = machine.branches.get(source.instance)
     if branch is None:
@@ -49,5 +49,5 @@ def copied(shelf: Shelf, machine: StagingMachine, source: FromStaged, to: str) -
     return None if entry is None else Row(to, entry, source=FromCommit(branch.head))
 
 
-def _copied_again(shelf: Shelf, machine: StagingMachine, row: Row) -> Row | None:
+def _copied_again(shelf: CheckedShelf, machine: StagingMachine, row: Row) -> Row | None:
     return copied(shelf, machine, row.source, row.path) if isinstance(row.source, FromStaged) else row

@@ -11,36 +11,36 @@ from typing import Any
 from penstock.lake.core.staging.machine import StagingMachine
 from penstock_lab.sim.workloads import lake_broken as broken
 from penstock_lab.sim.workloads import lake_broken_shell as shell
-from penstock_lab.sim.workloads.lake_parts import Parts
+from penstock_lab.sim.workloads.lake_parts import LakeParts
 
-__all__ = ["MUTANTS", "Mutant"]
+__all__ = ["MUTANTS", "LakeMutant"]
 
 
 @dataclass(frozen=True)
-class Mutant:
+class LakeMutant:
     """Which rule is broken, and how."""
 
     rule: str
-    apply: Callable[[Parts], None]
+    apply: Callable[[LakeParts], None]
 
 
-def _machine(rule: str, kind: type[StagingMachine]) -> Mutant:
+def _machine(rule: str, kind: type[StagingMachine]) -> LakeMutant:
     return _part(rule, machine=kind)
 
 
-def _part(rule: str, **parts: Any) -> Mutant:
-    def apply(into: Parts) -> None:
+def _part(rule: str, **parts: Any) -> LakeMutant:
+    def apply(into: LakeParts) -> None:
         for name, part in parts.items():
             setattr(into, name, part)
 
-    return Mutant(rule, apply)
+    return LakeMutant(rule, apply)
 
 
-def _habit(rule: str, habit: str, value: bool) -> Mutant:
-    return Mutant(rule, lambda parts: setattr(parts.habits, habit, value))
+def _habit(rule: str, habit: str, value: bool) -> LakeMutant:
+    return LakeMutant(rule, lambda parts: setattr(parts.habits, habit, value))
 
 
-MUTANTS: dict[str, Mutant] = {
+MUTANTS: dict[str, LakeMutant] = {
     "puts-by-token": _machine("L4: a PUT goes to the last area", broken.PutsByToken),
     "puts-by-name": _machine("L4, L11: a PUT names an instance", broken.PutsByName),
     "delete-drops-entry": _machine("L4: DELETE always writes a tombstone", broken.DeleteDropsEntry),

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from penstock.lake.core.staging.checkpoint import freeze, load
 from penstock.lake.core.staging.machine import StagingMachine
 from penstock.lake.core.staging.proposing.member import Member
-from penstock_lab.sim.checkers.lake_shelf import Shelf
-from penstock_lab.sim.workloads.lake_builder import Builder
+from penstock_lab.sim.checkers.lake_shelf import CheckedShelf
+from penstock_lab.sim.workloads.lake_builder import SimBuilder
 
-__all__ = ["Habits", "Parts"]
+__all__ = ["Habits", "LakeParts"]
 
 
 @dataclass
@@ -27,13 +27,13 @@ class Habits:
 
 
 @dataclass
-class Parts:
+class LakeParts:
     """The classes and functions of a run."""
 
     machine: type[StagingMachine] = StagingMachine
     member: type[Member] = Member
-    builder: type[Builder] = Builder
-    shelf: type[Shelf] = Shelf
+    builder: type[SimBuilder] = SimBuilder
+    shelf: type[CheckedShelf] = CheckedShelf
     freeze: Callable[[StagingMachine, int], Callable[[], bytes]] = lambda machine, cursor: freeze(machine)
     load: Callable[[bytes, type[StagingMachine]], StagingMachine] = load
     boot_ids: bool = True

@@ -11,10 +11,10 @@ from functools import partial
 from penstock.kernel.ids import MILLISECOND
 from penstock.lake.core.staging.proposing.port import Delivered, Envelope
 from penstock.lake.core.staging.records import Sync, Tick
-from penstock_lab.sim.node import Node
+from penstock_lab.sim.node import SimNode
 from penstock_lab.sim.world import World
 
-__all__ = ["Queue", "QueueFaults"]
+__all__ = ["QueueFaults", "SimQueue"]
 
 
 @dataclass
@@ -29,16 +29,16 @@ class QueueFaults:
     skew_ns: int = 0  # how far stamps may be off
 
 
-class Queue:
+class SimQueue:
     """The log, and each member's place in it."""
 
-    def __init__(self, world: World, faults: QueueFaults, deliver: Callable[[Node, Delivered], None]) -> None:
+    def __init__(self, world: World, faults: QueueFaults, deliver: Callable[[SimNode, Delivered], None]) -> None:
         self.world = world
         self.faults = faults
         self.log: list[tuple[int, Envelope]] = []
         self._deliver = deliver
         self._cursors: dict[str, tuple[int, int]] = {}  # name -> run of the node, next position
-        self._idle: dict[str, Node] = {}  # members which have everything
+        self._idle: dict[str, SimNode] = {}  # members which have everything
         self._rng = world.rng
 
     def enqueue(self, envelope: Envelope) -> None:
@@ -64,20 +64,20 @@ class Queue:
         """No more faults."""
         self.faults = QueueFaults(delay_ns=self.faults.delay_ns)
 
-    def follow(self, node: Node, applied: int) -> None:
+    def follow(self, node: SimNode, applied: int) -> None:
         """A member which has just started wants everything behind `applied`; it may be given some of it again."""
         back = self._rng.randint(0, 3) if self.faults.redeliver else 0
         self._cursors[node.name] = (node.run, max(1, applied + 1 - back))
         self._pump(node, node.run)
 
-    def cursor(self, node: Node) -> int:
+    def cursor(self, node: SimNode) -> int:
         """The last position given to a member: it may be lower than the applied one."""
         return self._cursors[node.name][1] - 1
 
-    def has_all(self, node: Node) -> bool:
+    def has_all(self, node: SimNode) -> bool:
         return self._cursors[node.name][1] > len(self.log)
 
-    def _pump(self, node: Node, run: int) -> None:
+    def _pump(self, node: SimNode, run: int) -> None:
         """Deliver what there is, one after the other."""
         owner, position = self._cursors[node.name]
         if node.run != run or owner != run or not node.is_up:
@@ -94,7 +94,7 @@ class Queue:
                 self._cursors[node.name] = (run, max(1, position - self._rng.randint(0, 4)))
             self._soon(node, run)
 
-    def _soon(self, node: Node, run: int) -> None:
+    def _soon(self, node: SimNode, run: int) -> None:
         delay_ns = 1 + int(self._rng.random() * self.faults.delay_ns / 2)
         self.world.after(delay_ns, partial(self._pump, node, run))
 

@@ -29,7 +29,7 @@ from penstock.lake.core.staging.records import (
 from penstock.lake.core.staging.results import Result, Status
 from penstock.lake.core.staging.tables import RULES
 from penstock_lab.sim.workloads.lake_builder import Import, Merge, Revert
-from penstock_lab.sim.workloads.lake_clients import Client, Pause, Script
+from penstock_lab.sim.workloads.lake_clients import Pause, Script, SimLakeClient
 from penstock_lab.sim.workloads.lake_collector import collect
 from penstock_lab.sim.workloads.lake_lookup import copied, with_basis
 
@@ -43,7 +43,7 @@ MAIN_RULES = (ProtectionRule("main"),)
 Steps = Generator[Any, Any, None]
 
 
-def some_branch(client: Client) -> tuple[StagingMachine, Branch] | None:
+def some_branch(client: SimLakeClient) -> tuple[StagingMachine, Branch] | None:
     """A branch as some member knows it; mostly main."""
     machine = client.peek()
     if machine is None or not machine.branches:
@@ -52,13 +52,13 @@ def some_branch(client: Client) -> tuple[StagingMachine, Branch] | None:
     return machine, branches[0] if client.rng.random() < 0.6 else client.rng.choice(branches)
 
 
-def upload(client: Client, machine: StagingMachine) -> tuple[Entry, int]:
+def upload(client: SimLakeClient, machine: StagingMachine) -> tuple[Entry, int]:
     """A new data object, and the link epoch of its address. Few contents, so that equal ones meet."""
     repository = machine.repositories[REPOSITORY]
     return Entry(client.workload.shelf.upload(repository.gce), 1, client.rng.choice("xyz")), repository.gce
 
 
-def put(client: Client) -> Steps:
+def put(client: SimLakeClient) -> Steps:
     """Put, delete, put on a condition, copy; now and then long after the upload."""
     rng = client.rng
     found = some_branch(client)
@@ -98,14 +98,14 @@ def put(client: Client) -> Steps:
     yield Write(record)
 
 
-def _copied_from_history(client: Client, path: str) -> Row | None:
+def _copied_from_history(client: SimLakeClient, path: str) -> Row | None:
     """A row which copies what some commit had under the path."""
     commit = client.rng.choice(list(client.workload.checks.ever_heads))
     entry = client.workload.shelf.commits[commit].tree.get(path)
     return None if entry is None else Row(client.rng.choice(PATHS), entry, source=FromCommit(commit))
 
 
-def read(client: Client) -> Steps:
+def read(client: SimLakeClient) -> Steps:
     """Look at a branch, or at all of them."""
     kind = client.rng.random()
     if kind < 0.2:
@@ -114,7 +114,7 @@ def read(client: Client) -> Steps:
         yield Read("repo", client.rng.choice(("main", "main", "dev")), stale_ok=kind < 0.35)
 
 
-def commit(client: Client) -> Steps:
+def commit(client: SimLakeClient) -> Steps:
     found = some_branch(client)
     if found is not None:
         machine, branch = found
@@ -123,7 +123,7 @@ def commit(client: Client) -> Steps:
         yield Commit(client.request(machine), branch.instance, TTL_NS, None, allow_empty, expected)
 
 
-def move(client: Client) -> Steps:
+def move(client: SimLakeClient) -> Steps:
     """Merge, revert, import."""
     rng = client.rng
     found = some_branch(client)
@@ -145,7 +145,7 @@ def move(client: Client) -> Steps:
     yield Move(client.request(machine), branch.instance, what, is_clean=is_clean, link_epoch=epoch)
 
 
-def administer(client: Client) -> Steps:
+def administer(client: SimLakeClient) -> Steps:
     """Branches, tags, resets, limits."""
     rng = client.rng
     machine = client.peek()
@@ -196,7 +196,7 @@ def _limits(rng: Random) -> Limits:
     )
 
 
-def protect(client: Client) -> Steps:
+def protect(client: SimLakeClient) -> Steps:
     """Change the rules of protection. Now and then the change expects the rules that a member has."""
     rng = client.rng
     machine = client.peek()
@@ -213,7 +213,7 @@ def protect(client: Client) -> Steps:
     yield Write(r.SetProtection(client.request(machine), REPOSITORY))
 
 
-def drive(client: Client) -> Steps:
+def drive(client: SimLakeClient) -> Steps:
     """A Spark driver: one batch after the other, each one head move; a second driver of the same query is a zombie."""
     machine = client.peek()
     if machine is None or not machine.branches:

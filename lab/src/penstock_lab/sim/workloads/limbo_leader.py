@@ -26,7 +26,17 @@ from penstock.quorum.core.follow_cursor import FollowCursors
 from penstock.quorum.core.limbo_queue import LimboEntry, LimboLimits, LimboQueue, LimboState
 from penstock.quorum.records.member import Ensemble, Member
 
-__all__ = ["Ack", "AddEntries", "Fence", "Follower", "Leader", "Offer", "Refusal", "Rollback", "Txn"]
+__all__ = [
+    "Ack",
+    "AddEntries",
+    "Fence",
+    "LimboFollower",
+    "LimboLeader",
+    "LimboRefusal",
+    "LimboRollback",
+    "LimboTxn",
+    "Offer",
+]
 
 EPOCH = Epoch(1)
 TICK_NS = 5 * MILLISECOND
@@ -45,20 +55,20 @@ class Fence(msgspec.Struct, frozen=True):
     """The leader is deposed."""
 
 
-class Refusal(Effect, frozen=True):
+class LimboRefusal(Effect, frozen=True):
     """There is no room for these, not even to wait: nothing happened to them."""
 
     requests: tuple[RequestId, ...]
 
 
-class Txn(msgspec.Struct, frozen=True):
+class LimboTxn(msgspec.Struct, frozen=True):
     """A transaction in the log."""
 
     request: RequestId
     size: int
 
 
-class Rollback(msgspec.Struct, frozen=True):
+class LimboRollback(msgspec.Struct, frozen=True):
     """At offset j: dooms every transaction in [first, j)."""
 
     first: Offset
@@ -68,7 +78,7 @@ class AddEntries(msgspec.Struct, frozen=True):
     """Entries behind offset `previous`."""
 
     previous: Offset
-    entries: tuple[Txn | Rollback, ...]
+    entries: tuple[LimboTxn | LimboRollback, ...]
 
 
 class Ack(msgspec.Struct, frozen=True):
@@ -78,7 +88,7 @@ class Ack(msgspec.Struct, frozen=True):
     rejects: bool = False
 
 
-class Follower:
+class LimboFollower:
     """Appends entries that fit, acknowledges durable ones."""
 
     def __init__(self, me: Member, leader: NodeId, length: int) -> None:
@@ -101,7 +111,7 @@ class Follower:
                 pass
         return []
 
-    def _on_entries(self, previous: Offset, entries: tuple[Txn | Rollback, ...]) -> list[Effect]:
+    def _on_entries(self, previous: Offset, entries: tuple[LimboTxn | LimboRollback, ...]) -> list[Effect]:
         if previous > self.head:
             return [Send(self.leader, Ack(self.durable, rejects=True))]
         fresh = entries[self.head - previous :]
@@ -115,10 +125,12 @@ class Follower:
         assert self.durable <= self.head
 
 
-class Leader:
+class LimboLeader:
     """Owns the queue and the cursors, and carries out their decisions."""
 
-    def __init__(self, me: Member, ensemble: Ensemble, limits: LimboLimits, log: list[Txn | Rollback]) -> None:
+    def __init__(
+        self, me: Member, ensemble: Ensemble, limits: LimboLimits, log: list[LimboTxn | LimboRollback]
+    ) -> None:
         self.queue = LimboQueue(limits)
         self.cursors = FollowCursors(EPOCH, me, ensemble)
         self.followers = [member for member in ensemble if member != me]
@@ -165,7 +177,7 @@ class Leader:
             rolls_back=offer.rolls_back,
         )
         if self.queue.offer([entry]):
-            return [Refusal((request,))]
+            return [LimboRefusal((request,))]
         self._waiters.append(entry)
         effects = self._admit()
         if entry.state is LimboState.VOLATILE:
@@ -212,10 +224,10 @@ class Leader:
 
     def _admit(self) -> list[Effect]:
         admitted = self.queue.admit(EPOCH, Offset(self.head + 1), is_active=self.is_active)
-        entries = tuple(Txn(entry.request or RequestId(0), entry.size) for entry in admitted)
+        entries = tuple(LimboTxn(entry.request or RequestId(0), entry.size) for entry in admitted)
         return self._append(entries)
 
-    def _append(self, entries: tuple[Txn | Rollback, ...]) -> list[Effect]:
+    def _append(self, entries: tuple[LimboTxn | LimboRollback, ...]) -> list[Effect]:
         if not entries:
             return self._push()
         first = Lsn(self.head + 1)
@@ -263,7 +275,7 @@ class Leader:
         self._rollbacks.append((entry.offset, at))
         entry.rolls_back = False
         entry.deadline = Instant(now + 20 * TICK_NS)
-        return self._append((Rollback(entry.offset),))
+        return self._append((LimboRollback(entry.offset),))
 
     def check(self) -> None:
         self.queue.check()

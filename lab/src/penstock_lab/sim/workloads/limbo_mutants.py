@@ -13,17 +13,17 @@ from penstock.quorum.core.follow_cursor import FollowCursors
 from penstock.quorum.core.limbo_queue import LimboEntry, LimboQueue, LimboState, _answer
 from penstock.quorum.records.answers import Answers, Cause, Fate
 from penstock.quorum.records.member import Member, majority
-from penstock_lab.sim.workloads.limbo_leader import Leader, Rollback, Txn
+from penstock_lab.sim.workloads.limbo_leader import LimboLeader, LimboRollback, LimboTxn
 
-__all__ = ["MUTANTS", "Mutant"]
+__all__ = ["MUTANTS", "LimboMutant"]
 
 
 @dataclass(frozen=True)
-class Mutant:
+class LimboMutant:
     """Which rule is broken, and how."""
 
     rule: str
-    apply: Callable[[Leader], None]
+    apply: Callable[[LimboLeader], None]
 
 
 class AcksCounted(FollowCursors):
@@ -113,31 +113,31 @@ class OvertakesSync(LimboQueue):
         return answers
 
 
-class VoteBeforeDurable(Leader):
+class VoteBeforeDurable(LimboLeader):
     """Counts the leader's own vote when it appends, not when the append is durable."""
 
-    def _append(self, entries: tuple[Txn | Rollback, ...]) -> list[Effect]:
+    def _append(self, entries: tuple[LimboTxn | LimboRollback, ...]) -> list[Effect]:
         effects = super()._append(entries)
         self.cursors.durable = self.head
         return effects
 
 
-class NoLanding(Leader):
+class NoLanding(LimboLeader):
     """Commits inside a doomed range."""
 
     def landing(self, offset: Offset) -> Offset:
         return offset
 
 
-def _queue(kind: type[LimboQueue]) -> Callable[[Leader], None]:
-    def apply(leader: Leader) -> None:
+def _queue(kind: type[LimboQueue]) -> Callable[[LimboLeader], None]:
+    def apply(leader: LimboLeader) -> None:
         leader.queue = kind(leader.queue.limits)
 
     return apply
 
 
-def _cursors(kind: type[FollowCursors]) -> Callable[[Leader], None]:
-    def apply(leader: Leader) -> None:
+def _cursors(kind: type[FollowCursors]) -> Callable[[LimboLeader], None]:
+    def apply(leader: LimboLeader) -> None:
         cursors = kind(leader.cursors.epoch, leader.cursors.leader, leader.cursors.ensemble)
         for member in leader.followers:
             cursors.attach(member, Offset(0))
@@ -146,21 +146,21 @@ def _cursors(kind: type[FollowCursors]) -> Callable[[Leader], None]:
     return apply
 
 
-def _leader(kind: type[Leader]) -> Callable[[Leader], None]:
-    def apply(leader: Leader) -> None:
+def _leader(kind: type[LimboLeader]) -> Callable[[LimboLeader], None]:
+    def apply(leader: LimboLeader) -> None:
         leader.__class__ = kind
 
     return apply
 
 
-MUTANTS: dict[str, Mutant] = {
-    "acks-counted-twice": Mutant("I17: a repeated acknowledgement changes nothing", _cursors(AcksCounted)),
-    "vote-before-durable": Mutant("P2: the own vote counts only when locally durable", _leader(VoteBeforeDurable)),
-    "no-landing": Mutant("P2: no commit inside a doomed range", _leader(NoLanding)),
-    "newest-first": Mutant("I20: VOLATILE is FIFO", _queue(NewestFirst)),
-    "no-cascade": Mutant("I20: aborting a VOLATILE entry aborts all younger ones", _queue(NoCascade)),
-    "length-drifts": Mutant("I21: length and bytes are the sums over SUBMITTED", _queue(Drifts)),
-    "oldest-aborted-first": Mutant("I15: cascaded aborts come newest first", _queue(OldestAbortedFirst)),
-    "answers-twice": Mutant("I15: each request is answered exactly once", _queue(AnswersTwice)),
-    "overtakes-sync": Mutant("P8: an async OK waits for every sync transaction before it", _queue(OvertakesSync)),
+MUTANTS: dict[str, LimboMutant] = {
+    "acks-counted-twice": LimboMutant("I17: a repeated acknowledgement changes nothing", _cursors(AcksCounted)),
+    "vote-before-durable": LimboMutant("P2: the own vote counts only when locally durable", _leader(VoteBeforeDurable)),
+    "no-landing": LimboMutant("P2: no commit inside a doomed range", _leader(NoLanding)),
+    "newest-first": LimboMutant("I20: VOLATILE is FIFO", _queue(NewestFirst)),
+    "no-cascade": LimboMutant("I20: aborting a VOLATILE entry aborts all younger ones", _queue(NoCascade)),
+    "length-drifts": LimboMutant("I21: length and bytes are the sums over SUBMITTED", _queue(Drifts)),
+    "oldest-aborted-first": LimboMutant("I15: cascaded aborts come newest first", _queue(OldestAbortedFirst)),
+    "answers-twice": LimboMutant("I15: each request is answered exactly once", _queue(AnswersTwice)),
+    "overtakes-sync": LimboMutant("P8: an async OK waits for every sync transaction before it", _queue(OvertakesSync)),
 }

@@ -18,10 +18,18 @@ from penstock.kernel.probes import reached
 from penstock.quorum.core.limbo_queue import LimboLimits
 from penstock.quorum.records.answers import Answers, Fate
 from penstock.quorum.records.member import Member, majority
-from penstock_lab.sim.disk import Found
+from penstock_lab.sim.disk import DiskContent
 from penstock_lab.sim.faults import Atlas, Swarm
-from penstock_lab.sim.node import Node
-from penstock_lab.sim.workloads.limbo_leader import Fence, Follower, Leader, Offer, Refusal, Rollback, Txn
+from penstock_lab.sim.node import SimNode
+from penstock_lab.sim.workloads.limbo_leader import (
+    Fence,
+    LimboFollower,
+    LimboLeader,
+    LimboRefusal,
+    LimboRollback,
+    LimboTxn,
+    Offer,
+)
 from penstock_lab.sim.workloads.limbo_mutants import MUTANTS
 from penstock_lab.sim.world import World
 
@@ -30,7 +38,7 @@ __all__ = ["LimboQueueWorkload"]
 LEADER = NodeId("leader")
 
 
-class Waiter(msgspec.Struct):
+class LimboWaiter(msgspec.Struct):
     """What the checker knows of one request."""
 
     offer: Offer
@@ -61,8 +69,8 @@ class LimboQueueWorkload:
         self.atlas = Atlas(down_max=1)
         self.safety_ns = 200 * MILLISECOND
         self.liveness_ns = 2_000 * MILLISECOND
-        self.waiters: dict[RequestId, Waiter] = {}
-        self.log: list[Txn | Rollback] = []  # all the leader ever appended
+        self.waiters: dict[RequestId, LimboWaiter] = {}
+        self.log: list[LimboTxn | LimboRollback] = []  # all the leader ever appended
         self.answered_upto = Offset(0)
         self.is_offering = True
         self._checked_log = 0
@@ -107,7 +115,7 @@ class LimboQueueWorkload:
                 timeout_ns=self.client_deadline_ns,
                 rolls_back=rng.random() < 0.5,
             )
-            self.waiters[request] = Waiter(offer, [])
+            self.waiters[request] = LimboWaiter(offer, [])
             self.world.nodes[LEADER].deliver(Requested(request, offer))
         self.world.after(MILLISECOND + int(rng.random() * 10 * MILLISECOND), self._burst)
 
@@ -124,21 +132,21 @@ class LimboQueueWorkload:
 
     # Program
 
-    def boot(self, node: Node, found: Found) -> tuple[Machine, Sequence[Effect]]:
+    def boot(self, node: SimNode, found: DiskContent) -> tuple[Machine, Sequence[Effect]]:
         me = next(member for member in self.members if member.node == node.name)
         if node.name == LEADER:
-            leader = Leader(me, self.members, self.limits, self.log)
+            leader = LimboLeader(me, self.members, self.limits, self.log)
             if self.mutant is not None:
                 self.mutant.apply(leader)
             return leader, leader.start(node.now)
-        follower = Follower(me, LEADER, len(found.records))
+        follower = LimboFollower(me, LEADER, len(found.records))
         return follower, follower.start()
 
-    def perform(self, node: Node, effect: Effect) -> None:
+    def perform(self, node: SimNode, effect: Effect) -> None:
         match effect:
             case Answers():
                 self._answered(effect)
-            case Refusal(requests):
+            case LimboRefusal(requests):
                 reached("limbo.refused")
                 for request in requests:
                     self._end(request, Fate.ABORTED)
@@ -194,17 +202,18 @@ class LimboQueueWorkload:
 
     def _is_doomed(self, offset: Offset) -> bool:
         return any(
-            isinstance(record, Rollback) and record.first <= offset < at for at, record in enumerate(self.log, start=1)
+            isinstance(record, LimboRollback) and record.first <= offset < at
+            for at, record in enumerate(self.log, start=1)
         )
 
-    def check(self, node: Node) -> None:
+    def check(self, node: SimNode) -> None:
         """I20: a waiting entry is appended in its order, or aborted together with all that waited after it."""
         leader = node.machine
-        if not isinstance(leader, Leader):
+        if not isinstance(leader, LimboLeader):
             return
         fresh = self.log[self._checked_log :]
         self._checked_log += len(fresh)
-        appended = [record.request for record in fresh if isinstance(record, Txn)]
+        appended = [record.request for record in fresh if isinstance(record, LimboTxn)]
         for request in appended:
             assert request > self._last_appended, f"I20: {request} was appended behind {self._last_appended}"
             self._last_appended = request
@@ -222,7 +231,7 @@ class LimboQueueWorkload:
         for member in self.members[1:]:
             held = self.world.nodes[member.node].disk.records
             assert held == self.log[: len(held)], f"{member}'s log is no prefix of the leader's"
-        appended = {record.request for record in self.log if isinstance(record, Txn)}
+        appended = {record.request for record in self.log if isinstance(record, LimboTxn)}
         for request, waiter in self.waiters.items():
             if waiter.fates[0] is Fate.ABORTED and waiter.offset == 0:
                 assert request not in appended, f"{request} was told that it was never appended"

@@ -18,10 +18,10 @@ from penstock.quorum.records.answers import Answers
 from penstock.quorum.records.entry import Barrier, Txn
 from penstock.quorum.records.messages import Role
 from penstock.quorum.records.metadata import Metadata, Status
-from penstock_lab.sim.checkers.hosts import Host
+from penstock_lab.sim.checkers.hosts import CheckedHost
 from penstock_lab.sim.checkers.quorum import QuorumChecks
 from penstock_lab.sim.faults import Atlas, Swarm
-from penstock_lab.sim.node import Node
+from penstock_lab.sim.node import SimNode
 from penstock_lab.sim.workloads.quorum_admin import Admin
 from penstock_lab.sim.workloads.quorum_clients import Clients
 from penstock_lab.sim.workloads.quorum_host import HostProgram
@@ -172,22 +172,22 @@ class QuorumWorkload:
     def answered(self, answers: Answers) -> None:
         self.clients.answered(answers)
 
-    def replied(self, host: Host, reply: Reply) -> None:
+    def replied(self, host: CheckedHost, reply: Reply) -> None:
         self.clients.replied(host, reply)
 
-    def served(self, host: Host, request: RequestId, lists: Lists, applied: Offset) -> None:
+    def served(self, host: CheckedHost, request: RequestId, lists: Lists, applied: Offset) -> None:
         self.clients.served(host, request, lists, applied)
 
     # checks
 
-    def check(self, node: Node) -> None:
+    def check(self, node: SimNode) -> None:
         self.checks.looked()
         if node.stopped_because is not None:
             assert "cannot be written" in node.stopped_because, f"{node.name} gave up: {node.stopped_because}"
         if node.name in self.programs and not self._is_calm:
             self._maybe_crash(node)
 
-    def _maybe_crash(self, node: Node) -> None:
+    def _maybe_crash(self, node: SimNode) -> None:
         """Some seeds crash nodes with any write, or with the rare ones: I25 at every boundary."""
         settings, rng, host = self.settings, self.world.rng, self.checks.hosts[node.name]
         is_cutting, host.is_cutting = host.is_cutting, False

@@ -17,7 +17,7 @@ from penstock.quorum.records.messages import Change, ChangeOp
 from penstock.quorum.records.metadata import Metadata, PeerLost, Status
 from penstock.quorum.records.reconfiguration import final_ensemble
 from penstock_lab.sim.checkers.quorum import QuorumChecks
-from penstock_lab.sim.node import Node
+from penstock_lab.sim.node import SimNode
 from penstock_lab.sim.workloads.quorum_modes import Settings
 from penstock_lab.sim.workloads.quorum_operator import MetadataCell
 from penstock_lab.sim.world import World
@@ -145,7 +145,7 @@ class Admin:
 
     # bad luck
 
-    def _on_metadata_written(self, node: Node, metadata: Metadata) -> None:
+    def _on_metadata_written(self, node: SimNode, metadata: Metadata) -> None:
         rng, settings = self.world.rng, self.settings
         if self.is_over:
             return
@@ -166,7 +166,7 @@ class Admin:
             reached("quorum.leader_split_off")
             self._isolate(side, [name for name in (*self.nodes, *self.operators) if name not in side])
 
-    def _pause(self, node: Node) -> None:
+    def _pause(self, node: SimNode) -> None:
         """A zombie: it believes, when it wakes, that nothing has happened since."""
         run = node.run
         node.pause()
@@ -177,7 +177,7 @@ class Admin:
 
         self.world.after(MILLISECOND + int(self.world.rng.random() * 60 * MILLISECOND), resume)
 
-    def kill(self, node: Node, at: int) -> None:
+    def kill(self, node: SimNode, at: int) -> None:
         """Crash a process at a time, and boot it again later."""
         rng, run = self.world.rng, node.run
 
@@ -200,7 +200,7 @@ class Admin:
             lost = PeerLost(name, rng.random() < 0.7)
             operator, run = self.world.nodes[each], self.world.nodes[each].run
 
-            def tell(operator: Node = operator, run: int = run, lost: PeerLost = lost) -> None:
+            def tell(operator: SimNode = operator, run: int = run, lost: PeerLost = lost) -> None:
                 if operator.run == run:
                     operator.deliver(lost)
 

@@ -18,8 +18,8 @@ from penstock.quorum.records.answers import Answers, Fate
 from penstock.quorum.records.effects import ALL, APPLIED, MAJORITY, Append, AppendRequest
 from penstock.quorum.records.entry import ClientId
 from penstock.quorum.records.resolution import Resolution, Resolve
-from penstock_lab.sim.checkers.history import Attempt, ReadOp, ResolveOp, UserAppend
-from penstock_lab.sim.checkers.hosts import Host
+from penstock_lab.sim.checkers.history import HistoryAttempt, HistoryRead, ResolveOp, UserAppend
+from penstock_lab.sim.checkers.hosts import CheckedHost
 from penstock_lab.sim.checkers.quorum import QuorumChecks
 from penstock_lab.sim.workloads.quorum_machine import Lists, encode_ops
 from penstock_lab.sim.workloads.quorum_modes import Settings
@@ -159,14 +159,14 @@ class Clients:
             if not asked.is_over:
                 self._again(client, asked)
 
-    def _copy(self, client: Client, asked: UserAppend, name: NodeId) -> Attempt:
+    def _copy(self, client: Client, asked: UserAppend, name: NodeId) -> HistoryAttempt:
         history, sending = self.history, asked.sending
         request = history.next_request()
         key = b"%s%d" % (b"s" if sending.is_sync else b"a", asked.seq % 2)
         ops = encode_ops(key, client.name, asked.seq, request)
         copy = sending.copy(request, (asked.deadline - self.world.now) // MILLISECOND, client.highest_sent)
         client.highest_sent = max(client.highest_sent, copy.seq)
-        attempt = Attempt(
+        attempt = HistoryAttempt(
             request, client.name, asked.seq, key, ops, copy.is_sync, copy.level, copy.rolls_back,
             copy.timeout_ms * MILLISECOND, name, copy.is_repeat,
         )  # fmt: skip
@@ -175,7 +175,7 @@ class Clients:
         self._waiting[request] = client, asked
         return attempt
 
-    def _arrive(self, attempts: list[Attempt], name: NodeId) -> None:
+    def _arrive(self, attempts: list[HistoryAttempt], name: NodeId) -> None:
         node, host = self.world.nodes[name], self.checks.hosts[name]
         requests = [
             AppendRequest(
@@ -199,7 +199,7 @@ class Clients:
             reached(TOLD[answers.fate])
             self._carry(lambda attempt=attempt: self._heard(attempt))  # type: ignore[misc]
 
-    def _heard(self, attempt: Attempt) -> None:
+    def _heard(self, attempt: HistoryAttempt) -> None:
         client, asked = self._waiting.pop(attempt.request, (None, None))
         if client is None or asked is None or asked.is_over:
             return  # it came too late
@@ -220,7 +220,7 @@ class Clients:
         elif attempt.fate is Fate.INDETERMINATE:
             self._resolve(attempt.entry)
 
-    def _lost(self, client: Client, attempts: list[Attempt]) -> None:
+    def _lost(self, client: Client, attempts: list[HistoryAttempt]) -> None:
         """The stream broke, or so it seems: whatever was sent on it and is not answered is sent again."""
         client.home = None
         for attempt in attempts:
@@ -288,7 +288,7 @@ class Clients:
 
     def _send_read(self, key: bytes, name: NodeId, after: EntryId, *, is_linearizable: bool) -> None:
         request = self.history.next_request()
-        read = self.history.reads[request] = ReadOp(request, key, is_linearizable, after, name)
+        read = self.history.reads[request] = HistoryRead(request, key, is_linearizable, after, name)
         node = self.world.nodes[name]
 
         def arrive() -> None:
@@ -297,7 +297,7 @@ class Clients:
 
         self._carry(lambda: node.when_awake(arrive), delay_ns=300_000 if after == NO_ENTRY else MILLISECOND)
 
-    def served(self, host: Host, request: RequestId, lists: Lists, applied: Offset) -> None:
+    def served(self, host: CheckedHost, request: RequestId, lists: Lists, applied: Offset) -> None:
         read = self.history.reads[request]
         self._check_once(read)
         read.served_at, read.applied = self.world.now, applied
@@ -310,7 +310,7 @@ class Clients:
             reached("quorum.local_read")
         self.checks.reads.served(host, read)
 
-    def replied(self, host: Host, reply: Reply) -> None:
+    def replied(self, host: CheckedHost, reply: Reply) -> None:
         """A resolution, or the refusal of a read."""
         read = self.history.reads.get(reply.request)
         if read is not None:
@@ -323,7 +323,7 @@ class Clients:
         reached(RESOLVED[reply.result])
         self.checks.resolutions.answered(host, question.entry, reply.result)
 
-    def _check_once(self, read: ReadOp) -> None:
+    def _check_once(self, read: HistoryRead) -> None:
         assert not read.is_answered, f"{read} is answered twice"
         read.is_answered = True
 

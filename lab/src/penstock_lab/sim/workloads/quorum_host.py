@@ -33,14 +33,14 @@ from penstock.quorum.records.effects import (
 from penstock.quorum.records.entry import Entry, Txn
 from penstock.quorum.records.member import Member
 from penstock.quorum.records.state import NodeState, SnapshotMeta
-from penstock_lab.sim.checkers.hosts import Host
+from penstock_lab.sim.checkers.hosts import CheckedHost
 from penstock_lab.sim.checkers.quorum import QuorumChecks
-from penstock_lab.sim.disk import Found
-from penstock_lab.sim.node import Node
+from penstock_lab.sim.disk import DiskContent
+from penstock_lab.sim.node import SimNode
 from penstock_lab.sim.workloads.quorum_machine import Lists
 from penstock_lab.sim.workloads.quorum_mutants import Parts
 
-__all__ = ["Customers", "HostProgram", "Watched"]
+__all__ = ["Customers", "HostProgram", "WatchedNode"]
 
 JOB_NS = 50_000  # a job of the state machine or of a file, at most
 
@@ -52,17 +52,17 @@ class Customers(Protocol):
 
     def answered(self, answers: Answers) -> None: ...
 
-    def replied(self, host: Host, reply: Reply) -> None: ...
+    def replied(self, host: CheckedHost, reply: Reply) -> None: ...
 
-    def served(self, host: Host, request: RequestId, lists: Lists, applied: Offset) -> None: ...
+    def served(self, host: CheckedHost, request: RequestId, lists: Lists, applied: Offset) -> None: ...
 
 
-class Watched:
+class WatchedNode:
     """The core, with the checkers looking over its shoulder."""
 
     __slots__ = ("_checks", "_every", "_steps", "core", "host")
 
-    def __init__(self, core: Core, host: Host, checks: QuorumChecks, every: int) -> None:
+    def __init__(self, core: Core, host: CheckedHost, checks: QuorumChecks, every: int) -> None:
         self.core, self.host = core, host
         self._checks = checks
         self._every = every  # the core's own check costs more than its step: some seeds ask it rarely
@@ -109,7 +109,7 @@ class HostProgram:
         self._formats = 0
 
     @property
-    def host(self) -> Host:
+    def host(self) -> CheckedHost:
         return self.checks.hosts[self.name]
 
     @property
@@ -123,7 +123,7 @@ class HostProgram:
         self.is_wrong = self.host.record.is_damaged = True
         self.lists.damage()
 
-    def format(self, node: Node) -> Member:
+    def format(self, node: SimNode) -> Member:
         """Make an empty data folder: a new member."""
         if not (self._formats and self.parts.keeps_incarnation):
             self._formats += 1
@@ -134,7 +134,7 @@ class HostProgram:
         self.checks.formatted(node, member)
         return member
 
-    def boot(self, node: Node, found: Found) -> tuple[Machine, Sequence[Effect]]:
+    def boot(self, node: SimNode, found: DiskContent) -> tuple[Machine, Sequence[Effect]]:
         if node.disk.state is None:
             self.format(node)
         self.applier = self.parts.applier(Lists(), limits=self.pairs)
@@ -144,11 +144,11 @@ class HostProgram:
         core, effects = self.parts.node.recover(node.disk.state, Offset(found.first), found.records, self.config)
         self.checks.booted(self.host, core, effects)
         self.customers.booted(self.name)
-        return Watched(core, self.host, self.checks, self.check_every), effects
+        return WatchedNode(core, self.host, self.checks, self.check_every), effects
 
     # effects
 
-    def perform(self, node: Node, effect: Effect) -> None:
+    def perform(self, node: SimNode, effect: Effect) -> None:
         match effect:
             case Answers():
                 self.customers.answered(effect)
@@ -169,7 +169,7 @@ class HostProgram:
             case _:
                 self._perform_snapshot(node, effect)
 
-    def _perform_snapshot(self, node: Node, effect: Effect) -> None:
+    def _perform_snapshot(self, node: SimNode, effect: Effect) -> None:
         match effect:
             case TakeSnapshot(snapshot):
                 assert self.applier.applied == snapshot.head.offset, "a snapshot is of the state machine as it is"
@@ -184,7 +184,7 @@ class HostProgram:
             case _:
                 raise AssertionError(f"unknown effect {effect}")
 
-    def _job(self, node: Node, do: Callable[[], Event | None]) -> None:
+    def _job(self, node: SimNode, do: Callable[[], Event | None]) -> None:
         """Do it when everything before is done; tell the core of it."""
         world, run = node.world, node.run
         self._busy_until = max(self._busy_until, world.now) + 1 + int(world.rng.random() * JOB_NS)
@@ -212,16 +212,16 @@ class HostProgram:
         assert self.applier.applied == snapshot.head.offset
         return SnapshotRestored(snapshot.head, self.applier.checksum)
 
-    def _read_log(self, node: Node, effect: ReadLog) -> LogRead:
+    def _read_log(self, node: SimNode, effect: ReadLog) -> LogRead:
         disk, first = node.disk, effect.first
         entries = disk.records[first - disk.first : effect.last + 1 - disk.first] if first >= disk.first else []
         return LogRead(effect.purpose, first, cut_to_bytes(entries, effect.bytes_max))
 
-    def _store(self, node: Node, snapshot: SnapshotMeta, data: bytes) -> SnapshotTaken:
+    def _store(self, node: SimNode, snapshot: SnapshotMeta, data: bytes) -> SnapshotTaken:
         self._keep(node, snapshot, data)
         return SnapshotTaken(snapshot)
 
-    def _keep(self, node: Node, snapshot: SnapshotMeta, data: bytes) -> None:
+    def _keep(self, node: SimNode, snapshot: SnapshotMeta, data: bytes) -> None:
         """Store a snapshot; those older than the one the registers name may go."""
         saved = node.disk.state.snapshot.head
         self._snapshots = {head: each for head, each in self._snapshots.items() if head >= saved}
@@ -233,7 +233,7 @@ class HostProgram:
         is_last = data is not None and position + effect.bytes_max >= len(data)
         return SnapshotRead(effect.member, effect.snapshot, position, part, is_last)
 
-    def _write_snapshot(self, node: Node, effect: WriteSnapshot) -> SnapshotWritten:
+    def _write_snapshot(self, node: SimNode, effect: WriteSnapshot) -> SnapshotWritten:
         head, position = effect.snapshot.head, effect.position
         before = self._parts.get(head, b"")
         assert position <= len(before), f"{self.name} writes a snapshot from {position} on, and has {len(before)} bytes"

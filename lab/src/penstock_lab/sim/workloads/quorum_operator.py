@@ -16,8 +16,8 @@ from penstock.quorum.core.config import OperatorConfig
 from penstock.quorum.core.operator import Operator
 from penstock.quorum.records.metadata import Metadata, MetadataRead, MetadataWritten, ReadMetadata, WriteMetadata
 from penstock_lab.sim.checkers.quorum import QuorumChecks
-from penstock_lab.sim.disk import Found
-from penstock_lab.sim.node import Node
+from penstock_lab.sim.disk import DiskContent
+from penstock_lab.sim.node import SimNode
 
 __all__ = ["MetadataCell", "OperatorProgram"]
 
@@ -36,7 +36,7 @@ class MetadataCell:
         self.revision = Revision(1)
         self.delay_ns = 300_000
         self.lose = 0.0  # the chance that an answer, or the question, is lost
-        self.on_write: Callable[[Node, Metadata], None] = lambda *_: None
+        self.on_write: Callable[[SimNode, Metadata], None] = lambda *_: None
         self._checks = checks
         self._rng = rng
         checks.metadata = metadata
@@ -44,7 +44,7 @@ class MetadataCell:
     def delay(self) -> int:
         return 1 + int(self._rng.random() * self.delay_ns)
 
-    def read(self, node: Node) -> None:
+    def read(self, node: SimNode) -> None:
         """Read it some time later, and answer some time after that."""
 
         def look() -> None:
@@ -54,7 +54,7 @@ class MetadataCell:
 
         node.world.after(self.delay(), look)
 
-    def write(self, node: Node, effect: WriteMetadata) -> None:
+    def write(self, node: SimNode, effect: WriteMetadata) -> None:
         run = node.run
         if not self._is_lost():
             node.world.after(self.delay(), lambda: self._answer(node, self._swap(node, run, effect)))
@@ -64,17 +64,17 @@ class MetadataCell:
             self._later(node, MetadataWritten(False, self.revision))
             node.world.after(self.delay() + 10 * self.delay(), lambda: self._swap_late(node, run, effect))
 
-    def _answer(self, node: Node, is_written: bool) -> None:
+    def _answer(self, node: SimNode, is_written: bool) -> None:
         if is_written and self._is_lost():
             reached("quorum.answer_of_write_lost")
             is_written = False
         self._later(node, MetadataWritten(is_written, self.revision))
 
-    def _swap_late(self, node: Node, run: int, effect: WriteMetadata) -> None:
+    def _swap_late(self, node: SimNode, run: int, effect: WriteMetadata) -> None:
         if self._swap(node, run, effect):
             reached("quorum.write_made_late")
 
-    def _swap(self, node: Node, run: int, effect: WriteMetadata) -> bool:
+    def _swap(self, node: SimNode, run: int, effect: WriteMetadata) -> bool:
         if effect.revision != self.revision:
             return False
         self.metadata, self.revision = effect.metadata, Revision(self.revision + 1)
@@ -86,7 +86,7 @@ class MetadataCell:
     def _is_lost(self) -> bool:
         return bool(self.lose) and self._rng.random() < self.lose
 
-    def _later(self, node: Node, event: Event) -> None:
+    def _later(self, node: SimNode, event: Event) -> None:
         run = node.run
 
         def tell() -> None:
@@ -113,11 +113,11 @@ class OperatorProgram:
         self.cell = cell
         self.petitioner = petitioner
 
-    def boot(self, node: Node, found: Found) -> tuple[Machine, Sequence[Effect]]:
+    def boot(self, node: SimNode, found: DiskContent) -> tuple[Machine, Sequence[Effect]]:
         operator = self.operator_class(self.config)
         return operator, operator.begin(Instant(node.now))
 
-    def perform(self, node: Node, effect: Effect) -> None:
+    def perform(self, node: SimNode, effect: Effect) -> None:
         match effect:
             case ReadMetadata():
                 self.cell.read(node)
