@@ -115,7 +115,7 @@ def test_a_bare_install_names_the_extra_that_a_command_needs(
     environment: Callable[[str], Environment], tmp_path: Path
 ) -> None:
     arguments = {
-        "up": (), "broker": ("--id", "b1"), "node": ("--id", "n1"), "operator": (), "cluster up": (),
+        "up": (), "server": (), "broker": ("--id", "b1"), "node": ("--id", "n1"), "operator": (), "cluster up": (),
         "cluster start": ("n1",), "consumer run": ("a.py",), "lake serve": (),
         "lake recover": ("--into", "b"), "pipeline compact": ("a", "lake://a@b/c"),
         "pipeline import": ("a", "lake://a@b/c"), "pipeline garbage": ("lake://a@b",),
