@@ -10,7 +10,7 @@ from typing import Self
 from tests.lake.rest.servers import KEY, SECRET
 
 from penstock.cli.machines.up import STOP
-from penstock.plumbing.process.running import Running, running_in
+from penstock.plumbing.process.running import RunningServer, running_in
 
 
 class UpProcess:
@@ -42,7 +42,7 @@ class UpProcess:
         raise AssertionError(f"it did not start: {self.said}")
 
     @property
-    def running(self) -> Running:
+    def running(self) -> RunningServer:
         found = running_in(self.folder)
         assert found is not None
         return found

@@ -23,7 +23,7 @@ from penstock.lake.client.lake_api import LakeApi
 from penstock.lake.client.lake_place import LakePlace
 from penstock.lake.client.lake_repository import AsyncBranch, AsyncRepository
 from penstock.plumbing.objects.keys import RESERVED
-from penstock.plumbing.process.ports import Ports
+from penstock.plumbing.process.ports import ReservedPorts
 from penstock.server.cluster.local import LocalCluster
 
 READY_S = 120.0
@@ -38,7 +38,7 @@ class Members:
     def __init__(self, folder: Path, cluster: LocalCluster, count: int) -> None:
         self.folder = folder
         self.cluster = cluster
-        ports = Ports(count)
+        ports = ReservedPorts(count)
         weakref.finalize(self, ports.close)
         self.ports = ports.numbers
         self._running: dict[int, subprocess.Popen[bytes]] = {}

@@ -9,7 +9,7 @@ from penstock.messages.columns import Columns
 from penstock.messages.framing.fixed import Fixed
 from penstock.messages.message import Message, Replay
 from penstock.messages.read_state import Horizon, ReadState
-from penstock.messages.reader import Anomalous, Committed, CommittedReader, Skipped
+from penstock.messages.reader import Anomalous, CommittedMessage, CommittedReader, Skipped
 from penstock.messages.sequencing.ring import Ring
 from penstock.messages.sequencing.vector_sequencer import Sequenced, VectorSequencer
 from penstock.messages.uuid import ACK_TXN, CONTINUE_TXN, ProducerId, Uuid
@@ -175,7 +175,7 @@ class Reading:
         at = int(self.state.offset)
         for _ in range(steps_max):
             match reader.next(limit):
-                case Committed(messages):
+                case CommittedMessage(messages):
                     self.delivered += [number_of(message) for message in messages]
                 case Replay(begin, end):
                     reader.replay(begin, self.journal[begin : min(end, begin + self.chunk)])

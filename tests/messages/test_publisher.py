@@ -5,8 +5,8 @@ from penstock.messages.clock import from_unix_ns
 from penstock.messages.framing.json_lines import JsonLines
 from penstock.messages.message import Message
 from penstock.messages.publisher import Publisher
-from penstock.messages.reader import Committed, CommittedReader, UncommittedReader
-from penstock.messages.uuid import Flag, producer_id
+from penstock.messages.reader import CommittedMessage, CommittedReader, UncommittedReader
+from penstock.messages.uuid import TxnFlag, producer_id
 
 NOON = 1_700_000_000_000_000_000
 LINES = JsonLines(dict[str, int])
@@ -17,7 +17,7 @@ def committed(journal: bytes) -> list[dict[str, int]]:
     reader.feed(Offset(0), journal)
     found = []
     while (one := reader.next()) is not None:
-        assert isinstance(one, Committed)
+        assert isinstance(one, CommittedMessage)
         found += [LINES.decode(message.frame) for message in one.messages if not message.is_ack]
     return found
 
@@ -75,7 +75,7 @@ def test_clocks_rise_over_all_journals_and_follow_the_world() -> None:
     clocks = [message.clock for message in found]
     assert clocks == sorted(set(clocks))
     assert clocks[2] > from_unix_ns(NOON + 10**9)
-    assert [message.flags for message in found] == [0, 0, 0, Flag.CONTINUE_TXN, Flag.ACK_TXN]
+    assert [message.flags for message in found] == [0, 0, 0, TxnFlag.CONTINUE_TXN, TxnFlag.ACK_TXN]
     assert {message.producer for message in found} == {producer_id(1)}
 
 

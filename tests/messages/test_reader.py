@@ -13,10 +13,10 @@ from penstock.kernel.ids import Clock, Offset
 from penstock.messages.clock import TICK
 from penstock.messages.framing.json_lines import JsonLines
 from penstock.messages.message import Message, Replay
-from penstock.messages.outcome import Outcome
+from penstock.messages.outcome import SequenceOutcome
 from penstock.messages.publisher import Publisher
 from penstock.messages.read_state import Horizon
-from penstock.messages.reader import Anomalous, Committed, CommittedReader, OnBad, Skipped, UncommittedReader
+from penstock.messages.reader import Anomalous, CommittedMessage, CommittedReader, OnBad, Skipped, UncommittedReader
 from penstock.messages.sequencing.ring import Ring
 from penstock.messages.uuid import ProducerId, Uuid, producer_id
 
@@ -53,7 +53,7 @@ def test_messages_without_a_uuid_are_delivered_at_least_once() -> None:
     reader = CommittedReader("j", LINES)
     reader.feed(Offset(0), plain + plain)
     found = reader.next()
-    assert isinstance(found, Committed)
+    assert isinstance(found, CommittedMessage)
     assert numbers(found.messages) == [7, 7]
     assert not found.messages[0].is_ack
 
@@ -63,7 +63,7 @@ def test_a_bad_frame_is_an_error_with_journal_and_offset_behind_what_is_good() -
     reader = CommittedReader("orders/part-000", LINES)
     reader.feed(Offset(0), good + b"rubbish\n" + line(2))
     found = reader.next()
-    assert isinstance(found, Committed)
+    assert isinstance(found, CommittedMessage)
     assert numbers(found.messages) == [1]
     for _ in range(2):
         with pytest.raises(MalformedFrame, match=f"orders/part-000 at {len(good)}: not a JSON object") as caught:
@@ -77,8 +77,8 @@ def test_bad_frames_are_skipped_with_a_report_if_asked() -> None:
     reader = CommittedReader("j", LINES, on_bad=OnBad.SKIP)
     reader.feed(Offset(0), good + b"rubbish\n" + line(2))
     first, skipped, second = reader.next(), reader.next(), reader.next()
-    assert isinstance(first, Committed)
-    assert isinstance(second, Committed)
+    assert isinstance(first, CommittedMessage)
+    assert isinstance(second, CommittedMessage)
     assert isinstance(skipped, Skipped)
     assert (skipped.begin, skipped.end) == (len(good), len(good) + 8)
     assert numbers(first.messages + second.messages) == [1, 2]
@@ -126,8 +126,13 @@ def test_a_replay_asks_for_bytes_until_it_has_its_range() -> None:
     assert reader.next() == Replay(Offset(10), Offset(last)), "half a frame says nothing"
     reader.replay(Offset(10), pending[10:])
     found = [reader.next(), reader.next()]
-    assert [one.is_whole for one in found if isinstance(one, Committed)] == [False, True]
-    assert [number for one in found if isinstance(one, Committed) for number in numbers(one.messages)] == [0, 1, 2, 3]
+    assert [one.is_whole for one in found if isinstance(one, CommittedMessage)] == [False, True]
+    assert [number for one in found if isinstance(one, CommittedMessage) for number in numbers(one.messages)] == [
+        0,
+        1,
+        2,
+        3,
+    ]
     with pytest.raises(InvalidArgument, match="no replay"):
         reader.replay(Offset(0), b"")
 
@@ -147,8 +152,8 @@ def test_a_replay_of_bytes_which_are_gone_is_an_error_or_a_report() -> None:
         skipped, first, rest = reader.next(), reader.next(), reader.next()
         assert isinstance(skipped, Skipped)
         assert (skipped.begin, skipped.end) == (0, size)
-        assert isinstance(first, Committed)
-        assert isinstance(rest, Committed)
+        assert isinstance(first, CommittedMessage)
+        assert isinstance(rest, CommittedMessage)
         assert numbers(first.messages + rest.messages) == [1, 2, 3]
 
 
@@ -158,10 +163,10 @@ def test_what_a_producer_must_not_do_is_reported() -> None:
     new = source.uncommitted("j", LINES, [{"n": 2}]) + source.ack_intents()["j"]
     reader = CommittedReader("j", LINES)
     reader.feed(Offset(0), old + new + ack)
-    assert isinstance(reader.next(), Committed)
+    assert isinstance(reader.next(), CommittedMessage)
     found = reader.next()
     assert isinstance(found, Anomalous)
-    assert found.outcome is Outcome.ACK_DEEP_ROLLBACK
+    assert found.outcome is SequenceOutcome.ACK_DEEP_ROLLBACK
     assert found.message.begin == len(old + new)
 
 
@@ -191,7 +196,7 @@ def read_all(lines: JsonLines, journal: bytes, cuts: list[int], horizon: Horizon
         while (one := reader.next(limit)) is not None:
             if isinstance(one, Replay):
                 reader.replay(one.begin, journal[one.begin : one.end])
-            elif isinstance(one, Committed):
+            elif isinstance(one, CommittedMessage):
                 assert len(one.messages) < limit + len(journal)
                 found += one.messages
             else:

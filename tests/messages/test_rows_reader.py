@@ -18,7 +18,7 @@ from penstock.messages.framing.json_lines import JsonLines
 from penstock.messages.message import Replay
 from penstock.messages.publisher import Publisher
 from penstock.messages.read_state import Horizon, ReadState
-from penstock.messages.reader import Anomalous, Committed, CommittedReader, OnBad, Skipped
+from penstock.messages.reader import Anomalous, CommittedMessage, CommittedReader, OnBad, Skipped
 from penstock.messages.row_decoder import ArrowRows, JsonRows, Piece, RawRows, RowDecoder
 from penstock.messages.rows_reader import Rows, RowsReader
 from penstock.messages.sequencing.vector_sequencer import VectorSequencer
@@ -98,7 +98,7 @@ def read_one_by_one(journal: bytes, framing: Any, horizon: Horizon) -> tuple[lis
     reader.feed(Offset(0), journal)
     found: list[Any] = []
     while (one := reader.next()) is not None:
-        if isinstance(one, Committed):
+        if isinstance(one, CommittedMessage):
             for message in one.messages:
                 if not message.is_ack:
                     found += said(framing.decode(message.frame))

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from penstock.kernel.errors import InvalidArgument
 from penstock.kernel.ids import Clock
 from penstock.messages.clock import from_unix_ns
-from penstock.messages.uuid import Flag, ProducerId, Uuid, producer_id, producer_text
+from penstock.messages.uuid import ProducerId, TxnFlag, Uuid, producer_id, producer_text
 
 UUIDS = st.builds(Uuid, st.integers(0, 2**48 - 1), st.integers(0, 2**64 - 1), st.integers(0, 1023))
 
 
 def test_the_vector_of_gazette() -> None:
-    made = Uuid(ProducerId(0x080607050309), Clock(0x1234567812345678), Flag.ACK_TXN)
+    made = Uuid(ProducerId(0x080607050309), Clock(0x1234567812345678), TxnFlag.ACK_TXN)
     assert made.text == "81234567-4567-1123-a002-080607050309"
     assert made.packed.hex() == "8123456745671123a002080607050309"
     assert Uuid.unpack(made.packed) == made

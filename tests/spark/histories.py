@@ -13,7 +13,7 @@ from penstock.kernel.ids import Clock, Offset
 from penstock.messages.clock import from_unix_ns
 from penstock.messages.framing.framing import Framing
 from penstock.messages.message import Replay
-from penstock.messages.reader import Committed, CommittedReader
+from penstock.messages.reader import CommittedMessage, CommittedReader
 from penstock.messages.uuid import ACK_TXN, CONTINUE_TXN, ProducerId, Uuid, producer_id
 
 NOON = 1_763_208_000_000_000_000
@@ -83,7 +83,7 @@ def read_plainly(journals: BlockingJournals, name: str, framing: Framing) -> lis
     while (one := reader.next()) is not None:
         if isinstance(one, Replay):
             reader.replay(one.begin, data[one.begin : one.end])
-        if isinstance(one, Committed):
+        if isinstance(one, CommittedMessage):
             found += [(each.begin, framing.decode(each.frame)) for each in one.messages if not each.is_ack]
     return found
 

@@ -14,7 +14,7 @@ from tests.cli.ups import UpProcess
 from tests.docs.guides import shell
 from tests.lake.rest.servers import KEY, SECRET
 
-from penstock.plumbing.process.ports import Ports
+from penstock.plumbing.process.ports import ReservedPorts
 
 pytestmark = pytest.mark.timeout(900)
 START_S = 120.0
@@ -81,7 +81,7 @@ spark.stop()
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Spark which is reached by Connect alone; the address of it."""
     folder = tmp_path_factory.mktemp("connect")
-    with Ports(1) as ports:
+    with ReservedPorts(1) as ports:
         yield from _serve(folder, ports.numbers[0])
 
 

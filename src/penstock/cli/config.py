@@ -11,7 +11,7 @@ from rich.text import Text
 
 from penstock.cli.help import examples
 from penstock.cli.noun import InSession, noun
-from penstock.plumbing.config import Config, Declaration, Effective, Secret, Source, known_keys
+from penstock.plumbing.config import Config, ConfigSource, Declaration, Effective, Secret, known_keys
 from penstock.server.output import make_table
 
 __all__ = ["app", "example_file"]
@@ -41,7 +41,9 @@ def show(
     Secrets are never shown.
     """
     effective = session.effective
-    names = [name for name, origin in effective.origins.items() if not changed or origin.source is not Source.DEFAULT]
+    names = [
+        name for name, origin in effective.origins.items() if not changed or origin.source is not ConfigSource.DEFAULT
+    ]
     if effective.file is not None:
         session.say(f"file: {effective.file}")
     rows = [(Text(name), _value(effective, name), _origin(effective, name)) for name in names]
@@ -69,7 +71,7 @@ def keys(
 def check(*, session: InSession) -> None:
     """Check the configuration and list every problem, with its place. Exits with 2 if there is one."""
     effective = session.effective
-    changed = sum(origin.source is not Source.DEFAULT for origin in effective.origins.values())
+    changed = sum(origin.source is not ConfigSource.DEFAULT for origin in effective.origins.values())
     data = {"ok": True, "file": effective.file, "changed": changed, "keys": len(effective.origins)}
     read = f"{effective.file} is read" if effective.file is not None else "no file is read"
     session.emit(data, f"ok: {read}; {changed} {'key is' if changed == 1 else 'keys are'} not at the default")
@@ -104,7 +106,7 @@ def _value(effective: Effective, name: str) -> Text:
 
 def _origin(effective: Effective, name: str) -> Text:
     origin = effective.origins[name]
-    return Text(str(origin), "dim" if origin.source is Source.DEFAULT else "")
+    return Text(str(origin), "dim" if origin.source is ConfigSource.DEFAULT else "")
 
 
 def _shown(effective: Effective, name: str) -> dict[str, Any]:

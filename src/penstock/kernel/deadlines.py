@@ -6,13 +6,13 @@ from heapq import heapify, heappop, heappush
 from penstock.kernel.effects import Effect, SetTimer
 from penstock.kernel.ids import Instant, RequestId
 
-__all__ = ["NEVER", "Deadlines"]
+__all__ = ["NEVER", "RequestDeadlines"]
 
 NEVER = Instant((1 << 63) - 1)
 TIMER = "deadline"
 
 
-class Deadlines:
+class RequestDeadlines:
     """Which request is due next. Deadlines that have ended are forgotten when it is cheap."""
 
     def __init__(self) -> None:

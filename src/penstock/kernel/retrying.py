@@ -3,12 +3,12 @@
 from penstock.kernel.effects import Effect, SetTimer
 from penstock.kernel.ids import Instant
 
-__all__ = ["Backoff"]
+__all__ = ["RetryTimer"]
 
 TIMER = "retry"
 
 
-class Backoff:
+class RetryTimer:
     """One wait at a time; the timer is set once for each."""
 
     def __init__(self, first_ns: int, longest_ns: int, out: list[Effect]) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from penstock.kernel.ids import Clock, Offset
 from penstock.messages.uuid import ACK_TXN, ProducerId, Uuid, producer_text
 
-__all__ = ["NO_PRODUCER", "Message", "Replay", "Run"]
+__all__ = ["NO_PRODUCER", "Message", "MessageRun", "Replay"]
 
 NO_PRODUCER = ProducerId(0)
 
@@ -36,7 +36,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         return f"{producer_text(self.producer)}@{self.clock:#x} [{self.begin}, {self.end})"
 
 
-class Run(msgspec.Struct, frozen=True):
+class MessageRun(msgspec.Struct, frozen=True):
     """Messages of one producer that follow each other, with the same flags and rising clocks."""
 
     messages: list[Message]

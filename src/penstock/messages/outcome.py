@@ -22,10 +22,10 @@ from enum import Enum
 from penstock.messages.read_state import NO_SPAN
 from penstock.messages.uuid import ACK_TXN, CONTINUE_TXN
 
-__all__ = ["Outcome", "decide"]
+__all__ = ["SequenceOutcome", "decide"]
 
 
-class Outcome(Enum):
+class SequenceOutcome(Enum):
     """A row of the table, and whether something is committed by it."""
 
     OUTSIDE_DUPLICATE = "outside-duplicate", False
@@ -50,20 +50,20 @@ class Outcome(Enum):
         self.is_anomaly = text in ("outside-clobbers", "ack-deep-rollback")
 
 
-def decide(flags: int, clock: int, last_ack: int, last_clock: int, begin: int) -> Outcome:
+def decide(flags: int, clock: int, last_ack: int, last_clock: int, begin: int) -> SequenceOutcome:
     """The row of the table which a message with a UUID falls into. (Whether a span is in the ring is for its owner.)"""
     if flags == CONTINUE_TXN:
         if clock <= last_ack:
-            return Outcome.CONTINUE_ALREADY_ACKED
+            return SequenceOutcome.CONTINUE_ALREADY_ACKED
         if clock <= last_clock:
-            return Outcome.CONTINUE_DUPLICATE
-        return Outcome.CONTINUE_BEGIN if begin == NO_SPAN else Outcome.CONTINUE_EXTEND
+            return SequenceOutcome.CONTINUE_DUPLICATE
+        return SequenceOutcome.CONTINUE_BEGIN if begin == NO_SPAN else SequenceOutcome.CONTINUE_EXTEND
     if flags == ACK_TXN:
         if clock < last_ack:
-            return Outcome.ACK_DEEP_ROLLBACK
+            return SequenceOutcome.ACK_DEEP_ROLLBACK
         if clock == last_ack:
-            return Outcome.ACK_CLEAN_ROLLBACK
-        return Outcome.ACK_EMPTY if begin == NO_SPAN else Outcome.ACK_COMMIT
+            return SequenceOutcome.ACK_CLEAN_ROLLBACK
+        return SequenceOutcome.ACK_EMPTY if begin == NO_SPAN else SequenceOutcome.ACK_COMMIT
     if clock <= last_ack:
-        return Outcome.OUTSIDE_DUPLICATE
-    return Outcome.OUTSIDE_COMMIT if begin == NO_SPAN else Outcome.OUTSIDE_CLOBBERS
+        return SequenceOutcome.OUTSIDE_DUPLICATE
+    return SequenceOutcome.OUTSIDE_COMMIT if begin == NO_SPAN else SequenceOutcome.OUTSIDE_CLOBBERS

@@ -24,14 +24,14 @@ from penstock.kernel.errors import FrameTooLarge, InvalidArgument, MalformedFram
 from penstock.kernel.ids import Offset
 from penstock.messages.clock import NO_CLOCK
 from penstock.messages.framing.framing import FRAME_BYTES_MAX, Framing, Split
-from penstock.messages.message import NO_PRODUCER, Message, Replay, Run
-from penstock.messages.outcome import Outcome
+from penstock.messages.message import NO_PRODUCER, Message, MessageRun, Replay
+from penstock.messages.outcome import SequenceOutcome
 from penstock.messages.read_state import Horizon, ReadState
 from penstock.messages.sequencing.ring import Ring
 from penstock.messages.sequencing.sequencer import Sequencer
 from penstock.messages.uuid import UuidsInARow
 
-__all__ = ["Anomalous", "Committed", "CommittedReader", "OnBad", "Skipped", "UncommittedReader"]
+__all__ = ["Anomalous", "CommittedMessage", "CommittedReader", "OnBad", "Skipped", "UncommittedReader"]
 
 RUN_MAX: Final = 1024  # messages
 
@@ -52,13 +52,13 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Anomalous(msgspec.Struct, frozen=True):
-    """A producer broke a rule: its messages may no longer be exactly once. See `Outcome`."""
+    """A producer broke a rule: its messages may no longer be exactly once. See `SequenceOutcome`."""
 
     message: Message
-    outcome: Outcome
+    outcome: SequenceOutcome
 
 
-class Committed(msgspec.Struct, frozen=True):
+class CommittedMessage(msgspec.Struct, frozen=True):
     """Messages which are committed, in the order of their commits. `is_whole`: the last one ends its transaction."""
 
     messages: list[Message]
@@ -84,7 +84,7 @@ class UncommittedReader:
         self._frame_bytes_max = frame_bytes_max
         self._rest = b""  # from the end of the last complete frame on
         self._rest_at = offset
-        self.found: deque[Message | Run | Skipped] = deque()  # not yet given out
+        self.found: deque[Message | MessageRun | Skipped] = deque()  # not yet given out
 
     @property
     def done_upto(self) -> Offset:
@@ -111,10 +111,10 @@ class UncommittedReader:
         if not self.found:
             return None
         found = self.found.popleft()
-        if isinstance(found, Run):
+        if isinstance(found, MessageRun):
             self.found.extendleft(reversed(found.messages))
             found = self.found.popleft()
-            assert not isinstance(found, Run), "a run holds messages"
+            assert not isinstance(found, MessageRun), "a run holds messages"
         elif isinstance(found, Skipped) and self._on_bad is OnBad.FAIL:
             self.found.appendleft(found)
             raise self.error(found)
@@ -166,7 +166,9 @@ class UncommittedReader:
             )
             at = upto
             if len(messages) > 1 and all(map(lt, row.clocks, islice(row.clocks, 1, None))):
-                self.found += [Run(messages[first : first + RUN_MAX]) for first in range(0, len(messages), RUN_MAX)]
+                self.found += [
+                    MessageRun(messages[first : first + RUN_MAX]) for first in range(0, len(messages), RUN_MAX)
+                ]
             else:
                 self.found += messages
 
@@ -241,8 +243,8 @@ class CommittedReader:
             raise self._reader.error(lost)
         self._report = lost
 
-    def next(self, limit: int = 1024) -> Committed | Skipped | Anomalous | Replay | None:
-        """Return the next finding, or None: feed a chunk. A `Committed` ends when it holds `limit` messages or more."""
+    def next(self, limit: int = 1024) -> CommittedMessage | Skipped | Anomalous | Replay | None:
+        """Return the next finding, or None: feed a chunk. A `CommittedMessage` ends at `limit` messages or more."""
         report, self._report = self._report, None
         if report is not None:
             return report
@@ -253,7 +255,7 @@ class CommittedReader:
         if not messages:
             return report
         self._report = report
-        return Committed(messages, is_whole=True)
+        return CommittedMessage(messages, is_whole=True)
 
     def _sequence(self, messages: list[Message], limit: int) -> Skipped | Anomalous | Replay | None:
         """Push and take, until there is enough, or something to report, or something to replay."""
@@ -261,7 +263,7 @@ class CommittedReader:
         messages += sequencer.take()  # what a replay left in the ring
         while found and len(messages) < limit:
             message = found[0]
-            if isinstance(message, Run):
+            if isinstance(message, MessageRun):
                 self._sequence_run(message, messages, limit)
                 continue
             if isinstance(message, Skipped):
@@ -280,21 +282,21 @@ class CommittedReader:
                 return Anomalous(message, outcome)
         return None
 
-    def _sequence_run(self, run: Run, messages: list[Message], limit: int) -> None:
+    def _sequence_run(self, run: MessageRun, messages: list[Message], limit: int) -> None:
         """Push the first messages of a run together, or leave them to be pushed one by one."""
         found = self._reader.found
         found.popleft()
         room = limit - len(messages)
         now, later = run.messages[:room], run.messages[room:]
         if later:
-            found.appendleft(Run(later))
+            found.appendleft(MessageRun(later))
         committed = self.sequencer.push_run(now)
         if committed is None:
             found.extendleft(reversed(now))
         else:
             messages += committed
 
-    def _deliver_again(self, wanted: Replay, limit: int) -> Committed | Skipped | Anomalous | Replay | None:
+    def _deliver_again(self, wanted: Replay, limit: int) -> CommittedMessage | Skipped | Anomalous | Replay | None:
         """Committed messages of the replay, or what of it is still to be read."""
         reader = self._again
         if reader is None:
@@ -308,7 +310,7 @@ class CommittedReader:
         committed = self.sequencer.feed(messages, reader.done_upto)
         if self.sequencer.replay is None:
             self._again = None
-        return Committed(committed, is_whole=False) if committed else self.next(limit)
+        return CommittedMessage(committed, is_whole=False) if committed else self.next(limit)
 
     def state(self) -> ReadState:
         """Return the state to continue from. While a delivery is under way it is in the middle of a transaction."""

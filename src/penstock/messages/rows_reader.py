@@ -24,7 +24,7 @@ from penstock.messages.read_state import NO_SPAN, Horizon, ReadState
 from penstock.messages.reader import Anomalous, OnBad, Skipped
 from penstock.messages.row_decoder import FRONT_BYTES, Piece, RowDecoder, front_of
 from penstock.messages.sequencing.order_kernels import delivered_rows
-from penstock.messages.sequencing.vector_sequencer import PENDING, Sequenced, Span, VectorSequencer
+from penstock.messages.sequencing.vector_sequencer import PENDING, Sequenced, VectorSequencer, VectorSpan
 from penstock.messages.uuid import CONTINUE_TXN, ProducerId
 
 __all__ = ["Rows", "RowsReader"]
@@ -40,7 +40,7 @@ class Rows(msgspec.Struct, frozen=True):
 class _Gathering(msgspec.Struct):
     """An open span from before the chunk, as its messages are put together."""
 
-    span: Span
+    span: VectorSpan
     kept: list[Piece]  # the part that is in memory, the newest
     again: Replay | None  # what must be read again before
     highest: Clock = Clock(0)
@@ -143,7 +143,7 @@ class RowsReader:
             done = cut
         self._plan.append(whole.pick(rows[done:]))
 
-    def _gather(self, span: Span, base: Offset) -> _Gathering:
+    def _gather(self, span: VectorSpan, base: Offset) -> _Gathering:
         kept = [piece for piece in self._held.get(span.producer, []) if piece.base + piece.begins[0] >= span.begin]
         end = Offset(kept[0].base + int(kept[0].begins[0])) if kept else base
         again = Replay(span.begin, end) if span.begin < end else None

@@ -25,8 +25,8 @@ __all__ = [
     "OUTSIDE_TXN",
     "TEXT_BYTES",
     "UUID_BYTES",
-    "Flag",
     "ProducerId",
+    "TxnFlag",
     "Uuid",
     "UuidRun",
     "UuidsInARow",
@@ -43,7 +43,7 @@ _MULTICAST = 1 << 40  # set in the first byte of a drawn node id, so that it is 
 _FLAGS_MAX = 0x3FF
 
 
-class Flag(IntEnum):
+class TxnFlag(IntEnum):
     """What a message says about its transaction. Flags a reader does not know count as OUTSIDE_TXN."""
 
     OUTSIDE_TXN = 0  # is committed by itself
@@ -52,9 +52,9 @@ class Flag(IntEnum):
 
 
 # As plain ints, for the paths which run once per message.
-OUTSIDE_TXN = int(Flag.OUTSIDE_TXN)
-CONTINUE_TXN = int(Flag.CONTINUE_TXN)
-ACK_TXN = int(Flag.ACK_TXN)
+OUTSIDE_TXN = int(TxnFlag.OUTSIDE_TXN)
+CONTINUE_TXN = int(TxnFlag.CONTINUE_TXN)
+ACK_TXN = int(TxnFlag.ACK_TXN)
 
 
 def producer_id(bits: int) -> ProducerId:
@@ -70,7 +70,7 @@ def producer_text(producer: ProducerId) -> str:
 class Uuid(msgspec.Struct, frozen=True, gc=False):
     """The three parts of a message's UUID.
 
-    >>> Uuid(ProducerId(0x080607050309), Clock(0x1234567812345678), Flag.ACK_TXN).text
+    >>> Uuid(ProducerId(0x080607050309), Clock(0x1234567812345678), TxnFlag.ACK_TXN).text
     '81234567-4567-1123-a002-080607050309'
     """
 
@@ -112,7 +112,7 @@ class Uuid(msgspec.Struct, frozen=True, gc=False):
 class UuidRun(msgspec.Struct, frozen=True):
     """The UUIDs of messages that are published together: one producer and its flags, clocks a tick apart.
 
-    >>> [uuid.clock for uuid in UuidRun(ProducerId(1), Clock(1000), 3, Flag.OUTSIDE_TXN)]
+    >>> [uuid.clock for uuid in UuidRun(ProducerId(1), Clock(1000), 3, TxnFlag.OUTSIDE_TXN)]
     [1000, 1160, 1320]
     """
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.lake.client.lake_place import LakePlace
     from penstock.lake.client.lake_repository import AsyncLake, AsyncRepository
     from penstock.plumbing.config import Effective
-    from penstock.plumbing.process.running import Running
+    from penstock.plumbing.process.running import RunningServer
     from penstock.plumbing.wire.tls import Tls
     from penstock.quorum.client.blocking import BlockingQuorumLog
     from penstock.quorum.client.quorum import QuorumLog
@@ -86,9 +86,9 @@ class _Places:
     def nodes(self) -> list[str]:
         return self._addresses(lambda up: up.node)
 
-    def _addresses(self, of: "Callable[[Running], str]") -> list[str]:
+    def _addresses(self, of: "Callable[[RunningServer], str]") -> list[str]:
         from penstock.kernel.errors import NotFound
-        from penstock.plumbing.config import Source
+        from penstock.plumbing.config import ConfigSource
         from penstock.plumbing.process.running import running_in
 
         if self._address is not None:
@@ -96,7 +96,7 @@ class _Places:
         up = running_in(self.effective.config.data.folder)
         if up is not None:
             return [of(up)]
-        if self.effective.origins["wire.listen"].source is Source.DEFAULT:
+        if self.effective.origins["wire.listen"].source is ConfigSource.DEFAULT:
             raise NotFound(
                 f"nothing runs in {self.effective.config.data.folder}, and no address was given",
                 next_step="penstock up; or say where: penstock.connect('host:7070')",

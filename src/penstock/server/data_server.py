@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.kernel.errors import PreconditionFailed, Unavailable
-from penstock.plumbing.process.running import Running, is_held, running_in
+from penstock.plumbing.process.running import RunningServer, is_held, running_in
 
 __all__ = ["DataServer"]
 
@@ -51,7 +51,7 @@ class DataServer:
             self.stop()
             raise
 
-    def _wait(self) -> Running:
+    def _wait(self) -> RunningServer:
         deadline = time.monotonic() + START_S
         while (running := running_in(self.folder)) is None:
             if self._process.poll() is not None or time.monotonic() > deadline:

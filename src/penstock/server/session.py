@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from penstock.plumbing.config import Effective, Flag
+    from penstock.plumbing.config import Effective, FlagValue
     from penstock.plumbing.process.health import Health
 
 __all__ = ["OutputFormat", "Session"]
@@ -62,12 +62,12 @@ class Session:
 
         A quiet one shows warnings and errors only, unless the user chose a level.
         """
-        from penstock.plumbing.config import Log, Secret, Source, known_keys
+        from penstock.plumbing.config import ConfigSource, LogSection, Secret, known_keys
         from penstock.plumbing.process.logs import start_logs
 
         log = self.effective.config.log
-        if quiet and self.effective.origins["log.level"].source is Source.DEFAULT:
-            log = Log(level="warning", format=log.format)
+        if quiet and self.effective.origins["log.level"].source is ConfigSource.DEFAULT:
+            log = LogSection(level="warning", format=log.format)
         values = (self.effective.value(name) for name in known_keys())
         start_logs(log, secrets=[one for one in values if isinstance(one, Secret)], when_needed=quiet)
 
@@ -105,9 +105,9 @@ class Session:
 
         return make_console(sys.stderr)
 
-    def _flags(self) -> "list[Flag]":
+    def _flags(self) -> "list[FlagValue]":
         from penstock.kernel.errors import ConfigError
-        from penstock.plumbing.config import Flag
+        from penstock.plumbing.config import FlagValue
 
         flags = []
         for setting in self._settings:
@@ -116,7 +116,7 @@ class Session:
                 raise ConfigError(
                     f"--set {setting}: expected KEY=VALUE, like --set log.level=debug", next_step="penstock config keys"
                 )
-            flags.append(Flag(name.strip(), value, f"--set {name.strip()}"))
+            flags.append(FlagValue(name.strip(), value, f"--set {name.strip()}"))
         if self._log_level is not None:
-            flags.append(Flag("log.level", self._log_level, "--log-level"))
+            flags.append(FlagValue("log.level", self._log_level, "--log-level"))
         return flags

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from penstock.kernel.errors import InvalidArgument
 from penstock.plumbing.config import Config
 from penstock.plumbing.config.values import Address
-from penstock.plumbing.wire.limits import Limits
+from penstock.plumbing.wire.limits import WireLimits
 from penstock.plumbing.wiring.options import fields_from, wire_tls
 from penstock.plumbing.wiring.wiring import PEER_LIMITS, Wiring
 from penstock.server.session import Session
@@ -33,13 +33,13 @@ def wiring_of(session: Session, listen: str | None = None) -> Wiring:
     )
 
 
-def _limits(config: Config) -> Limits:
+def _limits(config: Config) -> WireLimits:
     """Return the configured limits, with the defaults of links between nodes."""
-    asked, plain = fields_from(config.wire, Limits), Limits()
+    asked, plain = fields_from(config.wire, WireLimits), WireLimits()
     chosen = {
         name: value if value != getattr(plain, name) else getattr(PEER_LIMITS, name) for name, value in asked.items()
     }
-    return Limits(**chosen)
+    return WireLimits(**chosen)
 
 
 @asynccontextmanager

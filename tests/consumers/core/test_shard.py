@@ -6,22 +6,22 @@ import pytest
 
 from penstock.consumers.core.checkpoint import Checkpoint
 from penstock.consumers.core.effects import (
-    Append,
-    Appended,
-    Chunk,
-    Commit,
-    Committed,
+    AppendIntent,
+    CommitShard,
     Consume,
     Consumed,
     Failed,
     Finalized,
+    IntentAppended,
     Noticed,
-    Progress,
     Publication,
-    Read,
+    ReadSource,
     Restore,
     Restored,
     Seal,
+    ShardCommitted,
+    ShardProgress,
+    SourceChunk,
 )
 from penstock.consumers.core.shard import Shard, ShardSpec
 from penstock.consumers.core.stat import Stat, StatResult
@@ -31,7 +31,7 @@ from penstock.messages.clock import to_unix_ns
 from penstock.messages.framing.json_lines import JsonLines
 from penstock.messages.publisher import Publisher
 from penstock.messages.read_state import ReadState
-from penstock.messages.reader import Committed as Found
+from penstock.messages.reader import CommittedMessage as Found
 from penstock.messages.reader import CommittedReader, OnBad
 from penstock.messages.uuid import producer_id
 
@@ -61,7 +61,7 @@ class Stage:
 
     def arrive(self, data: bytes) -> list[Effect]:
         begin, self.at = self.at, self.at + len(data)
-        return self.tell(Chunk("in", Offset(begin), data))
+        return self.tell(SourceChunk("in", Offset(begin), data))
 
     def message(self, *numbers: int) -> list[Effect]:
         return self.arrive(self.producer.committed("in", LINES, [{"n": number} for number in numbers]))
@@ -80,11 +80,11 @@ class Stage:
         """A transaction of one message which published this, sealed and committing; its number."""
         self.message(number)
         self.tell(Consumed(publications))
-        appends = [effect.number for effect in self.effects if isinstance(effect, Append)]
+        appends = [effect.number for effect in self.effects if isinstance(effect, AppendIntent)]
         self.tell(Finalized())
         for append in appends:
-            self.tell(Appended(append, Offset(500)))
-        return self.one(Commit).txn
+            self.tell(IntentAppended(append, Offset(500)))
+        return self.one(CommitShard).txn
 
 
 def numbers(effect: Consume) -> list[Any]:
@@ -93,25 +93,25 @@ def numbers(effect: Consume) -> list[Any]:
 
 def test_a_transaction_from_its_message_to_its_ack() -> None:
     stage = Stage()
-    assert stage.effects == [Read("in", Offset(0)), Progress({"in": Offset(0)})]
+    assert stage.effects == [ReadSource("in", Offset(0)), ShardProgress({"in": Offset(0)})]
     stage.message(1, 2)
     assert stage.kinds() == ["SetTimer", "Consume"]
     assert numbers(stage.one(Consume)) == [1, 2]
     stage.tell(Consumed(stage.publish("out", 10)))
-    assert stage.kinds() == ["Append", "Read", "Finalize"]
-    pending = stage.one(Append)
+    assert stage.kinds() == ["AppendIntent", "ReadSource", "Finalize"]
+    pending = stage.one(AppendIntent)
     stage.tell(Finalized())
     seal = stage.one(Seal)
     assert seal.checkpoint.sources["in"].offset == stage.at
     assert list(seal.checkpoint.ack_intents) == ["out"]
-    assert "Commit" not in stage.kinds(), "its message is not in the journal yet"
-    stage.tell(Appended(pending.number, Offset(500)))
-    assert stage.effects == [Commit(1)]
-    stage.tell(Committed(1))
-    ack = stage.one(Append)
+    assert "CommitShard" not in stage.kinds(), "its message is not in the journal yet"
+    stage.tell(IntentAppended(pending.number, Offset(500)))
+    assert stage.effects == [CommitShard(1)]
+    stage.tell(ShardCommitted(1))
+    ack = stage.one(AppendIntent)
     assert (ack.journal, ack.data) == ("out", seal.checkpoint.ack_intents["out"])
-    stage.tell(Appended(ack.number, Offset(500)))
-    assert stage.effects == [Progress({"in": Offset(stage.at)})]
+    stage.tell(IntentAppended(ack.number, Offset(500)))
+    assert stage.effects == [ShardProgress({"in": Offset(stage.at)})]
     reader = CommittedReader("out", LINES)
     reader.feed(Offset(0), pending.data + ack.data)
     found = reader.next()
@@ -121,12 +121,12 @@ def test_a_transaction_from_its_message_to_its_ack() -> None:
 
 def test_restored_intents_are_appended_first_and_nothing_commits_before_they_are_in() -> None:
     stage = Stage(checkpoint=Checkpoint({}, {"out": b"the ACK\n"}))
-    ack = stage.one(Append)
+    ack = stage.one(AppendIntent)
     assert (ack.journal, ack.data) == ("out", b"the ACK\n")
     stage.message(1)
     stage.tell(Consumed())
     assert "Finalize" not in stage.kinds()
-    stage.tell(Appended(ack.number, Offset(500)))
+    stage.tell(IntentAppended(ack.number, Offset(500)))
     assert stage.kinds() == ["Finalize"]
 
 
@@ -136,9 +136,9 @@ def test_the_next_transaction_runs_while_the_last_commits_but_does_not_overtake_
     stage.message(2)
     assert numbers(stage.one(Consume)) == [2]
     stage.tell(Consumed())
-    assert stage.kinds() == ["Read"], "it may not end yet"
-    stage.tell(Committed(first))
-    assert stage.kinds() == ["Progress", "Finalize"]
+    assert stage.kinds() == ["ReadSource"], "it may not end yet"
+    stage.tell(ShardCommitted(first))
+    assert stage.kinds() == ["ShardProgress", "Finalize"]
 
 
 def test_what_is_newer_waits_behind_the_ack_of_its_journal() -> None:
@@ -146,9 +146,9 @@ def test_what_is_newer_waits_behind_the_ack_of_its_journal() -> None:
     first = stage.run_to_commit(1, *stage.publish("out", 10))
     stage.message(2)
     stage.tell(Consumed((*stage.publish("out", 20), *stage.publish("other", 21))))
-    assert [effect.journal for effect in stage.effects if isinstance(effect, Append)] == ["other"]
-    stage.tell(Committed(first))
-    appends = [effect for effect in stage.effects if isinstance(effect, Append)]
+    assert [effect.journal for effect in stage.effects if isinstance(effect, AppendIntent)] == ["other"]
+    stage.tell(ShardCommitted(first))
+    appends = [effect for effect in stage.effects if isinstance(effect, AppendIntent)]
     assert [append.journal for append in appends] == ["out", "out"]
     assert b'"n":20' in appends[1].data
     assert b'"n"' not in appends[0].data, "the ACK goes first"
@@ -160,8 +160,8 @@ def test_too_much_held_back_is_back_pressure() -> None:
     stage.message(2)
     stage.tell(Consumed(stage.publish("out", 20)))
     assert stage.effects == [], "nothing more is read"
-    stage.tell(Committed(first))
-    assert "Read" in stage.kinds()
+    stage.tell(ShardCommitted(first))
+    assert "ReadSource" in stage.kinds()
 
 
 def test_a_transaction_is_not_shorter_than_it_should_be() -> None:
@@ -184,8 +184,8 @@ def test_at_its_longest_a_transaction_takes_no_more_even_if_the_one_before_still
     stage.now = 100
     stage.message(3)
     assert stage.effects == [], "stalled"
-    stage.tell(Committed(first))
-    assert stage.kinds() == ["Progress", "Finalize"]
+    stage.tell(ShardCommitted(first))
+    assert stage.kinds() == ["ShardProgress", "Finalize"]
     stage.tell(Finalized())
     assert numbers(stage.one(Consume)) == [3]
 
@@ -210,13 +210,13 @@ def test_a_transaction_of_the_source_is_consumed_in_one_of_the_shard() -> None:
     ack = stage.producer.ack_intents()["in"]
     half = len(pending) // 2
     stage.arrive(pending + ack)
-    assert stage.one(Read) == Read("in", Offset(0), Offset(len(pending)))
-    stage.tell(Chunk("in", Offset(0), pending[:half]))
+    assert stage.one(ReadSource) == ReadSource("in", Offset(0), Offset(len(pending)))
+    stage.tell(SourceChunk("in", Offset(0), pending[:half]))
     assert numbers(stage.one(Consume)) == [1]
     stage.now = 50
     stage.tell(Consumed())
-    assert stage.effects == [Read("in", Offset(half), Offset(len(pending)))], "it may not end here"
-    stage.tell(Chunk("in", Offset(half), pending[half:]))
+    assert stage.effects == [ReadSource("in", Offset(half), Offset(len(pending)))], "it may not end here"
+    stage.tell(SourceChunk("in", Offset(half), pending[half:]))
     assert numbers(stage.one(Consume)) == [2]
     stage.tell(Consumed())
     assert "Finalize" in stage.kinds(), "the ACK was all that was left of it"
@@ -230,9 +230,9 @@ def test_duplicates_alone_are_progress_without_a_transaction() -> None:
     stage.arrive(frames)
     stage.tell(Consumed())
     stage.tell(Finalized())
-    stage.tell(Committed(1))
+    stage.tell(ShardCommitted(1))
     stage.arrive(frames)
-    assert stage.effects == [Read("in", Offset(2 * len(frames))), Progress({"in": Offset(2 * len(frames))})]
+    assert stage.effects == [ReadSource("in", Offset(2 * len(frames))), ShardProgress({"in": Offset(2 * len(frames))})]
 
 
 def test_a_failure_stops_the_shard_for_good() -> None:
@@ -252,13 +252,19 @@ def test_a_bad_frame_stops_it_or_is_noticed() -> None:
 
 def test_a_new_shard_begins_where_it_is_told() -> None:
     stage = Stage(ShardSpec("s", {"in": LINES}, min_offsets={"in": Offset(700)}))
-    assert stage.one(Read) == Read("in", Offset(700))
+    assert stage.one(ReadSource) == ReadSource("in", Offset(700))
 
 
 def test_events_which_nobody_asked_for_are_our_own_defects() -> None:
-    for event in (Consumed(), Finalized(), Appended(9, Offset(500)), Committed(1), Chunk("in", Offset(0), b"")):
+    for event in (
+        Consumed(),
+        Finalized(),
+        IntentAppended(9, Offset(500)),
+        ShardCommitted(1),
+        SourceChunk("in", Offset(0), b""),
+    ):
         stage = Stage()
-        if isinstance(event, Chunk):
+        if isinstance(event, SourceChunk):
             stage.message(1)
         with pytest.raises(AssertionError):
             stage.tell(event)
@@ -269,12 +275,12 @@ def test_who_wrote_can_wait_until_it_has_taken_effect() -> None:
     stage.message(1)
     assert stage.tell(Requested(RequestId(5), Stat({"in": Offset(stage.at)}))) == []
     stage.tell(Consumed(stage.publish("out", 10)))
-    pending = stage.one(Append)
+    pending = stage.one(AppendIntent)
     stage.tell(Finalized())
-    stage.tell(Appended(pending.number, Offset(60)))
-    stage.tell(Committed(1))
+    stage.tell(IntentAppended(pending.number, Offset(60)))
+    stage.tell(ShardCommitted(1))
     assert "Reply" not in stage.kinds(), "not before it is acknowledged downstream"
-    stage.tell(Appended(stage.one(Append).number, Offset(90)))
+    stage.tell(IntentAppended(stage.one(AppendIntent).number, Offset(90)))
     reply = stage.one(Reply)
     assert (reply.request, reply.result) == (5, StatResult({"in": Offset(stage.at)}, {"out": Offset(90)}))
 
@@ -290,16 +296,16 @@ def test_the_state_of_a_source_that_is_not_read_now_stays_in_every_checkpoint() 
     state = ReadState(Offset(900))
     kept = Checkpoint({"in": ReadState(Offset(0)), "gone": state})
     stage = Stage(checkpoint=kept)
-    assert stage.one(Progress).read_through == {"in": Offset(0)}
+    assert stage.one(ShardProgress).read_through == {"in": Offset(0)}
     for number in (1, 2):
         txn = stage.run_to_commit(number)
         assert stage.shard.prior is not None
         kept = stage.shard.prior.checkpoint
         assert kept.sources["gone"] == state
-        stage.tell(Committed(txn))
-        assert stage.one(Progress).read_through == {"in": Offset(stage.at)}
+        stage.tell(ShardCommitted(txn))
+        assert stage.one(ShardProgress).read_through == {"in": Offset(stage.at)}
     again = Stage(ShardSpec("s", {"gone": LINES}), kept)
-    assert again.one(Read) == Read("gone", Offset(900))
+    assert again.one(ReadSource) == ReadSource("gone", Offset(900))
     assert again.shard.left == {"in": kept.sources["in"]}
 
 
@@ -309,6 +315,6 @@ def test_a_message_carries_the_time_at_which_it_is_published() -> None:
     for second in (1, 5):
         stage.now = second * SECOND
         stage.tell(Consumed(stage.publish("out", second)) if second == 1 else Finalized(stage.publish("out", second)))
-        uuid = LINES.uuid(stage.one(Append).data)
+        uuid = LINES.uuid(stage.one(AppendIntent).data)
         assert uuid is not None
         assert 0 <= to_unix_ns(uuid.clock) - NOON - stage.now < 10_000, "a clock ticks once for each message"

@@ -8,7 +8,7 @@ from penstock.consumers.worker.allocation import ShardPolicy
 from penstock.kernel.ids import Revision
 from penstock.keyspace.core.allocator.layout import Layout
 from penstock.keyspace.core.allocator.policy import Capacity, Demand
-from penstock.keyspace.core.mirror import Entry
+from penstock.keyspace.core.mirror import MirrorEntry
 from penstock.keyspace.core.records import KeyValue
 
 LAYOUT = Layout("/penstock-consumers/bank")
@@ -16,11 +16,11 @@ POLICY = ShardPolicy(LAYOUT)
 IDLE, STANDBY, PRIMARY, FAILED = ShardCode.IDLE, ShardCode.STANDBY, ShardCode.PRIMARY, ShardCode.FAILED
 
 
-def entry(key: str, value: bytes, decoded: object = None) -> Entry:
-    return Entry(KeyValue(key, value, Revision(1), Revision(1), 1), decoded)
+def entry(key: str, value: bytes, decoded: object = None) -> MirrorEntry:
+    return MirrorEntry(KeyValue(key, value, Revision(1), Revision(1), 1), decoded)
 
 
-def item(**changes: object) -> Entry:
+def item(**changes: object) -> MirrorEntry:
     definition = ShardDefinition(id="s", sources={"shop/orders": 0}, **changes)  # type: ignore[arg-type]
     return entry(LAYOUT.item_key("s"), b"", definition)
 

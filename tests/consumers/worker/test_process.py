@@ -21,7 +21,7 @@ from penstock.journals.client.messages import Message
 from penstock.journals.records.spec import FragmentSpec, JournalSpec
 from penstock.kernel.errors import ConfigError, InvalidArgument, NotFound, PreconditionFailed, Unavailable
 from penstock.keyspace.core.allocator.layout import Layout, MemberId
-from penstock.keyspace.core.transaction import Put
+from penstock.keyspace.core.transaction import PutKey
 from penstock.keyspace.shell.embedded.options import EmbeddedOptions
 from penstock.keyspace.shell.embedded.store import EmbeddedKeySpace
 
@@ -197,7 +197,7 @@ async def test_stores_refuse_the_recovery_log_of_another_shard(tmp_path: Path) -
         end = await say(words.journals, TEXTS)
         await words.shards.stat("count", {LINES: end}, timeout=WAIT_S)
         thief = msgspec.structs.replace(COUNT, id="thief", standbys=0)
-        put = Put(Layout(root_of("words")).item_key("thief"), thief.encode())  # past the check of `apply`
+        put = PutKey(Layout(root_of("words")).item_key("thief"), thief.encode())  # past the check of `apply`
         await words.shards.keyspace.transact([], [put])
         info = await words.until("thief", ShardCode.FAILED)
         assert info.primary is not None

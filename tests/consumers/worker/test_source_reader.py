@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.journals.broker.cluster import running_cluster
 
-from penstock.consumers.core.effects import Chunk, Read
+from penstock.consumers.core.effects import ReadSource, SourceChunk
 from penstock.consumers.worker import source_reader
 from penstock.consumers.worker.source_reader import SourceReader
 from penstock.journals.records.spec import JournalSpec
@@ -19,13 +19,13 @@ async def test_it_reads_on_and_again_and_from_another_place(tmp_path: Path) -> N
         await cluster.create(JournalSpec(name=NAME, replication=1))
         await journals.append(NAME, b"0123456789")
         reader = SourceReader(journals, NAME)
-        assert await reader.read(Read(NAME, Offset(0))) == Chunk(NAME, Offset(0), b"0123456789")
-        waiting = asyncio.create_task(reader.read(Read(NAME, Offset(10))))
-        assert await reader.read(Read(NAME, Offset(3), Offset(6))) == Chunk(NAME, Offset(3), b"345")
+        assert await reader.read(ReadSource(NAME, Offset(0))) == SourceChunk(NAME, Offset(0), b"0123456789")
+        waiting = asyncio.create_task(reader.read(ReadSource(NAME, Offset(10))))
+        assert await reader.read(ReadSource(NAME, Offset(3), Offset(6))) == SourceChunk(NAME, Offset(3), b"345")
         assert not waiting.done()
         await journals.append(NAME, b"abc")
-        assert await waiting == Chunk(NAME, Offset(10), b"abc")
-        assert await reader.read(Read(NAME, Offset(8))) == Chunk(NAME, Offset(8), b"89abc")
+        assert await waiting == SourceChunk(NAME, Offset(10), b"abc")
+        assert await reader.read(ReadSource(NAME, Offset(8))) == SourceChunk(NAME, Offset(8), b"89abc")
         await reader.close()
 
 
@@ -38,7 +38,7 @@ async def test_what_is_read_ahead_is_bounded(tmp_path: Path) -> None:
         reader = SourceReader(journals, NAME)
         taken = 0
         while taken < 16 * len(piece):
-            chunk = await reader.read(Read(NAME, Offset(taken)))
+            chunk = await reader.read(ReadSource(NAME, Offset(taken)))
             assert chunk.offset == taken
             taken += len(chunk.data)
             assert reader._ahead_bytes <= source_reader.AHEAD_BYTES + (1 << 20)

@@ -10,7 +10,7 @@ from tests.journals.broker.cluster import CONFIG, Cluster
 from penstock.journals.core.effects import TransactionEnd
 from penstock.journals.records.spec import JournalSpec
 from penstock.kernel.errors import DiskFull, Indeterminate, LimitExceeded, PenstockError, Unavailable
-from penstock.keyspace.core.transaction import Compare, Operation, Outcome, Put
+from penstock.keyspace.core.transaction import Compare, Operation, PutKey, TransactOutcome
 from penstock.keyspace.shell.port import KeySpace
 
 ORDERS = JournalSpec(name="shop/orders", replication=1)
@@ -26,9 +26,9 @@ class Failing:
 
     async def transact(
         self, compares: Iterable[Compare] = (), then: Iterable[Operation] = (), otherwise: Iterable[Operation] = ()
-    ) -> Outcome:
+    ) -> TransactOutcome:
         operations = list(then)
-        keys = [each.key for each in operations if isinstance(each, Put)]
+        keys = [each.key for each in operations if isinstance(each, PutKey)]
         if self.failures and any(key.startswith(self.failures[0][0]) for key in keys):
             _, error = self.failures.pop(0)
             if self.takes_place:

@@ -11,7 +11,7 @@ from penstock.journals.client.journal import Change, Journals
 from penstock.journals.records.protocol import Apply
 from penstock.journals.records.spec import FragmentSpec, JournalSpec
 from penstock.kernel.errors import InvalidArgument, LimitExceeded
-from penstock.keyspace.core.transaction import Delete, Operation, Put
+from penstock.keyspace.core.transaction import DeleteKey, Operation, PutKey
 
 FRAGMENT = FragmentSpec(length=1 << 10, refresh_interval_ms=1_000)
 PARENT = JournalSpec(name="shop/orders", replication=1, fragment=FRAGMENT, fsync=True)
@@ -35,9 +35,9 @@ async def apply_as_before(cluster: Cluster, *specs: JournalSpec, delete: str = "
     completed = [
         msgspec.structs.replace(each, fragment=msgspec.structs.replace(each.fragment, stores=stores)) for each in specs
     ]
-    operations: list[Operation] = [Put(items + each.name, msgspec.msgpack.encode(each)) for each in completed]
+    operations: list[Operation] = [PutKey(items + each.name, msgspec.msgpack.encode(each)) for each in completed]
     if delete:
-        operations.append(Delete(items + delete))
+        operations.append(DeleteKey(items + delete))
     outcome = await server.keyspace.transact(then=operations)
     await server.mirror.wait_for_revision(outcome.revision)
 

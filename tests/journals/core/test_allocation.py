@@ -14,9 +14,9 @@ from penstock.journals.records.spec import JournalSpec
 from penstock.kernel.errors import InvalidArgument
 from penstock.kernel.ids import Incarnation, NodeId, Offset, Revision
 from penstock.keyspace.core.allocator import Allocator, Layout, MemberId
-from penstock.keyspace.core.mirror import Entry, Mirror
-from penstock.keyspace.core.store import Store
-from penstock.keyspace.core.transaction import Put, Transaction, is_at
+from penstock.keyspace.core.mirror import Mirror, MirrorEntry
+from penstock.keyspace.core.store import KeyStore
+from penstock.keyspace.core.transaction import PutKey, Transaction, is_at
 
 ROOT = "/journals"
 LAYOUT = Layout(ROOT)
@@ -27,12 +27,12 @@ class Cluster:
     """A mirror with one journal."""
 
     def __init__(self) -> None:
-        self._store = Store()
+        self._store = KeyStore()
         spec = JournalSpec(name=JOURNAL, replication=2)
         self.created = self.put(f"{ROOT}/items/{JOURNAL}", msgspec.msgpack.encode(spec))
 
     def put(self, key: str, value: bytes) -> Revision:
-        revision = self._store.transact(Transaction(then=(Put(key, value),))).revision
+        revision = self._store.transact(Transaction(then=(PutKey(key, value),))).revision
         self.mirror = Mirror(ROOT, decoders(ROOT))
         self.mirror.load(self._store.snapshot(ROOT))
         self.policy = JournalPolicy(LAYOUT, self.mirror.get)
@@ -56,7 +56,7 @@ class Cluster:
         return self.put(f"{ROOT}/heads/{JOURNAL}", msgspec.msgpack.encode(record))
 
     @property
-    def item(self) -> Entry:
+    def item(self) -> MirrorEntry:
         entry = self.mirror.get(f"{ROOT}/items/{JOURNAL}")
         assert entry is not None
         return entry

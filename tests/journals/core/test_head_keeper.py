@@ -10,7 +10,7 @@ from penstock.journals.records.route import Assignment, Topology
 from penstock.journals.records.spec import JournalSpec
 from penstock.kernel.effects import Effect
 from penstock.kernel.ids import NodeId, Offset, Revision
-from penstock.keyspace.core.transaction import Put, is_at
+from penstock.keyspace.core.transaction import PutKey, is_at
 
 ME, PEER = NodeId("b0"), NodeId("b1")
 KEY = head_key("/r", "a/journal")
@@ -67,7 +67,7 @@ def test_what_nobody_heard_of_is_fenced_off_by_our_own_assignment() -> None:
     [fence] = out
     assert isinstance(fence, Transact)
     assert fence.transaction.compares == (is_at("k0", Revision(5)),)
-    assert fence.transaction.then == (Put("k0", b""),)
+    assert fence.transaction.then == (PutKey("k0", b""),)
     made.ended(Transacted(2, TransactionEnd.DONE, Revision(15)))
     assert made.is_sure(topology(own=15)), "the mirror shows the put, so it shows the head before it"
 

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from penstock.journals.core.turns import Turns
-from penstock.kernel.deadlines import Deadlines
+from penstock.kernel.deadlines import RequestDeadlines
 from penstock.kernel.effects import Effect, SetTimer
 from penstock.kernel.ids import Instant, RequestId
-from penstock.kernel.retrying import Backoff
+from penstock.kernel.retrying import RetryTimer
 
 
 def append() -> Any:
@@ -33,7 +33,7 @@ def test_first_come_first_served() -> None:
 
 
 def test_one_timer_for_all_deadlines() -> None:
-    deadlines, out = Deadlines(), list[Effect]()
+    deadlines, out = RequestDeadlines(), list[Effect]()
     alive = {RequestId(number): None for number in (1, 2, 3)}
     for at, request in ((50, 1), (30, 2), (40, 3)):
         deadlines.add(Instant(at), RequestId(request), alive, out)
@@ -45,7 +45,7 @@ def test_one_timer_for_all_deadlines() -> None:
 
 
 def test_deadlines_of_ended_appends_do_not_pile_up() -> None:
-    deadlines, out = Deadlines(), list[Effect]()
+    deadlines, out = RequestDeadlines(), list[Effect]()
     for number in range(10_000):
         deadlines.add(Instant(10**9), RequestId(number), {RequestId(number): None}, out)
     assert len(deadlines._heap) < 200
@@ -53,7 +53,7 @@ def test_deadlines_of_ended_appends_do_not_pile_up() -> None:
 
 def test_waits_grow_and_are_told_once() -> None:
     out: list[Effect] = []
-    backoff = Backoff(10, 30, out)
+    backoff = RetryTimer(10, 30, out)
     assert not backoff.is_waiting(Instant(0))
     for until in (10, 20, 30, 30):
         backoff.extend(Instant(0))

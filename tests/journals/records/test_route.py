@@ -7,7 +7,7 @@ from penstock.journals.records.spec import JournalSpec
 from penstock.kernel.ids import NodeId, Revision
 from penstock.keyspace.core.allocator.layout import Layout
 from penstock.keyspace.core.mirror import Mirror
-from penstock.keyspace.core.records import KeyValue, LeaseId, Snapshot
+from penstock.keyspace.core.records import KeySnapshot, KeyValue, LeaseId
 
 SPEC = JournalSpec(name="a/journal", replication=2)
 
@@ -18,7 +18,7 @@ def entry(key: str, value: bytes = b"", revision: int = 3, lease: int = 0) -> Ke
 
 def mirror(*entries: KeyValue) -> Mirror:
     made = Mirror("/r/", decoders("/r"))
-    made.load(Snapshot(Revision(20), tuple(sorted(entries, key=lambda one: one.key))))
+    made.load(KeySnapshot(Revision(20), tuple(sorted(entries, key=lambda one: one.key))))
     return made
 
 

@@ -15,7 +15,7 @@ from penstock.keyspace.core.limits import (
     check_prefix,
     check_transaction,
 )
-from penstock.keyspace.core.transaction import Compare, Delete, Get, Put, Relation, Target, Transaction
+from penstock.keyspace.core.transaction import Compare, DeleteKey, PutKey, ReadKey, Relation, Target, Transaction
 
 
 def test_a_key_is_counted_in_bytes() -> None:
@@ -31,26 +31,28 @@ def test_the_whole_transaction_is_counted() -> None:
     half = VALUE_BYTES_MAX // 2
     rest = TRANSACTION_BYTES_MAX - 2 * half - 3 - 9
     compare = Compare("c", Target.VERSION, Relation.EQUAL, 0)  # a byte of key and 8 of operand
-    fits = Transaction((compare,), (Put("a", b"x" * half), Put("b", b"x" * half)), (Put("a", b"x" * rest),))
+    fits = Transaction((compare,), (PutKey("a", b"x" * half), PutKey("b", b"x" * half)), (PutKey("a", b"x" * rest),))
     check_transaction(fits)
     with pytest.raises(LimitExceeded, match="bytes"):
-        check_transaction(Transaction(fits.compares, fits.then, (Put("a", b"x" * (rest + 1)),)))
+        check_transaction(Transaction(fits.compares, fits.then, (PutKey("a", b"x" * (rest + 1)),)))
 
 
 def test_branches_are_counted_each_for_itself() -> None:
-    many = tuple(Put(str(n), b"") for n in range(OPERATIONS_MAX))
+    many = tuple(PutKey(str(n), b"") for n in range(OPERATIONS_MAX))
     check_transaction(Transaction((), many, many))
     with pytest.raises(LimitExceeded, match="129 otherwise"):
-        check_transaction(Transaction((), many, (*many, Get("x"))))
+        check_transaction(Transaction((), many, (*many, ReadKey("x"))))
 
 
 def test_reading_what_is_changed_is_allowed_and_changing_it_twice_is_not() -> None:
     check_transaction(
-        Transaction(then=(Put("a", b""), Get("a"), Delete("b"), Delete("b"), Delete("c", is_prefix=True)))
+        Transaction(
+            then=(PutKey("a", b""), ReadKey("a"), DeleteKey("b"), DeleteKey("b"), DeleteKey("c", is_prefix=True))
+        )
     )
-    check_transaction(Transaction(then=(Put("a", b""),), otherwise=(Delete("a"),)))
+    check_transaction(Transaction(then=(PutKey("a", b""),), otherwise=(DeleteKey("a"),)))
     with pytest.raises(InvalidArgument, match="both puts and deletes 'ab'"):
-        check_transaction(Transaction(then=(Put("ab", b""), Delete("a", is_prefix=True))))
+        check_transaction(Transaction(then=(PutKey("ab", b""), DeleteKey("a", is_prefix=True))))
 
 
 def test_leases_have_bounds() -> None:

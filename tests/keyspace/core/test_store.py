@@ -7,9 +7,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from penstock.kernel.errors import Compacted, LeaseExpired, PreconditionFailed
 from penstock.kernel.ids import MILLISECOND, Instant, Revision
-from penstock.keyspace.core.records import FIRST_REVISION, Change, KeyValue, LeaseId, Snapshot
-from penstock.keyspace.core.store import Store
-from penstock.keyspace.core.transaction import Delete, Put, Transaction
+from penstock.keyspace.core.records import FIRST_REVISION, KeyChange, KeySnapshot, KeyValue, LeaseId
+from penstock.keyspace.core.store import KeyStore
+from penstock.keyspace.core.transaction import DeleteKey, PutKey, Transaction
 
 KEYS = st.sampled_from(["a/1", "a/2", "b"])
 State = dict[str, KeyValue]
@@ -20,7 +20,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.store = Store()
+        self.store = KeyStore()
         self.states: dict[Revision, State] = {FIRST_REVISION: {}}
         self.leases: dict[LeaseId, Instant] = {}
         self.now = Instant(0)
@@ -31,14 +31,14 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(key=KEYS, use_lease=st.booleans())
     def put(self, key: str, use_lease: bool) -> None:
         lease = max(self.leases) if use_lease and self.leases else LeaseId(0)
-        outcome = self.store.transact(Transaction(then=(Put(key, b"", lease),)))
+        outcome = self.store.transact(Transaction(then=(PutKey(key, b"", lease),)))
         assert outcome.revision == max(self.states) + 1
         self.remember()
 
     @rule(key=KEYS)
     def delete(self, key: str) -> None:
         existed = key in self.states[max(self.states)]
-        outcome = self.store.transact(Transaction(then=(Delete(key),)))
+        outcome = self.store.transact(Transaction(then=(DeleteKey(key),)))
         assert outcome.revision == max(self.states) + existed
         self.remember()
 
@@ -78,7 +78,7 @@ class StoreMachine(RuleBasedStateMachine):
         for revision, state in self.states.items():
             if revision >= self.store.compacted:
                 expected = tuple(entry for key, entry in sorted(state.items()) if key.startswith("a/"))
-                assert self.store.snapshot("a/", revision) == Snapshot(revision, expected)
+                assert self.store.snapshot("a/", revision) == KeySnapshot(revision, expected)
             else:
                 with pytest.raises(Compacted):
                     self.store.snapshot("", revision)
@@ -102,7 +102,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.store.next_deadline() == min(self.leases.values(), default=None)
 
 
-def fold(change: Change, state: State) -> None:
+def fold(change: KeyChange, state: State) -> None:
     if change.now is None:
         del state[change.key]
     else:
@@ -114,14 +114,14 @@ TestStoreMachine.settings = settings(max_examples=30, stateful_step_count=25, de
 
 
 def test_the_future_is_refused() -> None:
-    store = Store()
+    store = KeyStore()
     for ask in (lambda: store.snapshot("", Revision(2)), lambda: store.compact(Revision(2))):
         with pytest.raises(PreconditionFailed):
             ask()
 
 
 def test_an_unknown_lease_has_expired() -> None:
-    store = Store()
+    store = KeyStore()
     for ask in (
         lambda: store.revoke(LeaseId(7)),
         lambda: store.keep_alive(LeaseId(7), Instant(0)),

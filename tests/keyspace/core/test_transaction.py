@@ -5,13 +5,13 @@ import pytest
 from penstock.kernel.errors import LeaseExpired
 from penstock.kernel.ids import Instant, Revision
 from penstock.keyspace.core.records import KeyValue, LeaseId
-from penstock.keyspace.core.store import Store
+from penstock.keyspace.core.store import KeyStore
 from penstock.keyspace.core.transaction import (
     Compare,
-    Delete,
+    DeleteKey,
     Execution,
-    Get,
-    Put,
+    PutKey,
+    ReadKey,
     Relation,
     Target,
     Transaction,
@@ -21,15 +21,15 @@ from penstock.keyspace.core.transaction import (
 )
 
 
-def store_with(*keys: str) -> Store:
-    store = Store()
-    store.transact(Transaction(then=tuple(Put(key, b"") for key in keys)))
+def store_with(*keys: str) -> KeyStore:
+    store = KeyStore()
+    store.transact(Transaction(then=tuple(PutKey(key, b"") for key in keys)))
     return store
 
 
 def test_execute_changes_nothing_by_itself() -> None:
     store = store_with("a")
-    execution = execute(Transaction(then=(Put("b", b""), Delete("a"))), store, Revision(3))
+    execution = execute(Transaction(then=(PutKey("b", b""), DeleteKey("a"))), store, Revision(3))
     a, b = KeyValue("a", b"", Revision(2), Revision(2), 1), KeyValue("b", b"", Revision(3), Revision(3), 1)
     assert execution == Execution(True, {"b": b, "a": None}, ((), (a,)))
     assert store.snapshot("").entries == (a,)
@@ -44,14 +44,14 @@ def test_a_value_is_compared_with_bytes_and_a_number_with_a_number() -> None:
 
 def test_a_removed_key_is_not_found_again_by_the_same_transaction() -> None:
     store = store_with("a/1", "a/2")
-    delete_all = Delete("a/", is_prefix=True)
-    outcome = store.transact(Transaction(then=(Delete("a/1"), delete_all, delete_all, Get("a/1"))))
+    delete_all = DeleteKey("a/", is_prefix=True)
+    outcome = store.transact(Transaction(then=(DeleteKey("a/1"), delete_all, delete_all, ReadKey("a/1"))))
     found = [[entry.key for entry in result] for result in outcome.results]
     assert found == [["a/1"], ["a/2"], [], []]
 
 
 def test_no_compares_always_hold() -> None:
-    assert Store().transact(Transaction(then=(Get("a"),))).succeeded
+    assert KeyStore().transact(Transaction(then=(ReadKey("a"),))).succeeded
 
 
 def test_presence_and_absence_exclude_each_other() -> None:
@@ -66,6 +66,6 @@ def test_a_refused_lease_refuses_the_whole_transaction() -> None:
     store.revoke(lease.id)
     before = store.status()
     with pytest.raises(LeaseExpired) as refused:
-        store.transact(Transaction(then=(Delete("a"), Put("b", b"", lease.id))))
+        store.transact(Transaction(then=(DeleteKey("a"), PutKey("b", b"", lease.id))))
     assert refused.value.details == {"lease": LeaseId(1)}
     assert store.status() == before

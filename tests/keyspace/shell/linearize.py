@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from random import Random
 
 from penstock.kernel.ids import Revision
-from penstock.keyspace.core.records import KeyValue, Snapshot
+from penstock.keyspace.core.records import KeySnapshot, KeyValue
 from penstock.keyspace.core.transaction import (
     Compare,
-    Delete,
-    Get,
+    DeleteKey,
     Operation,
-    Outcome,
-    Put,
+    PutKey,
+    ReadKey,
     Relation,
     Target,
     Transaction,
+    TransactOutcome,
 )
 
 KEYS = 4
@@ -30,7 +30,7 @@ class Attempt:
     """A transaction, its outcome, and the newest revision known before it began."""
 
     transaction: Transaction
-    outcome: Outcome
+    outcome: TransactOutcome
     known: Revision
 
 
@@ -49,10 +49,10 @@ def random_transaction(prefix: str, seed: int) -> Iterator[Transaction]:
     def branch() -> tuple[Operation, ...]:
         changed = rng.sample(range(KEYS), rng.randrange(3))
         changes: list[Operation] = [
-            Put(f"{prefix}{n}", b"%d" % rng.randrange(3)) if rng.random() < 0.6 else Delete(f"{prefix}{n}")
+            PutKey(f"{prefix}{n}", b"%d" % rng.randrange(3)) if rng.random() < 0.6 else DeleteKey(f"{prefix}{n}")
             for n in changed
         ]
-        reads: list[Operation] = [Get(key()), Get(prefix, is_prefix=True)]
+        reads: list[Operation] = [ReadKey(key()), ReadKey(prefix, is_prefix=True)]
         operations = changes + reads[: rng.randrange(3)]
         rng.shuffle(operations)
         return tuple(operations)
@@ -61,7 +61,7 @@ def random_transaction(prefix: str, seed: int) -> Iterator[Transaction]:
         yield Transaction(tuple(compare() for _ in range(rng.randrange(3))), branch(), branch())
 
 
-def check_linearizable(attempts: list[Attempt], base: Revision, final: Snapshot) -> None:
+def check_linearizable(attempts: list[Attempt], base: Revision, final: KeySnapshot) -> None:
     """Replay all attempts in the order of their revisions; raise AssertionError where reality differs."""
     state: dict[str, KeyValue] = {}
     revision = base
@@ -74,7 +74,7 @@ def check_linearizable(attempts: list[Attempt], base: Revision, final: Snapshot)
         after, results = _run(branch, state, Revision(revision + 1))
         if after != state:
             revision = Revision(revision + 1)
-        assert outcome == Outcome(holds, revision, results), attempt
+        assert outcome == TransactOutcome(holds, revision, results), attempt
         state = after
     assert final.entries == tuple(state[key] for key in sorted(state))
 
@@ -82,7 +82,7 @@ def check_linearizable(attempts: list[Attempt], base: Revision, final: Snapshot)
 def _is_changing(attempt: Attempt) -> bool:
     taken = attempt.transaction.then if attempt.outcome.succeeded else attempt.transaction.otherwise
     return any(
-        isinstance(operation, Put) or (isinstance(operation, Delete) and result != ())
+        isinstance(operation, PutKey) or (isinstance(operation, DeleteKey) and result != ())
         for operation, result in zip(taken, attempt.outcome.results, strict=True)
     )
 
@@ -112,14 +112,14 @@ def _run(
     state = dict(state)
     results: list[tuple[KeyValue, ...]] = []
     for operation in branch:
-        if isinstance(operation, Get) and operation.is_prefix:
+        if isinstance(operation, ReadKey) and operation.is_prefix:
             results.append(tuple(state[key] for key in sorted(state) if key.startswith(operation.key)))
             continue
         before = state.get(operation.key)
         results.append(() if before is None else (before,))
-        if isinstance(operation, Put):
+        if isinstance(operation, PutKey):
             born, version = (before.create_revision, before.version) if before else (revision, 0)
             state[operation.key] = KeyValue(operation.key, operation.value, born, revision, version + 1)
-        elif isinstance(operation, Delete):
+        elif isinstance(operation, DeleteKey):
             state.pop(operation.key, None)
     return state, tuple(results)

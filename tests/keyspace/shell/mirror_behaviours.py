@@ -8,8 +8,8 @@ from tests.keyspace.shell.behaviours import WAIT_S, Harness
 
 from penstock.kernel.errors import AlreadyClosed, InternalError, PenstockError
 from penstock.kernel.ids import Revision
-from penstock.keyspace.core.mirror import Applied
-from penstock.keyspace.core.transaction import Delete, Put
+from penstock.keyspace.core.mirror import MirrorChange
+from penstock.keyspace.core.transaction import DeleteKey, PutKey
 from penstock.keyspace.shell.mirror import KeySpaceMirror
 from penstock.keyspace.shell.port import KeySpace
 
@@ -31,10 +31,10 @@ class MirrorBehaviours:
             yield mirror
 
     async def test_it_follows_what_others_write(self, keyspace: KeySpace, p: str) -> None:
-        await keyspace.transact(then=[Put(f"{p}a", b"1")])
+        await keyspace.transact(then=[PutKey(f"{p}a", b"1")])
         async with await KeySpaceMirror.start(keyspace, p, {p: lambda _, value: int(value)}) as mirror:
             assert [(e.key, e.value) for e in mirror.range(p)] == [(f"{p}a", 1)]
-            last = (await keyspace.transact(then=[Put(f"{p}b", b"2"), Delete(f"{p}a")])).revision
+            last = (await keyspace.transact(then=[PutKey(f"{p}b", b"2"), DeleteKey(f"{p}a")])).revision
             async with asyncio.timeout(WAIT_S):
                 await mirror.wait_for_revision(last)
             assert [(e.key, e.value) for e in mirror.range(p)] == [(f"{p}b", 2)]
@@ -42,9 +42,9 @@ class MirrorBehaviours:
 
     async def test_observers_see_whole_revisions_once(self, keyspace: KeySpace, mirror: KeySpaceMirror, p: str) -> None:
         """Two keys always change together: no observer, and no reader in between, ever sees them apart."""
-        seen: list[Applied] = []
+        seen: list[MirrorChange] = []
 
-        def observe(applied: Applied) -> None:
+        def observe(applied: MirrorChange) -> None:
             seen.append(applied)
             values = [e.stored.value for e in mirror.range(p)]
             assert len(set(values)) == 1, values
@@ -52,7 +52,7 @@ class MirrorBehaviours:
 
         mirror.observe(observe)
         for n in range(20):
-            last = await keyspace.transact(then=[Put(f"{p}a", b"%d" % n), Put(f"{p}b", b"%d" % n)])
+            last = await keyspace.transact(then=[PutKey(f"{p}a", b"%d" % n), PutKey(f"{p}b", b"%d" % n)])
             async with asyncio.timeout(WAIT_S):
                 if n % 3 == 0:
                     await mirror.wait_for_revision(last.revision)
@@ -68,18 +68,18 @@ class MirrorBehaviours:
     async def test_an_observer_may_stop(self, keyspace: KeySpace, mirror: KeySpaceMirror, p: str) -> None:
         seen: list[Revision] = []
         stop = mirror.observe(lambda applied: seen.append(applied.revision))
-        first = (await keyspace.transact(then=[Put(f"{p}a", b"")])).revision
+        first = (await keyspace.transact(then=[PutKey(f"{p}a", b"")])).revision
         async with asyncio.timeout(WAIT_S):
             await mirror.wait_for_revision(first)
             stop()
             stop()
-            await mirror.wait_for_revision((await keyspace.transact(then=[Put(f"{p}a", b"")])).revision)
+            await mirror.wait_for_revision((await keyspace.transact(then=[PutKey(f"{p}a", b"")])).revision)
         assert seen == [first]
 
     async def test_a_revision_which_changed_nothing_here_is_reached_too(self, keyspace: KeySpace, p: str) -> None:
         """Gazette hangs there (gazette.md §1.4): the watch says nothing of other keys."""
         async with await KeySpaceMirror.start(keyspace, f"{p}here/") as mirror:
-            other = (await keyspace.transact(then=[Put(f"{p}elsewhere", b"")])).revision
+            other = (await keyspace.transact(then=[PutKey(f"{p}elsewhere", b"")])).revision
             async with asyncio.timeout(WAIT_S):
                 await mirror.wait_for_revision(other)
             assert mirror.revision >= other
@@ -93,7 +93,7 @@ class MirrorBehaviours:
         waiting.pop(2).cancel()
         async with asyncio.timeout(WAIT_S):
             for _ in range(3):
-                await keyspace.transact(then=[Put(f"{p}a", b"")])
+                await keyspace.transact(then=[PutKey(f"{p}a", b"")])
             await asyncio.gather(*waiting)
         assert not far.done()
         await mirror.close()
@@ -105,9 +105,9 @@ class MirrorBehaviours:
     async def test_it_follows_across_a_restart(
         self, harness: Harness, keyspace: KeySpace, mirror: KeySpaceMirror, p: str
     ) -> None:
-        before = (await keyspace.transact(then=[Put(f"{p}a", b"1")])).revision
+        before = (await keyspace.transact(then=[PutKey(f"{p}a", b"1")])).revision
         await harness.restart()
-        after = await (await harness.open()).transact(then=[Put(f"{p}b", b"2")])
+        after = await (await harness.open()).transact(then=[PutKey(f"{p}b", b"2")])
         async with asyncio.timeout(WAIT_S):
             await mirror.wait_for_revision(after.revision)
         assert [(e.key, e.stored.mod_revision) for e in mirror.range(p)] == [
@@ -123,12 +123,12 @@ class MirrorBehaviours:
             failures.append(error)
             failed.set()
 
-        def observer(applied: Applied) -> None:
+        def observer(applied: MirrorChange) -> None:
             raise ValueError("no such zone")
 
         async with await KeySpaceMirror.start(keyspace, p, on_failure=on_failure) as mirror, asyncio.timeout(WAIT_S):
             mirror.observe(observer)
-            outcome = await keyspace.transact(then=[Put(f"{p}a", b"")])
+            outcome = await keyspace.transact(then=[PutKey(f"{p}a", b"")])
             await failed.wait()
             with pytest.raises(InternalError, match="no such zone"):
                 await mirror.wait_for_revision(Revision(outcome.revision + 1))

@@ -12,8 +12,8 @@ from tests.keyspace.shell.etcd.server import EtcdServer
 
 from penstock.kernel.errors import PenstockError
 from penstock.keyspace.core.allocator import Capacity, Demand, Layout, MemberId
-from penstock.keyspace.core.mirror import Applied, Entry
-from penstock.keyspace.core.transaction import Compare, Delete, Operation, Put, is_unchanged
+from penstock.keyspace.core.mirror import MirrorChange, MirrorEntry
+from penstock.keyspace.core.transaction import Compare, DeleteKey, Operation, PutKey, is_unchanged
 from penstock.keyspace.shell.allocator import AllocatorDaemon
 from penstock.keyspace.shell.embedded.options import EmbeddedOptions
 from penstock.keyspace.shell.embedded.store import EmbeddedKeySpace
@@ -33,22 +33,22 @@ Open = Callable[[], Awaitable[KeySpace]]
 class RecordPolicy:
     """Values are records; an assignment is consistent when it says so."""
 
-    def demand(self, item: Entry) -> Demand:
+    def demand(self, item: MirrorEntry) -> Demand:
         return msgspec.json.decode(item.value, type=Demand)
 
-    def capacity(self, member: Entry) -> Capacity:
+    def capacity(self, member: MirrorEntry) -> Capacity:
         return msgspec.json.decode(member.value, type=Capacity)
 
-    def consistent(self, item: Entry, assignments: Sequence[Entry]) -> Sequence[bool]:
+    def consistent(self, item: MirrorEntry, assignments: Sequence[MirrorEntry]) -> Sequence[bool]:
         return [entry.value == b"consistent" for entry in assignments]
 
-    def guards(self, item: Entry) -> Sequence[Compare]:
+    def guards(self, item: MirrorEntry) -> Sequence[Compare]:
         return ()
 
-    def preferred(self, item: Entry) -> Sequence[str]:
+    def preferred(self, item: MirrorEntry) -> Sequence[str]:
         return ()
 
-    def may_pass_over(self, item: Entry, rest: Sequence[Entry], coming: int) -> bool:
+    def may_pass_over(self, item: MirrorEntry, rest: Sequence[MirrorEntry], coming: int) -> bool:
         return False
 
     def item_of(self, key: str) -> str | None:
@@ -87,7 +87,7 @@ class Cluster:
         self._synced: set[asyncio.Task[None]] = set()
         self.processes: list[Process] = []
 
-    def _observe(self, applied: Applied) -> None:
+    def _observe(self, applied: MirrorChange) -> None:
         self._changed.set()
         for change in applied.changes:
             if change.after is not None and change.key.startswith(LAYOUT.assignments) and not change.after.value:
@@ -95,8 +95,10 @@ class Cluster:
                 self._synced.add(task)
                 task.add_done_callback(self._synced.discard)
 
-    async def _sync(self, entry: Entry) -> None:
-        await self.keyspace.transact([is_unchanged(entry.stored)], [Put(entry.key, b"consistent", entry.stored.lease)])
+    async def _sync(self, entry: MirrorEntry) -> None:
+        await self.keyspace.transact(
+            [is_unchanged(entry.stored)], [PutKey(entry.key, b"consistent", entry.stored.lease)]
+        )
 
     async def join(self, zone: str, suffix: str, limit: int = 100) -> Process:
         stack = AsyncExitStack()
@@ -126,7 +128,7 @@ class Cluster:
 
     async def items(self, count: int, replication: int) -> None:
         value = msgspec.json.encode(Demand(replication))
-        await self.put(*(Put(f"{ROOT}/items/item-{number}", value) for number in range(count)))
+        await self.put(*(PutKey(f"{ROOT}/items/item-{number}", value) for number in range(count)))
 
     def members_of(self, item: str) -> list[str]:
         entries = self.mirror.range(LAYOUT.assignments_of(item))
@@ -161,7 +163,7 @@ async def cluster_on(open_: Open) -> AsyncIterator[Cluster]:
             for process in cluster.processes:
                 await process.close()
             await asyncio.gather(*cluster._synced)
-            await keyspace.transact(then=[Delete(ROOT, is_prefix=True)])
+            await keyspace.transact(then=[DeleteKey(ROOT, is_prefix=True)])
             assert [failure for process in cluster.processes for failure in process.failures] == []
 
 
@@ -192,7 +194,7 @@ async def test_items_get_their_members_and_a_deleted_one_loses_them(cluster: Clu
     for zone in "abc":
         await cluster.join(zone, "one")
     await cluster.until_all_have(10, 2)
-    await cluster.put(Delete(f"{ROOT}/items/item-3"))
+    await cluster.put(DeleteKey(f"{ROOT}/items/item-3"))
     await cluster.until(lambda: cluster.members_of("item-3") == [])
     await cluster.caught_up()
     assert [process.daemon.is_leading for process in cluster.processes] == [True, False, False]

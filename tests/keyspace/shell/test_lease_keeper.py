@@ -8,7 +8,7 @@ import pytest
 from tests.keyspace.shell.behaviours import WAIT_S
 from tests.keyspace.shell.embedded.harness import HandClock
 
-from penstock.keyspace.core.transaction import Put
+from penstock.keyspace.core.transaction import PutKey
 from penstock.keyspace.shell.embedded.lock import WriterLock
 from penstock.keyspace.shell.embedded.options import EmbeddedOptions
 from penstock.keyspace.shell.embedded.store import EmbeddedKeySpace
@@ -47,7 +47,7 @@ async def test_a_kept_lease_is_renewed_before_it_ends(keyspace: EmbeddedKeySpace
         await LeaseKeeper.start(keyspace, 2_000, losses, CLOCK) as keeper,
         asyncio.timeout(WAIT_S),
     ):
-        await keyspace.transact(then=[Put("a", b"", keeper.id)])
+        await keyspace.transact(then=[PutKey("a", b"", keeper.id)])
         lowest = 2_000
         while (remaining := (await keyspace.lease_status(keeper.id)).remaining_ms) <= lowest:
             lowest = remaining  # until it jumps up: it was renewed

@@ -13,8 +13,8 @@ from tests.keyspace.shell.mirror_behaviours import MirrorBehaviours
 
 from penstock.kernel.errors import KeySpaceForgot, PenstockError
 from penstock.kernel.ids import Revision
-from penstock.keyspace.core.mirror import Applied
-from penstock.keyspace.core.transaction import Delete, Put
+from penstock.keyspace.core.mirror import MirrorChange
+from penstock.keyspace.core.transaction import DeleteKey, PutKey
 from penstock.keyspace.shell.embedded.options import EmbeddedOptions
 from penstock.keyspace.shell.embedded.store import EmbeddedKeySpace
 from penstock.keyspace.shell.mirror import KeySpaceMirror
@@ -33,18 +33,18 @@ class TestBehaviours(MirrorBehaviours):
 async def test_it_reads_anew_when_its_place_was_compacted_away(harness: EmbeddedHarness) -> None:
     deaf = await EmbeddedKeySpace.open(harness.folder, EmbeddedOptions(poll_ms=600_000), clock=harness.clock)
     async with deaf, await KeySpaceMirror.start(deaf, "") as mirror, asyncio.timeout(WAIT_S):
-        seen: list[Applied] = []
+        seen: list[MirrorChange] = []
         mirror.observe(seen.append)
-        first = (await deaf.transact(then=[Put("a", b"1"), Put("b", b"1")])).revision
+        first = (await deaf.transact(then=[PutKey("a", b"1"), PutKey("b", b"1")])).revision
         await mirror.wait_for_revision(first)
         for name in os.listdir(harness.folder / "wake"):  # no wake-up reaches it now
             (harness.folder / "wake" / name).unlink()
         other = await harness.open()
-        await other.transact(then=[Delete("a"), Put("c", b"1")])
-        last = (await other.transact(then=[Put("a", b"2")])).revision
+        await other.transact(then=[DeleteKey("a"), PutKey("c", b"1")])
+        last = (await other.transact(then=[PutKey("a", b"2")])).revision
         await other.compact(last)
         assert mirror.revision == first
-        after = (await deaf.transact(then=[Put("d", b"1")])).revision  # now it learns how far it is behind
+        after = (await deaf.transact(then=[PutKey("d", b"1")])).revision  # now it learns how far it is behind
         await mirror.wait_for_revision(after)
         assert [e.stored for e in mirror.range("")] == list((await other.range("")).entries)
         assert [applied.is_resync for applied in seen] == [False, True]

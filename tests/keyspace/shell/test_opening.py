@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from penstock.kernel.errors import ConfigError, InvalidArgument
-from penstock.keyspace.core.transaction import Put
+from penstock.keyspace.core.transaction import PutKey
 from penstock.keyspace.shell import open_keyspace
 
 
 async def test_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "with space"
     async with await open_keyspace(f"embedded://{tmp_path}/with%20space") as keyspace:
-        await keyspace.transact(then=[Put("a", b"")])
+        await keyspace.transact(then=[PutKey("a", b"")])
     assert (folder / "store.sqlite").exists()
 
 

@@ -10,7 +10,7 @@ import sys
 
 import structlog
 
-from penstock.keyspace.core.transaction import Put, is_absent
+from penstock.keyspace.core.transaction import PutKey, is_absent
 from penstock.keyspace.shell import KeySpace, LeaseKeeper, open_keyspace
 from penstock.plumbing.ports.ports import system_ports
 
@@ -27,7 +27,7 @@ async def write(keyspace: KeySpace, name: str) -> None:
     number = len((await keyspace.range(f"{name}/a/")).entries)
     while True:
         keys = f"{name}/a/{number:06}", f"{name}/b/{number:06}"
-        outcome = await keyspace.transact([is_absent(keys[0])], [Put(key, b"x" * 500) for key in keys])
+        outcome = await keyspace.transact([is_absent(keys[0])], [PutKey(key, b"x" * 500) for key in keys])
         assert outcome.succeeded
         say(f"{number} {outcome.revision}")
         number += 1
@@ -42,7 +42,7 @@ async def hold(keyspace: KeySpace, key: str, ttl_ms: int) -> None:
         lost.set()
 
     keeper = await LeaseKeeper.start(keyspace, ttl_ms, on_lease_lost, system_ports().clock.boot_ns)
-    await keyspace.transact(then=[Put(key, b"", keeper.id)])
+    await keyspace.transact(then=[PutKey(key, b"", keeper.id)])
     say("holding")
     await lost.wait()
     await keeper.close()
@@ -51,7 +51,7 @@ async def hold(keyspace: KeySpace, key: str, ttl_ms: int) -> None:
 
 async def put(keyspace: KeySpace, key: str) -> None:
     while await asyncio.to_thread(sys.stdin.readline):
-        await keyspace.transact(then=[Put(key, b"")])
+        await keyspace.transact(then=[PutKey(key, b"")])
         say("put")
 
 

@@ -14,8 +14,16 @@ from penstock.kernel.errors import PenstockError
 from penstock.kernel.ids import MILLISECOND, Instant, NodeId, Revision
 from penstock.kernel.machine import Machine
 from penstock.keyspace.core.limits import check_key, check_prefix
-from penstock.keyspace.core.records import KeyValue, Lease, LeaseId, LeaseStatus, Snapshot, Status, WatchBatch
-from penstock.keyspace.core.transaction import Compare, Get, Operation, Outcome, Transaction
+from penstock.keyspace.core.records import (
+    KeySnapshot,
+    KeySpaceStatus,
+    KeyValue,
+    Lease,
+    LeaseId,
+    LeaseStatus,
+    WatchBatch,
+)
+from penstock.keyspace.core.transaction import Compare, Operation, ReadKey, Transaction, TransactOutcome
 from penstock_lab.sim.disk import DiskContent
 from penstock_lab.sim.keyspace import Answer, SimulatedKeySpace
 from penstock_lab.sim.node import SimNode
@@ -60,12 +68,12 @@ class SimulatedClient:
         entries = (await self.range(key, at=at)).entries
         return next((entry for entry in entries if entry.key == key), None)
 
-    async def range(self, prefix: str, *, at: Revision | None = None) -> Snapshot:
+    async def range(self, prefix: str, *, at: Revision | None = None) -> KeySnapshot:
         return await self._ask(lambda answer: self._keyspace.read(self._node, prefix, answer, at=at))
 
     async def transact(
         self, compares: Iterable[Compare] = (), then: Iterable[Operation] = (), otherwise: Iterable[Operation] = ()
-    ) -> Outcome:
+    ) -> TransactOutcome:
         transaction = Transaction(tuple(compares), tuple(then), tuple(otherwise))
         return await self._ask(lambda answer: self._keyspace.transact(self._node, transaction, answer))
 
@@ -94,9 +102,9 @@ class SimulatedClient:
 
         await self._ask(call)
 
-    async def status(self) -> Status:
-        outcome = await self.transact(then=[Get("status")])
-        return Status("simulated", outcome.revision, self._keyspace.store.compacted)
+    async def status(self) -> KeySpaceStatus:
+        outcome = await self.transact(then=[ReadKey("status")])
+        return KeySpaceStatus("simulated", outcome.revision, self._keyspace.store.compacted)
 
     async def close(self) -> None:
         self._node.crash()

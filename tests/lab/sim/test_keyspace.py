@@ -13,8 +13,8 @@ from penstock.kernel.errors import Compacted, ConnectionLost, LeaseExpired, Pens
 from penstock.kernel.ids import MILLISECOND, SECOND, Instant, Revision
 from penstock.kernel.probes import recording
 from penstock.keyspace.core.mirror import Mirror
-from penstock.keyspace.core.records import KeyValue, Lease, Snapshot, WatchBatch
-from penstock.keyspace.core.transaction import Delete, Outcome, Put, Transaction
+from penstock.keyspace.core.records import KeySnapshot, KeyValue, Lease, WatchBatch
+from penstock.keyspace.core.transaction import DeleteKey, PutKey, Transaction, TransactOutcome
 from penstock_lab.sim.keyspace import KEYSPACE, KeySpaceFaults, SimulatedKeySpace
 from penstock_lab.sim.node import SimNode
 from penstock_lab.sim.trace import Trace
@@ -34,7 +34,7 @@ class TestBehaviours(KeySpaceBehaviours):
 
 
 def put(key: str = "k", value: bytes = b"") -> Transaction:
-    return Transaction(then=(Put(key, value),))
+    return Transaction(then=(PutKey(key, value),))
 
 
 class Scene:
@@ -81,7 +81,7 @@ def test_a_client_which_is_cut_off_hears_nothing_and_then_everything() -> None:
     scene.keyspace.transact(other, put("a"), heard.append)
     scene.keyspace.transact(other, put("b"), heard.append)
     assert scene.run() == []
-    assert [type(answer) for answer in heard] == [Outcome, Outcome]
+    assert [type(answer) for answer in heard] == [TransactOutcome, TransactOutcome]
     scene.world.network.heal()
     assert sorted(change.key for batch in scene.run() for change in batch.changes) == ["a", "b"]
 
@@ -101,7 +101,7 @@ def test_death_and_next_life_of_a_key_come_in_one_batch_for_some_seed() -> None:
         scene = Scene(seed, KeySpaceFaults(watch_lag_ns=200 * MILLISECOND))
         shown: list[Any] = []
         scene.keyspace.watch(scene.node, "", Revision(2), shown.append)
-        for transaction in (put(), Transaction(then=(Delete("k"),)), put()):
+        for transaction in (put(), Transaction(then=(DeleteKey("k"),)), put()):
             scene.keyspace.transact(scene.node, transaction, scene.answers.append)
             scene.run(ms=5)
         scene.run()
@@ -128,7 +128,7 @@ def test_a_lease_ends_on_time_and_a_lost_session_before_it() -> None:
     scene.keyspace.grant_lease(scene.node, 1_000, scene.answers.append)
     (lease,) = scene.run(ms=10)
     assert isinstance(lease, Lease)
-    scene.keyspace.transact(scene.node, Transaction(then=(Put("k", b"", lease.id),)), scene.answers.append)
+    scene.keyspace.transact(scene.node, Transaction(then=(PutKey("k", b"", lease.id),)), scene.answers.append)
     scene.run(ms=900)
     assert scene.keyspace.store.get("k") is not None
     scene.run(ms=200)
@@ -200,7 +200,7 @@ def test_calm_ends_every_fault() -> None:
     for _ in range(50):
         keyspace.transact(node, put("calm"), answers.append)
     world.run(Instant(world.now + 100 * MILLISECOND))
-    assert [type(answer) for answer in answers] == [Outcome] * 50
+    assert [type(answer) for answer in answers] == [TransactOutcome] * 50
     assert sum(change.key == "calm" for batch in shown for change in batch.changes) == 50
 
 
@@ -218,7 +218,7 @@ class MirroringClient:
     def _read(self) -> None:
         self._keyspace.read(self._node, "k", self._on_read)
 
-    def _on_read(self, answer: Snapshot | PenstockError) -> None:
+    def _on_read(self, answer: KeySnapshot | PenstockError) -> None:
         if isinstance(answer, PenstockError):
             self._read()
             return
@@ -251,7 +251,7 @@ def mirrors_under_faults(seed: int) -> list[MirroringClient]:
 
     def write(node: SimNode) -> None:
         key = f"k{rng.randint(0, 3)}"
-        transaction = put(key) if rng.random() < 0.6 else Transaction(then=(Delete(key),))
+        transaction = put(key) if rng.random() < 0.6 else Transaction(then=(DeleteKey(key),))
         keyspace.transact(node, transaction, lambda _: None)
         world.after(rng.randint(1, 20) * MILLISECOND, lambda: write(node))
 

@@ -7,7 +7,7 @@ from tests.keyspace.shell.behaviours import KeySpaceBehaviours
 from tests.lab.world.inside import inside, process
 
 from penstock.kernel.errors import Indeterminate, Unavailable
-from penstock.keyspace.core.transaction import Put
+from penstock.keyspace.core.transaction import PutKey
 from penstock.keyspace.shell.port import KeySpace
 from penstock_lab.world.ports.keyspace import KeySpaceClient, KeySpaceServer
 from penstock_lab.world.process import Life
@@ -54,10 +54,10 @@ async def test_unavailable_wrote_nothing_and_indeterminate_may_have(process: Lif
     keyspace = KeySpaceClient(server, process)
     server.trouble.unavailable = 1.0
     with pytest.raises(Unavailable):
-        await keyspace.transact(then=[Put("a", b"")])
+        await keyspace.transact(then=[PutKey("a", b"")])
     assert list(server.store.range("")) == []
     server.trouble.unavailable, server.trouble.indeterminate = 0.0, 1.0
     for number in range(20):
         with pytest.raises(Indeterminate):
-            await keyspace.transact(then=[Put(f"b{number}", b"")])
+            await keyspace.transact(then=[PutKey(f"b{number}", b"")])
     assert 0 < len(list(server.store.range("b"))) < 20

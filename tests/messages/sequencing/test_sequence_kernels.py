@@ -11,12 +11,12 @@ from tests.messages.histories import EVERY_HORIZON, WILD, ByNumpy, Line, orderly
 from penstock.kernel.ids import Clock, Offset
 from penstock.messages.columns import Columns
 from penstock.messages.message import Message
-from penstock.messages.outcome import Outcome
+from penstock.messages.outcome import SequenceOutcome
 from penstock.messages.read_state import NO_SPAN, Horizon
 from penstock.messages.sequencing.ring import Ring
 from penstock.messages.sequencing.sequence_kernels import PENDING, commits_of
 from penstock.messages.sequencing.sequencer import Sequencer
-from penstock.messages.sequencing.vector_sequencer import Sequenced, Span, VectorSequencer
+from penstock.messages.sequencing.vector_sequencer import Sequenced, VectorSequencer, VectorSpan
 from penstock.messages.uuid import ProducerId
 
 ROW_BYTES = 10
@@ -52,11 +52,14 @@ def one_by_one(sequencer: Sequencer, base: int, columns: Columns) -> Sequenced:
                 result.commits[(message.begin - base) // ROW_BYTES] = row
         if outcome.is_anomaly:
             result.anomalies.append((row, outcome))
-        is_over = outcome.is_commit or outcome in (Outcome.ACK_CLEAN_ROLLBACK, Outcome.ACK_DEEP_ROLLBACK)
+        is_over = outcome.is_commit or outcome in (
+            SequenceOutcome.ACK_CLEAN_ROLLBACK,
+            SequenceOutcome.ACK_DEEP_ROLLBACK,
+        )
         if clock and is_over and before is not None and NO_SPAN != before.begin < base:
             result.closed.append(producer)
-            if outcome is Outcome.ACK_COMMIT:
-                result.spans[row] = Span(producer, before.begin, before.last_ack, clock)
+            if outcome is SequenceOutcome.ACK_COMMIT:
+                result.spans[row] = VectorSpan(producer, before.begin, before.last_ack, clock)
     return result
 
 

@@ -7,7 +7,7 @@ from tests.messages.histories import EVERY_HORIZON, WILD, Line, Model, Reading, 
 
 from penstock.kernel.ids import Clock, Offset
 from penstock.messages.message import Message, Replay
-from penstock.messages.outcome import Outcome
+from penstock.messages.outcome import SequenceOutcome
 from penstock.messages.read_state import NO_SPAN, Horizon
 from penstock.messages.sequencing.ring import Ring
 from penstock.messages.sequencing.sequencer import Sequencer
@@ -60,7 +60,7 @@ def message(clock: int, flags: int, begin: int, producer: int = 1) -> Message:
     return Message(Offset(begin), Offset(begin + 10), ProducerId(producer), Clock(clock), flags, b"")
 
 
-def outcomes(*lines: tuple[int, int], ring: int = 8) -> list[Outcome]:
+def outcomes(*lines: tuple[int, int], ring: int = 8) -> list[SequenceOutcome]:
     """The outcomes of (flags, clock), one after the other."""
     sequencer = Sequencer(ring=Ring(ring))
     found = []
@@ -76,20 +76,22 @@ def outcomes(*lines: tuple[int, int], ring: int = 8) -> list[Outcome]:
 def test_every_row_of_the_table() -> None:
     out, cont, ack = 0, 1, 2
     assert outcomes((out, 5), (out, 5), (out, 4)) == [
-        Outcome.OUTSIDE_COMMIT, Outcome.OUTSIDE_DUPLICATE, Outcome.OUTSIDE_DUPLICATE,
+        SequenceOutcome.OUTSIDE_COMMIT, SequenceOutcome.OUTSIDE_DUPLICATE, SequenceOutcome.OUTSIDE_DUPLICATE,
     ]  # fmt: skip
-    assert outcomes((cont, 5), (out, 6)) == [Outcome.CONTINUE_BEGIN, Outcome.OUTSIDE_CLOBBERS]
+    assert outcomes((cont, 5), (out, 6)) == [SequenceOutcome.CONTINUE_BEGIN, SequenceOutcome.OUTSIDE_CLOBBERS]
     assert outcomes((ack, 5), (cont, 5), (cont, 4)) == [
-        Outcome.ACK_EMPTY, Outcome.CONTINUE_ALREADY_ACKED, Outcome.CONTINUE_ALREADY_ACKED,
+        SequenceOutcome.ACK_EMPTY, SequenceOutcome.CONTINUE_ALREADY_ACKED, SequenceOutcome.CONTINUE_ALREADY_ACKED,
     ]  # fmt: skip
     assert outcomes((cont, 5), (cont, 6), (cont, 6), (ack, 7)) == [
-        Outcome.CONTINUE_BEGIN, Outcome.CONTINUE_EXTEND, Outcome.CONTINUE_DUPLICATE, Outcome.ACK_COMMIT,
+        SequenceOutcome.CONTINUE_BEGIN, SequenceOutcome.CONTINUE_EXTEND,
+        SequenceOutcome.CONTINUE_DUPLICATE, SequenceOutcome.ACK_COMMIT,
     ]  # fmt: skip
-    assert outcomes((cont, 5), (cont, 6), (ack, 7), ring=1)[-1] is Outcome.ACK_REPLAY
+    assert outcomes((cont, 5), (cont, 6), (ack, 7), ring=1)[-1] is SequenceOutcome.ACK_REPLAY
     assert outcomes((ack, 5), (cont, 6), (ack, 5), (ack, 4)) == [
-        Outcome.ACK_EMPTY, Outcome.CONTINUE_BEGIN, Outcome.ACK_CLEAN_ROLLBACK, Outcome.ACK_DEEP_ROLLBACK,
+        SequenceOutcome.ACK_EMPTY, SequenceOutcome.CONTINUE_BEGIN,
+        SequenceOutcome.ACK_CLEAN_ROLLBACK, SequenceOutcome.ACK_DEEP_ROLLBACK,
     ]  # fmt: skip
-    assert outcomes((777, 5), (0, 0)) == [Outcome.OUTSIDE_COMMIT, Outcome.UNTRACKED]
+    assert outcomes((777, 5), (0, 0)) == [SequenceOutcome.OUTSIDE_COMMIT, SequenceOutcome.UNTRACKED]
 
 
 def test_a_commit_is_through_the_clock_of_its_ack() -> None:
@@ -111,7 +113,7 @@ def test_a_delivery_taken_in_parts_can_be_gone_on_with_from_any_of_them() -> Non
     assert [each.clock for each in sequencer.take(1)] == [5]
     again = Sequencer(sequencer.state())
     assert again.offset == 30, "the ACK is read again"
-    assert again.push(ack) is Outcome.ACK_REPLAY
+    assert again.push(ack) is SequenceOutcome.ACK_REPLAY
     assert again.replay == Replay(Offset(10), Offset(30))
     assert [each.clock for each in again.feed(lines[1:2], Offset(20))] == [6]
     assert [each.clock for each in again.feed(lines[2:], Offset(30))] == [7]
@@ -124,7 +126,7 @@ def test_a_clock_from_the_next_century_does_not_make_it_forget_who_is_at_work() 
     sequencer.push(message(5, 1, 0))
     sequencer.push(message(10**18, 0, 10, producer=2))
     sequencer.take()
-    assert sequencer.push(message(6, 2, 20)) is Outcome.ACK_COMMIT
+    assert sequencer.push(message(6, 2, 20)) is SequenceOutcome.ACK_COMMIT
     assert len(sequencer.take()) == 2
     sequencer.push(message(6, 0, 2000, producer=3))
     sequencer.take()

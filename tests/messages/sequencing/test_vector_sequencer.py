@@ -4,9 +4,9 @@ import numpy as np
 
 from penstock.kernel.ids import Clock, Offset
 from penstock.messages.columns import Columns
-from penstock.messages.outcome import Outcome
+from penstock.messages.outcome import SequenceOutcome
 from penstock.messages.read_state import NO_SPAN
-from penstock.messages.sequencing.vector_sequencer import PENDING, Span, VectorSequencer
+from penstock.messages.sequencing.vector_sequencer import PENDING, VectorSequencer, VectorSpan
 from penstock.messages.uuid import ProducerId
 
 OUTSIDE, CONTINUE, ACK = 0, 1, 2
@@ -35,7 +35,7 @@ def test_a_span_from_before_the_chunk_is_named() -> None:
     sequencer = VectorSequencer()
     sequencer.sequence(Offset(0), columns((1, 5, CONTINUE), (1, 6, CONTINUE)))
     result = sequencer.sequence(Offset(20), columns((1, 7, CONTINUE), (1, 8, ACK)))
-    assert result.spans == {1: Span(ProducerId(1), Offset(0), Clock(4), Clock(8))}
+    assert result.spans == {1: VectorSpan(ProducerId(1), Offset(0), Clock(4), Clock(8))}
     assert result.closed == [ProducerId(1)]
     assert result.commits.tolist() == [1, 1]
 
@@ -47,10 +47,10 @@ def test_producers_which_do_odd_things_are_looked_at_one_by_one() -> None:
         columns((1, 5, CONTINUE), (1, 5, CONTINUE), (1, 9, CONTINUE), (1, 7, ACK), (2, 5, CONTINUE), (2, 6, OUTSIDE)),
     )
     assert result.commits.tolist() == [3, PENDING, PENDING, 3, PENDING, 5]
-    assert result.anomalies == [(5, Outcome.OUTSIDE_CLOBBERS)]
+    assert result.anomalies == [(5, SequenceOutcome.OUTSIDE_CLOBBERS)]
     again = sequencer.sequence(Offset(60), columns((1, 7, ACK), (1, 3, ACK), (2, 6, OUTSIDE)))
     assert again.commits.tolist() == [PENDING] * 3
-    assert again.anomalies == [(1, Outcome.ACK_DEEP_ROLLBACK)]
+    assert again.anomalies == [(1, SequenceOutcome.ACK_DEEP_ROLLBACK)]
 
 
 def test_an_empty_chunk_changes_nothing() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.kernel.errors import ConfigError
-from penstock.plumbing.config import Config, Flag, Origin, Source, load
+from penstock.plumbing.config import Config, ConfigSource, FlagValue, ValueOrigin, load
 from penstock.plumbing.config.sources import FILE_BYTES_MAX
 
 
@@ -16,7 +16,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "my.toml"
 
 
-def problems(file: Path | None = None, environment: dict[str, str] | None = None, *flags: Flag) -> list[str]:
+def problems(file: Path | None = None, environment: dict[str, str] | None = None, *flags: FlagValue) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         load(flags, environment, file)
     found = caught.value.details["problems"]
@@ -28,14 +28,14 @@ def problems(file: Path | None = None, environment: dict[str, str] | None = None
 def test_without_any_source_everything_is_the_default(file: Path) -> None:
     effective = load()
     assert effective.config == Config()
-    assert set(effective.origins.values()) == {Origin(Source.DEFAULT)}
+    assert set(effective.origins.values()) == {ValueOrigin(ConfigSource.DEFAULT)}
     assert effective.file is None
 
 
 def test_flags_over_environment_over_file_over_defaults(file: Path) -> None:
     file.write_text('[wire]\nlisten = "a:1"\nidle = "1s"\nstreams_max = 7\n')
     effective = load(
-        [Flag("wire.listen", "c:3", "--set wire.listen")],
+        [FlagValue("wire.listen", "c:3", "--set wire.listen")],
         {"PENSTOCK_WIRE_LISTEN": "b:2", "PENSTOCK_WIRE_IDLE": "2s", "HOME": "/root"},
         file,
     )
@@ -93,7 +93,7 @@ def test_a_wrong_file_is_refused_with_place_and_remedy(file: Path, text: str, ex
 
 def test_everything_wrong_is_said_at_once(file: Path) -> None:
     file.write_text('[log]\nlevel = "loud"\n[wire]\nlistn = "a:1"\n')
-    flag = Flag("wal.segment", "3", "--set wal.segment")
+    flag = FlagValue("wal.segment", "3", "--set wal.segment")
     assert len(problems(file, {"PENSTOCK_WIRE_TOKN": "x"}, flag)) == 4
 
 
@@ -155,7 +155,7 @@ default = "s3://penstock-shop/?region=eu-central-1"
     assert config.cluster.members == ("m1=10.0.0.1:7070", "m2=10.0.0.2:7070")
     assert dict(config.cluster.zones) == {"m1": "a", "m2": "b"}
     assert dict(config.stores.urls) == {"default": "s3://penstock-shop/?region=eu-central-1"}
-    flags = [Flag("cluster.zones", "m1=x", "--set"), Flag("cluster.members", "m1=a:1,m2=b:2", "--set")]
+    flags = [FlagValue("cluster.zones", "m1=x", "--set"), FlagValue("cluster.members", "m1=a:1,m2=b:2", "--set")]
     config = load(flags, {"PENSTOCK_STORES_URLS": "old=file:///x"}, page).config
     assert (config.cluster.members, config.cluster.zones) == (("m1=a:1", "m2=b:2"), (("m1", "x"),))
     assert config.stores.urls == (("old", "file:///x"),)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from penstock.kernel.errors import AlreadyClosed, InvalidArgument, LimitExceeded, NotFound, PreconditionFailed, Written
-from penstock.plumbing.objects import ETag, ObjectStore, Page
+from penstock.plumbing.objects import ETag, ObjectPage, ObjectStore
 from penstock.plumbing.objects.port import GET_BYTES_MAX, MANY_MAX, PUT_BYTES_MAX
 
 # Each is a way in which stores are known to differ.
@@ -268,7 +268,7 @@ async def test_a_folder_shows_what_lies_directly_in_it(store: ObjectStore) -> No
     assert await folder(store, "m/", after="m/03/") == ([], [f"m/{number:02}/" for number in range(4, 10)])
     assert await folder(store, "nothing/") == ([], [])
     first = await anext(aiter(store.list("m/", delimiter="/")))
-    assert first == Page((), tuple(f"m/{number:02}/" for number in range(7)))
+    assert first == ObjectPage((), tuple(f"m/{number:02}/" for number in range(7)))
 
 
 async def test_a_prefix_is_a_folder(store: ObjectStore) -> None:

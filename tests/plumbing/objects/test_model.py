@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from penstock.kernel.errors import InvalidArgument, NotFound, PreconditionFailed
-from penstock.plumbing.objects import ETag, ObjectStore, Page
+from penstock.plumbing.objects import ETag, ObjectPage, ObjectStore
 
 # None of them is the folder of another.
 KEYS = st.sampled_from(["a", "b.c", "b/c", "b/d/e", "b/d/f", "b0", "date=1/x y", "ü"])
@@ -113,7 +113,7 @@ class StoreModel(RuleBasedStateMachine):
 
     @rule(prefix=PREFIXES, after=st.just("") | KEYS, delimiter=st.sampled_from(["", "/"]))
     def list(self, prefix: str, after: str, delimiter: Any) -> None:
-        async def collect(pages: AsyncIterator[Page]) -> set[str]:
+        async def collect(pages: AsyncIterator[ObjectPage]) -> set[str]:
             return {name for page in [page async for page in pages] for name in names_of(page)}
 
         found = self.run(collect(self.store.list(prefix, after=after, delimiter=delimiter)))
@@ -139,7 +139,7 @@ class StoreModel(RuleBasedStateMachine):
             self.runner.close()
 
 
-def names_of(page: Page) -> tuple[str, ...]:
+def names_of(page: ObjectPage) -> tuple[str, ...]:
     return (*page.folders, *(meta.key for meta in page.objects))
 
 

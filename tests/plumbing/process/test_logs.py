@@ -9,7 +9,7 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.plumbing.config import Config, Log, Secret, Wire
+from penstock.plumbing.config import Config, LogSection, Secret, Wire
 from penstock.plumbing.process.logs import ITEMS_MAX, TRACE_CHARS_MAX, VALUE_CHARS_MAX, get_logger, start_logs
 
 TOKEN = 'tok-5f2a/äö"9c'
@@ -39,7 +39,7 @@ def logged(stream: io.StringIO) -> list[dict[str, Any]]:
 
 def start(level: Any = "debug", format: Any = "json", **more: Any) -> io.StringIO:
     stream = io.StringIO()
-    start_logs(Log(level=level, format=format), stream=stream, **more)
+    start_logs(LogSection(level=level, format=format), stream=stream, **more)
     return stream
 
 
@@ -56,7 +56,7 @@ def test_json_where_a_program_reads_and_words_on_a_terminal(monkeypatch: pytest.
     monkeypatch.delenv("NO_COLOR", raising=False)
     piped, terminal = io.StringIO(), Terminal()
     for stream in (piped, terminal):
-        start_logs(Log(format="auto"), stream=stream)
+        start_logs(LogSection(format="auto"), stream=stream)
         structlog.get_logger().info("started", port=7070)
     assert logged(piped)[0]["port"] == 7070
     assert "\x1b[" in terminal.getvalue()
@@ -66,7 +66,7 @@ def test_json_where_a_program_reads_and_words_on_a_terminal(monkeypatch: pytest.
 def test_no_color_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     terminal = Terminal()
-    start_logs(Log(format="auto"), stream=terminal)
+    start_logs(LogSection(format="auto"), stream=terminal)
     structlog.get_logger().info("started", port=7070)
     assert "\x1b" not in terminal.getvalue()
     assert terminal.getvalue().endswith("started port=7070\n")
@@ -177,7 +177,7 @@ class Closed(io.StringIO):
 
 
 def test_a_broken_stderr_loses_lines_and_nothing_else() -> None:
-    start_logs(Log(), stream=Closed())
+    start_logs(LogSection(), stream=Closed())
     structlog.get_logger().error("nobody hears this")
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from penstock.kernel.errors import LimitExceeded
 from penstock.plumbing.process import ports
-from penstock.plumbing.process.ports import LOWEST, Ports
+from penstock.plumbing.process.ports import LOWEST, ReservedPorts
 
 
 def test_they_differ_and_can_be_listened_on() -> None:
-    with Ports(20) as found:
+    with ReservedPorts(20) as found:
         assert len(set(found.numbers)) == 20
         assert all(LOWEST <= port < ports._highest() for port in found.numbers)
         for port in found.numbers:
@@ -23,12 +23,12 @@ def test_they_differ_and_can_be_listened_on() -> None:
 def test_what_is_held_or_listened_on_is_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "_highest", lambda: LOWEST + 3)
     monkeypatch.setattr(ports, "TRIES_MAX", 200)
-    with Ports(1) as mine, Ports(1) as other, socket.socket() as listener:
+    with ReservedPorts(1) as mine, ReservedPorts(1) as other, socket.socket() as listener:
         (last,) = {LOWEST, LOWEST + 1, LOWEST + 2} - {*mine.numbers, *other.numbers}
         listener.bind(("127.0.0.1", last))
         with pytest.raises(LimitExceeded, match="no 1 free ports"):
-            Ports(1)
-    with Ports(3) as again:
+            ReservedPorts(1)
+    with ReservedPorts(3) as again:
         assert sorted(again.numbers) == [LOWEST, LOWEST + 1, LOWEST + 2]
 
 
@@ -38,7 +38,7 @@ def test_another_process_is_not_given_them_either() -> None:
         "low, high = map(int, sys.argv[1:]); ports.LOWEST = low;"
         "ports._highest = lambda: high; print(ports.Ports(1).numbers)"
     )
-    with Ports(1) as mine:
+    with ReservedPorts(1) as mine:
         (port,) = mine.numbers
         found = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", script, str(port), str(port + 2)],

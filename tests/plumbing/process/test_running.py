@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from penstock.kernel.errors import PreconditionFailed
-from penstock.plumbing.process.running import Running, hold, is_held, running_in
+from penstock.plumbing.process.running import RunningServer, hold, is_held, running_in
 
-RUNNING = Running(1, "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "http://127.0.0.1:4")
+RUNNING = RunningServer(1, "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "http://127.0.0.1:4")
 
 
 def test_it_is_found_while_it_holds_the_folder(tmp_path: Path) -> None:

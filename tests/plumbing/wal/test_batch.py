@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from penstock.plumbing.wal.batch import (
     HEAD_BYTES,
     INDEX_BYTES,
-    Head,
+    BatchHead,
     crcs_in,
     decode_head,
     encode,
@@ -73,7 +73,7 @@ def test_a_head_which_is_not_all_there_is_none() -> None:
 def test_an_index_with_any_bit_changed_is_none_of_this_head() -> None:
     data, _ = encode([b"abc", b"d"], 7, SALT, 0)
     head = decode_head(data, 0, SALT)
-    assert isinstance(head, Head)
+    assert isinstance(head, BatchHead)
     index = data[HEAD_BYTES : HEAD_BYTES + 2 * INDEX_BYTES]
     assert is_index(head, index)
     assert not is_index(head, index[:-1])

@@ -5,8 +5,8 @@ from tests.plumbing.wal.disks import UnsyncedDisk
 from tests.plumbing.wal.logs import add, open_log
 
 from penstock.plumbing.wal.batch import HEAD_BYTES, INDEX_BYTES, crcs_in, encode
-from penstock.plumbing.wal.cursor import READ_BYTES, Batch, Cursor, Damage, find_head, is_blank
-from penstock.plumbing.wal.segment import HEADER_BYTES, Segment
+from penstock.plumbing.wal.cursor import READ_BYTES, Cursor, Damage, LogBatch, find_head, is_blank
+from penstock.plumbing.wal.segment import HEADER_BYTES, WalSegment
 
 NO_LIMIT = 1 << 40
 
@@ -14,7 +14,7 @@ NO_LIMIT = 1 << 40
 class OpenFile:
     """A segment's file, open."""
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: WalSegment) -> None:
         self.disk = UnsyncedDisk()
         self.segment = segment
         self.fd = self.disk.open(segment.path)
@@ -22,15 +22,15 @@ class OpenFile:
     def cursor(self, chain: int | None = 0, lsn: int = 1, read_bytes: int = READ_BYTES) -> Cursor:
         return Cursor(self.disk, self.fd, self.segment, at=HEADER_BYTES, chain=chain, lsn=lsn, read_bytes=read_bytes)
 
-    def walk(self, cursor: Cursor, last_lsn: int = NO_LIMIT) -> tuple[list[Batch], Damage]:
+    def walk(self, cursor: Cursor, last_lsn: int = NO_LIMIT) -> tuple[list[LogBatch], Damage]:
         batches = []
-        while isinstance(batch := cursor.next(last_lsn), Batch):
+        while isinstance(batch := cursor.next(last_lsn), LogBatch):
             batches.append(batch)
         return batches, batch
 
 
 @pytest.fixture
-def segment(tmp_path: Path) -> Segment:
+def segment(tmp_path: Path) -> WalSegment:
     """Three batches, of the lsns 1 to 2, 3 to 5 and 6; nothing behind."""
     segments = open_log(tmp_path)
     add(segments, b"one", b"two")
@@ -41,7 +41,7 @@ def segment(tmp_path: Path) -> Segment:
 
 
 @pytest.mark.parametrize("read_bytes", [1, 50, READ_BYTES])
-def test_it_walks_to_the_end(segment: Segment, read_bytes: int) -> None:
+def test_it_walks_to_the_end(segment: WalSegment, read_bytes: int) -> None:
     file = OpenFile(segment)
     batches, end = file.walk(file.cursor(read_bytes=read_bytes))
     assert [(batch.first_lsn, batch.last_lsn, batch.payload) for batch in batches] == [
@@ -57,20 +57,20 @@ def test_it_walks_to_the_end(segment: Segment, read_bytes: int) -> None:
     file.disk.close(file.fd)
 
 
-def test_records_behind_the_limit_need_not_be_there(segment: Segment) -> None:
+def test_records_behind_the_limit_need_not_be_there(segment: WalSegment) -> None:
     file = OpenFile(segment)
     batches, _ = file.walk(file.cursor())
     file.disk.ftruncate(file.fd, batches[1].payload_at + 5)  # the second batch has lost "five"
     cursor = file.cursor()
     cursor.next(4)
     cut = cursor.next(4)
-    assert isinstance(cut, Batch)
+    assert isinstance(cut, LogBatch)
     assert (cut.count, cut.payload, cut.last_lsn, cursor.lsn) == (2, b"three", 4, 5)
     assert cursor.chain == cut.chain == crcs_in(cut.index)[1]
     file.disk.close(file.fd)
 
 
-def test_damage_in_a_payload_names_the_record_and_keeps_those_before(segment: Segment) -> None:
+def test_damage_in_a_payload_names_the_record_and_keeps_those_before(segment: WalSegment) -> None:
     file = OpenFile(segment)
     batches, _ = file.walk(file.cursor())
     place = batches[1].payload_at + 5
@@ -84,7 +84,7 @@ def test_damage_in_a_payload_names_the_record_and_keeps_those_before(segment: Se
     file.disk.close(file.fd)
 
 
-def test_damage_in_the_index_keeps_nothing_of_the_batch(segment: Segment) -> None:
+def test_damage_in_the_index_keeps_nothing_of_the_batch(segment: WalSegment) -> None:
     file = OpenFile(segment)
     batches, _ = file.walk(file.cursor())
     file.disk.pwrite(file.fd, b"\xff", batches[1].at + HEAD_BYTES + 2 * INDEX_BYTES)
@@ -94,7 +94,7 @@ def test_damage_in_the_index_keeps_nothing_of_the_batch(segment: Segment) -> Non
     file.disk.close(file.fd)
 
 
-def test_a_batch_in_the_wrong_place_is_misplaced(segment: Segment) -> None:
+def test_a_batch_in_the_wrong_place_is_misplaced(segment: WalSegment) -> None:
     file = OpenFile(segment)
     batches, _ = file.walk(file.cursor())
     again, _ = encode([b"six"], 6, segment.salt, batches[1].chain)
@@ -109,7 +109,7 @@ def test_a_batch_in_the_wrong_place_is_misplaced(segment: Segment) -> None:
     file.disk.close(file.fd)
 
 
-def test_from_the_middle_the_chain_is_taken_as_it_is(segment: Segment) -> None:
+def test_from_the_middle_the_chain_is_taken_as_it_is(segment: WalSegment) -> None:
     file = OpenFile(segment)
     found, _ = file.walk(file.cursor(chain=None))
     assert len(found) == 3
@@ -120,7 +120,7 @@ def test_from_the_middle_the_chain_is_taken_as_it_is(segment: Segment) -> None:
 
 
 @pytest.mark.parametrize("shift", range(0, HEAD_BYTES + 2, 3))
-def test_a_head_is_found_across_the_border_of_two_reads(segment: Segment, shift: int) -> None:
+def test_a_head_is_found_across_the_border_of_two_reads(segment: WalSegment, shift: int) -> None:
     file = OpenFile(segment)
     data, _ = encode([b"far"], 99, segment.salt, 0)
     place = HEADER_BYTES + READ_BYTES - shift
@@ -133,7 +133,7 @@ def test_a_head_is_found_across_the_border_of_two_reads(segment: Segment, shift:
     file.disk.close(file.fd)
 
 
-def test_a_head_of_another_life_is_not_found(segment: Segment) -> None:
+def test_a_head_of_another_life_is_not_found(segment: WalSegment) -> None:
     file = OpenFile(segment)
     data, _ = encode([b"old"], 99, segment.salt ^ 1, 0)
     file.disk.pwrite(file.fd, data, 2000)

@@ -11,7 +11,7 @@ from tests.plumbing.wal.logs import add, open_log
 from penstock.kernel.errors import NotFound, PreconditionFailed, StorageError, WalCorrupt
 from penstock.kernel.ids import Lsn
 from penstock.plumbing.wal import Wal, WalOptions
-from penstock.plumbing.wal.reader import Reader
+from penstock.plumbing.wal.reader import WalReader
 from penstock.plumbing.wal.records import Records
 
 SMALL = WalOptions(segment_bytes=4096, mark_after_s=None)
@@ -40,7 +40,7 @@ class OvertakenDisk(UnsyncedDisk):
 async def test_it_reads_up_to_what_is_allowed(tmp_path: Path) -> None:
     segments = open_log(tmp_path)
     add(segments, b"one", b"two", b"three")
-    reader = Reader(UnsyncedDisk(), segments)
+    reader = WalReader(UnsyncedDisk(), segments)
     records = await reader.read(Lsn(2), lambda: Lsn(2), 1000)
     assert [bytes(record) for record in records] == [b"two"]
     assert not await reader.read(Lsn(3), lambda: Lsn(2), 1000)
@@ -52,7 +52,7 @@ async def test_what_was_trimmed_is_not_found(tmp_path: Path) -> None:
     for _ in range(4):
         add(segments, bytes(3000))
     segments.trim(Lsn(3))
-    reader = Reader(UnsyncedDisk(), segments)
+    reader = WalReader(UnsyncedDisk(), segments)
     with pytest.raises(NotFound, match="lsn 2 was trimmed: the log begins at 3") as caught:
         await reader.read(Lsn(2), lambda: Lsn(4), 1000)
     assert caught.value.details == {"first_lsn": 3}
@@ -63,7 +63,7 @@ async def test_a_trim_in_the_middle_of_a_read(tmp_path: Path) -> None:
     segments = open_log(tmp_path)
     for _ in range(4):
         add(segments, bytes(3000))
-    reader = Reader(OvertakenDisk("open", lambda: segments.trim(Lsn(3))), segments)
+    reader = WalReader(OvertakenDisk("open", lambda: segments.trim(Lsn(3))), segments)
     with pytest.raises(NotFound):
         await reader.read(Lsn(2), lambda: Lsn(4), 1000)
     segments.close()
@@ -83,7 +83,7 @@ async def test_a_truncation_in_the_middle_of_a_read(tmp_path: Path, call: str) -
         reader.on_cut(last_lsn)
         segments.truncate(last_lsn)
 
-    reader = Reader(OvertakenDisk(call, truncate), segments)
+    reader = WalReader(OvertakenDisk(call, truncate), segments)
     records = await reader.read(Lsn(1), lambda: last_lsn, 1000)
     assert [bytes(record) for record in records] == [b"one"]
     segments.close()
@@ -95,10 +95,10 @@ async def test_damage_is_not_taken_for_a_truncation(tmp_path: Path) -> None:
     path = segments.live[0].path
     path.write_bytes(path.read_bytes().replace(b"two", b"TWO"))
     with pytest.raises(WalCorrupt) as caught:
-        await Reader(UnsyncedDisk(), segments).read(Lsn(1), lambda: Lsn(2), 1000)
+        await WalReader(UnsyncedDisk(), segments).read(Lsn(1), lambda: Lsn(2), 1000)
     assert caught.value.details["lsn"] == 2
     with pytest.raises(StorageError, match="reading lsn 1 failed"):
-        await Reader(FaultyDisk(UnsyncedDisk(), 2), segments).read(Lsn(1), lambda: Lsn(2), 1000)
+        await WalReader(FaultyDisk(UnsyncedDisk(), 2), segments).read(Lsn(1), lambda: Lsn(2), 1000)
     segments.close()
 
 
@@ -106,7 +106,7 @@ async def test_a_walk_goes_through_all(tmp_path: Path) -> None:
     segments = open_log(tmp_path)
     for number in range(20):
         add(segments, b"%03d" % number * 200, b"x")
-    reader = Reader(UnsyncedDisk(), segments)
+    reader = WalReader(UnsyncedDisk(), segments)
     walked = [records async for records in reader.walk(Lsn(3), lambda: Lsn(39), 1500)]
     assert walked[0].first_lsn == 3
     assert walked[-1].last_lsn == 39
@@ -119,7 +119,7 @@ async def test_a_walk_goes_through_all(tmp_path: Path) -> None:
 async def test_a_walk_ends_if_what_it_has_passed_is_truncated(tmp_path: Path) -> None:
     segments = open_log(tmp_path)
     add(segments, *[b"%d" % number for number in range(10)])
-    reader = Reader(UnsyncedDisk(), segments)
+    reader = WalReader(UnsyncedDisk(), segments)
     walk = reader.walk(Lsn(1), lambda: segments.last_lsn, 4)
     assert (await anext(walk)).last_lsn == 4
     reader.on_cut(Lsn(4))

@@ -6,17 +6,17 @@ from tests.plumbing.wal.disks import FaultyDisk, UnsyncedDisk
 from penstock.kernel.errors import FormatTooNew, WalCorrupt
 from penstock.kernel.ids import Lsn
 from penstock.plumbing.wal.checksum import crc32c, with_crc
-from penstock.plumbing.wal.segment import HEADER_BYTES, Segment, create_segment, read_header, segment_name
+from penstock.plumbing.wal.segment import HEADER_BYTES, WalSegment, create_segment, read_header, segment_name
 
 
-def made(folder: Path) -> Segment:
+def made(folder: Path) -> WalSegment:
     disk = UnsyncedDisk()
     segment, fd = create_segment(disk, folder, first_lsn=Lsn(42), serial=3, chain=0x11223344, reserve_bytes=4096)
     disk.close(fd)
     return segment
 
 
-def reread(path: Path) -> Segment:
+def reread(path: Path) -> WalSegment:
     disk = UnsyncedDisk()
     fd = disk.open(path)
     try:
@@ -109,7 +109,7 @@ def test_space_is_reserved_before_anything_is_written(tmp_path: Path) -> None:
 
 
 def test_a_batch_is_found_from_a_place_before_it(tmp_path: Path) -> None:
-    segment = Segment(tmp_path / "x", Lsn(10), 1, 2, 3)
+    segment = WalSegment(tmp_path / "x", Lsn(10), 1, 2, 3)
     assert segment.place_before(500) == (HEADER_BYTES, 10)
     for number in range(100):
         segment.note(10 + number, HEADER_BYTES + 10_000 * number)

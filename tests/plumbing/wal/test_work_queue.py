@@ -5,7 +5,7 @@ import pytest
 from penstock.kernel.errors import AlreadyClosed, InvalidArgument, LimitExceeded, ShuttingDown
 from penstock.kernel.ids import Lsn
 from penstock.plumbing.wal import WalOptions
-from penstock.plumbing.wal.work import Group, Job, Work
+from penstock.plumbing.wal.work import Group, WalJob, Work
 from penstock.plumbing.wal.work_queue import WorkQueue
 
 OPTIONS = WalOptions(record_bytes_max=50, batch_bytes_max=60, queue_bytes_max=100)
@@ -89,7 +89,7 @@ async def test_a_group_which_is_large_enough_is_complete() -> None:
 
 async def test_a_job_keeps_its_place() -> None:
     handed = Handed()
-    job = Job("a job", lambda: None, lambda error: None)
+    job = WalJob("a job", lambda: None, lambda error: None)
     handed.put(b"one")
     handed.queue.put_job(job)
     handed.put(b"two")
@@ -98,7 +98,7 @@ async def test_a_job_keeps_its_place() -> None:
     for _ in range(5):
         await handed.turn()
         handed.queue.release(handed.work[-1])
-    assert [work if isinstance(work, Job) else work.records for work in handed.work] == [
+    assert [work if isinstance(work, WalJob) else work.records for work in handed.work] == [
         [b"one"],
         job,
         [b"two"],
@@ -174,11 +174,11 @@ async def test_what_was_not_handed_over_can_be_dropped() -> None:
     handed.put(b"one")
     await handed.turn()
     handed.put(b"two")
-    job = Job("a job", lambda: None, lambda error: None)
+    job = WalJob("a job", lambda: None, lambda error: None)
     handed.queue.put_job(job)
     handed.put(b"three")
     dropped = handed.queue.drop_all()
-    assert [work if isinstance(work, Job) else work.records for work in dropped] == [[b"two"], job, [b"three"]]
+    assert [work if isinstance(work, WalJob) else work.records for work in dropped] == [[b"two"], job, [b"three"]]
     await handed.finish()
     assert handed.groups == [[b"one"]]
 

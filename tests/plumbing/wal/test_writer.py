@@ -12,8 +12,8 @@ from penstock.kernel.errors import DiskFull, InternalError, StorageError, Writte
 from penstock.plumbing.ports.workers import SystemWorkers
 from penstock.plumbing.wal.disk import Disk
 from penstock.plumbing.wal.recovery import survey
-from penstock.plumbing.wal.work import Done, Group, Job, Work
-from penstock.plumbing.wal.writer import Writer
+from penstock.plumbing.wal.work import Done, Group, WalJob, Work
+from penstock.plumbing.wal.writer import WalWriter
 
 
 class Heard:
@@ -23,7 +23,7 @@ class Heard:
         self.done: SimpleQueue[Done] = SimpleQueue()
         self.segments = open_log(folder, disk)
         self.is_listening = True
-        self.writer = Writer(self.segments, self._hear, folder=str(folder))
+        self.writer = WalWriter(self.segments, self._hear, folder=str(folder))
         self.writer.start(SystemWorkers(), mark_after_s)
 
     def put(self, *records: bytes) -> Group:
@@ -33,8 +33,8 @@ class Heard:
         self.writer.put(group)
         return group
 
-    def job(self, run: Callable[[], None], doing: str = "a job") -> Job:
-        job = Job(doing, run, lambda error: None)
+    def job(self, run: Callable[[], None], doing: str = "a job") -> WalJob:
+        job = WalJob(doing, run, lambda error: None)
         self.writer.put(job)
         return job
 

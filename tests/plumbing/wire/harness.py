@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from penstock.kernel.errors import PenstockError, error_from_record
-from penstock.plumbing.wire import Call, Channel, Limits, Message, Server, ServerStream, Service
+from penstock.plumbing.wire import Channel, Server, ServerStream, Service, WireCall, WireLimits, WireMessage
 from penstock.plumbing.wire.message import ERROR_CODEC
-from penstock.plumbing.wire.protocol.frames import Frame, FrameParser, Kind, encode_frame
-from penstock.plumbing.wire.protocol.hello import HELLO_CODEC, WELCOME_CODEC, Hello, Welcome
+from penstock.plumbing.wire.protocol.frames import Frame, FrameKind, FrameParser, encode_frame
+from penstock.plumbing.wire.protocol.hello import HELLO_CODEC, WELCOME_CODEC, Welcome, WireHello
 
 WAIT_SECONDS = 30.0  # a test which waits longer has failed
 
@@ -36,14 +36,14 @@ class Handlers:
         self.service.stream("pour")(self._pour)
         self.service.stream("swallow")(self._swallow)
 
-    async def _echo(self, call: Call) -> Message:
-        return Message(call.body, call.bulk)
+    async def _echo(self, call: WireCall) -> WireMessage:
+        return WireMessage(call.body, call.bulk)
 
-    def _inline(self, call: Call) -> Message:
+    def _inline(self, call: WireCall) -> WireMessage:
         """Answers with as many bytes of bulk as the body says."""
-        return Message(call.body, bytes(int(call.body or b"0")))
+        return WireMessage(call.body, bytes(int(call.body or b"0")))
 
-    async def _wait(self, call: Call) -> bytes:
+    async def _wait(self, call: WireCall) -> bytes:
         self.running += 1
         self.started.set()
         try:
@@ -55,7 +55,7 @@ class Handlers:
             self.running -= 1
         return b"released"
 
-    async def _stubborn(self, call: Call) -> bytes:
+    async def _stubborn(self, call: WireCall) -> bytes:
         """Does not end when it is cancelled, but when it is released."""
         try:
             await self.release.wait()
@@ -108,10 +108,10 @@ class RawPeer:
             await self.writer.drain()
 
     async def hello(self, token: str = "", **changes: Any) -> Welcome:
-        hello = msgspec.structs.replace(Hello.of(Limits(), token), **changes)
-        await self.send(encode_frame(Kind.HELLO, body=HELLO_CODEC.encode(hello)))
+        hello = msgspec.structs.replace(WireHello.of(WireLimits(), token), **changes)
+        await self.send(encode_frame(FrameKind.HELLO, body=HELLO_CODEC.encode(hello)))
         frame = await self.frame()
-        assert frame[0] == Kind.WELCOME, frame
+        assert frame[0] == FrameKind.WELCOME, frame
         return WELCOME_CODEC.decode(frame[4])
 
     async def frame(self) -> Frame:
@@ -142,7 +142,7 @@ class RawPeer:
         with contextlib.suppress(EOFError):
             while True:
                 kind, _, _, _, body, _ = await self.frame()
-                if kind == Kind.CLOSE:
+                if kind == FrameKind.CLOSE:
                     error = error_from_record(ERROR_CODEC.decode(body))
         return error
 
@@ -173,8 +173,8 @@ class Stage:
 
     async def both(self, **limits: int) -> tuple[Server, Channel]:
         """A server and a channel which is connected to it, with the same limits."""
-        server = await self.server(limits=Limits(**limits))
-        channel = await self.channel(server.address, limits=Limits(**limits))
+        server = await self.server(limits=WireLimits(**limits))
+        channel = await self.channel(server.address, limits=WireLimits(**limits))
         await channel.connect()
         return server, channel
 
@@ -216,8 +216,8 @@ class Stage:
 
 def welcome_frame(methods: list[str], **changes: Any) -> bytes:
     """What a server says first."""
-    welcome = msgspec.structs.replace(Welcome.of(Limits(), 1, methods), **changes)
-    return encode_frame(Kind.WELCOME, body=WELCOME_CODEC.encode(welcome))
+    welcome = msgspec.structs.replace(Welcome.of(WireLimits(), 1, methods), **changes)
+    return encode_frame(FrameKind.WELCOME, body=WELCOME_CODEC.encode(welcome))
 
 
 async def soon(event: asyncio.Event) -> None:

@@ -28,9 +28,9 @@ from penstock.kernel.errors import (
     Unimplemented,
     VersionMismatch,
 )
-from penstock.plumbing.wire import Backoff, Call, Channel, Limits, Message, Server, Service
+from penstock.plumbing.wire import Backoff, Channel, Server, Service, WireCall, WireLimits, WireMessage
 from penstock.plumbing.wire.message import encode_error
-from penstock.plumbing.wire.protocol.frames import Kind, encode_frame
+from penstock.plumbing.wire.protocol.frames import FrameKind, encode_frame
 
 QUICK = {"backoff": Backoff(Random(1), base_ms=1, pause_ms_max=4)}
 
@@ -46,9 +46,9 @@ def free_address() -> str:
 
 async def test_a_call_brings_back_body_and_bulk(stage: Stage) -> None:
     _, channel = await stage.both()
-    assert await channel.call("echo") == Message(b"", b"")
-    assert await channel.call("echo", b"body") == Message(b"body", b"")
-    assert await channel.call("echo", b"body", b"bulk") == Message(b"body", b"bulk")
+    assert await channel.call("echo") == WireMessage(b"", b"")
+    assert await channel.call("echo", b"body") == WireMessage(b"body", b"")
+    assert await channel.call("echo", b"body", b"bulk") == WireMessage(b"body", b"bulk")
     assert (await channel.call("inline", b"5")).bulk == bytes(5)
 
 
@@ -113,11 +113,11 @@ async def test_what_the_server_raises_comes_back_as_it_was(stage: Stage) -> None
     service = Service()
 
     @service.unary("refuse")
-    async def refuse(call: Call) -> bytes:
+    async def refuse(call: WireCall) -> bytes:
         raise PreconditionFailed("register owner is b", next_step="read it again", actual="b")
 
     @service.inline("refuse-inline")
-    def refuse_inline(call: Call) -> bytes:
+    def refuse_inline(call: WireCall) -> bytes:
         raise NotFound("no such journal")
 
     server = await stage.server(service)
@@ -133,20 +133,20 @@ async def test_a_defect_in_a_handler_is_logged_there_and_says_nothing_of_the_ins
     service = Service()
 
     @service.unary("broken")
-    async def broken(call: Call) -> bytes:
+    async def broken(call: WireCall) -> bytes:
         raise ZeroDivisionError("a secret of the inside")
 
     @service.inline("broken-inline")
-    def broken_inline(call: Call) -> bytes:
+    def broken_inline(call: WireCall) -> bytes:
         raise ZeroDivisionError("a secret of the inside")
 
     @service.unary("no-message")
-    async def no_message(call: Call) -> bytes:
+    async def no_message(call: WireCall) -> bytes:
         return 5  # type: ignore[return-value]
 
     @service.unary("odd-message")
-    async def odd_message(call: Call) -> Message:
-        return Message("text")  # type: ignore[arg-type]
+    async def odd_message(call: WireCall) -> WireMessage:
+        return WireMessage("text")  # type: ignore[arg-type]
 
     server = await stage.server(service)
     channel = await stage.channel(server.address)
@@ -186,7 +186,7 @@ async def test_a_stream_is_no_call_and_a_call_is_no_stream(stage: Stage) -> None
 
 async def test_a_response_above_our_own_limit_is_an_error_and_the_connection_lives(stage: Stage) -> None:
     server = await stage.server()
-    channel = await stage.channel(server.address, limits=Limits(frame_bytes_max=5000))
+    channel = await stage.channel(server.address, limits=WireLimits(frame_bytes_max=5000))
     with pytest.raises(LimitExceeded, match="5000"):
         await channel.call("inline", b"6000")
     assert len((await channel.call("inline", b"4000")).bulk) == 4000
@@ -224,7 +224,7 @@ async def test_a_cancelled_call_keeps_its_place_until_the_server_has_ended_it(st
     service, in_cleanup, let_go = Service(), asyncio.Event(), asyncio.Event()
 
     @service.unary("slow-to-end")
-    async def slow_to_end(call: Call) -> bytes:
+    async def slow_to_end(call: WireCall) -> bytes:
         try:
             await asyncio.Event().wait()
         finally:
@@ -233,10 +233,10 @@ async def test_a_cancelled_call_keeps_its_place_until_the_server_has_ended_it(st
         return b""
 
     @service.unary("echo")
-    async def echo(call: Call) -> bytes:
+    async def echo(call: WireCall) -> bytes:
         return call.body
 
-    server = await stage.server(service, limits=Limits(requests_max=1))
+    server = await stage.server(service, limits=WireLimits(requests_max=1))
     channel = await stage.channel(server.address)
     await channel.connect()
     with contextlib.suppress(DeadlineExceeded):
@@ -290,7 +290,7 @@ async def test_a_server_which_does_not_say_welcome_is_given_up(stage: Stage) -> 
     async def say_nothing(peer: RawPeer) -> None:
         await peer.until_closed()
 
-    channel = await stage.channel(await stage.raw_server(say_nothing), limits=Limits(hello_ms=30))
+    channel = await stage.channel(await stage.raw_server(say_nothing), limits=WireLimits(hello_ms=30))
     with pytest.raises(ConnectFailed, match="no welcome within 30 ms"):
         await channel.call("echo")
 
@@ -342,8 +342,8 @@ async def test_what_a_server_going_away_has_not_taken_is_sent_again(stage: Stage
         await peer.frame()
         await peer.send(welcome_frame(["echo"]))
         _, _, id, _, body, _ = await peer.frame()
-        await peer.send(encode_frame(Kind.GOAWAY, id=id))
-        await peer.send(encode_frame(Kind.RESPONSE, id=id, body=body))
+        await peer.send(encode_frame(FrameKind.GOAWAY, id=id))
+        await peer.send(encode_frame(FrameKind.RESPONSE, id=id, body=body))
         assert await peer.until_closed() is None
 
     channel = await stage.channel(await stage.raw_server(take_one_each))
@@ -357,7 +357,7 @@ async def test_a_server_which_never_takes_anything_is_not_asked_for_ever(stage: 
         await peer.frame()
         await peer.send(welcome_frame(["echo"]))
         await peer.frame()
-        await peer.send(encode_frame(Kind.GOAWAY, id=0))
+        await peer.send(encode_frame(FrameKind.GOAWAY, id=0))
         await peer.until_closed()
 
     channel = await stage.channel(await stage.raw_server(take_nothing))
@@ -374,7 +374,7 @@ async def test_a_server_which_has_died_silently_is_noticed(stage: Stage) -> None
         while True:
             await peer.frame()
 
-    limits = Limits(keepalive_ms=20, pong_ms=20)
+    limits = WireLimits(keepalive_ms=20, pong_ms=20)
     channel = await stage.channel(await stage.raw_server(die_silently), limits=limits)
     with pytest.raises(ConnectionLost, match="silent"):
         await channel.call("echo")
@@ -396,14 +396,14 @@ async def test_pings_go_on_while_the_server_is_the_only_one_who_talks(stage: Sta
 
         async def chatter() -> None:
             while True:
-                await peer.send(encode_frame(Kind.MESSAGE, id=id, body=b"news"))
+                await peer.send(encode_frame(FrameKind.MESSAGE, id=id, body=b"news"))
                 await asyncio.sleep(0.005)  # so that the client is never without news
 
         chattering = asyncio.create_task(chatter())
         for _ in range(3):
-            assert (await peer.frame())[0] == Kind.PING
+            assert (await peer.frame())[0] == FrameKind.PING
         chattering.cancel()
-        await peer.send(encode_frame(Kind.END, id=id))
+        await peer.send(encode_frame(FrameKind.END, id=id))
         await peer.until_closed()
 
     channel = await stage.channel(await stage.raw_server(talk))
@@ -473,15 +473,15 @@ async def hostile(stage: Stage, *frames: bytes) -> PenstockError:
 @pytest.mark.parametrize(
     "frame",
     [
-        encode_frame(Kind.RESPONSE, id=99),
-        encode_frame(Kind.ERROR, id=99, body=encode_error(NotFound("no"))),
-        encode_frame(Kind.ERROR, id=1, body=b"\xc1"),
-        encode_frame(Kind.MESSAGE, id=1, body=b"for a call"),
-        encode_frame(Kind.END, id=1),
-        encode_frame(Kind.CREDIT, id=1, argument=1),
-        encode_frame(Kind.REQUEST, id=1),
-        encode_frame(Kind.WELCOME),
-        encode_frame(Kind.CLOSE, body=b"\xc1"),
+        encode_frame(FrameKind.RESPONSE, id=99),
+        encode_frame(FrameKind.ERROR, id=99, body=encode_error(NotFound("no"))),
+        encode_frame(FrameKind.ERROR, id=1, body=b"\xc1"),
+        encode_frame(FrameKind.MESSAGE, id=1, body=b"for a call"),
+        encode_frame(FrameKind.END, id=1),
+        encode_frame(FrameKind.CREDIT, id=1, argument=1),
+        encode_frame(FrameKind.REQUEST, id=1),
+        encode_frame(FrameKind.WELCOME),
+        encode_frame(FrameKind.CLOSE, body=b"\xc1"),
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
         bytes(100),
     ],
@@ -497,7 +497,7 @@ async def test_a_server_which_breaks_the_protocol_is_left_and_the_call_is_indete
 
 
 async def test_a_server_which_closes_says_why(stage: Stage) -> None:
-    error = await hostile(stage, encode_frame(Kind.CLOSE, body=encode_error(Overloaded("too many"))))
+    error = await hostile(stage, encode_frame(FrameKind.CLOSE, body=encode_error(Overloaded("too many"))))
     assert type(error) is ConnectionLost
     assert (error.message, error.details["reason"]) == ("too many", "overloaded")
 
@@ -506,10 +506,10 @@ async def test_a_server_which_closes_says_why(stage: Stage) -> None:
     ("answer", "expected"),
     [
         (b"SSH-2.0-OpenSSH_9.2\r\n" + bytes(10), PenstockError),
-        (encode_frame(Kind.WELCOME, body=b"\xc1"), PenstockError),
+        (encode_frame(FrameKind.WELCOME, body=b"\xc1"), PenstockError),
         (welcome_frame(["echo"], version=2), VersionMismatch),
         (welcome_frame(["echo"], requests_max=0), PenstockError),
-        (encode_frame(Kind.CLOSE, body=encode_error(Unauthenticated("no token"))), Unauthenticated),
+        (encode_frame(FrameKind.CLOSE, body=encode_error(Unauthenticated("no token"))), Unauthenticated),
         (b"", ConnectFailed),
         (welcome_frame(["echo"])[:30], PenstockError),
     ],

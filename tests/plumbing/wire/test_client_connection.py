@@ -8,7 +8,7 @@ from tests.plumbing.wire.harness import Stage, welcome_frame
 
 from penstock.kernel.errors import ConnectionLost, Outcome, Unavailable
 from penstock.plumbing.ports.ports import system_ports
-from penstock.plumbing.wire import Limits, Statistics
+from penstock.plumbing.wire import Statistics, WireLimits
 from penstock.plumbing.wire.client_connection import ClientConnection
 
 CLOCKS = system_ports().clock
@@ -37,7 +37,7 @@ def unconnected() -> ClientConnection:
         pass
 
     return ClientConnection(
-        Limits(), Statistics(), CLOCKS, token=None, on_made=ignore, on_unusable=ignore, on_lost=ignore
+        WireLimits(), Statistics(), CLOCKS, token=None, on_made=ignore, on_unusable=ignore, on_lost=ignore
     )
 
 

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from tests.plumbing.wire.harness import Stage, soon, until
 
 from penstock.kernel.errors import ConnectFailed, InvalidArgument, Overloaded, Unauthenticated
-from penstock.plumbing.wire import Backoff, Limits
+from penstock.plumbing.wire import Backoff, WireLimits
 from penstock.plumbing.wire.dialler import parse_address
 
 
@@ -73,7 +73,7 @@ async def test_a_refusal_is_told_to_everybody_who_waits(stage: Stage) -> None:
 
 
 async def test_no_more_callers_wait_for_a_connection_than_allowed(stage: Stage) -> None:
-    channel = await stage.channel(nobody(), patience_s=60.0, limits=Limits(waiting_max=2))
+    channel = await stage.channel(nobody(), patience_s=60.0, limits=WireLimits(waiting_max=2))
     calls = [asyncio.create_task(channel.call("echo")) for _ in range(2)]
     await asyncio.sleep(0)
     with pytest.raises(Overloaded, match="wait for a connection"):

@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 from tests.plumbing.wire.harness import WAIT_SECONDS, Stage
 
 from penstock.kernel.errors import NotFound
-from penstock.plumbing.wire import Channel, Limits, Server
+from penstock.plumbing.wire import Channel, Server, WireLimits
 from penstock.plumbing.wire.message import encode_error
-from penstock.plumbing.wire.protocol.frames import HEADER_BYTES, Kind, encode_frame
-from penstock.plumbing.wire.protocol.hello import HELLO_CODEC, Hello
+from penstock.plumbing.wire.protocol.frames import HEADER_BYTES, FrameKind, encode_frame
+from penstock.plumbing.wire.protocol.hello import HELLO_CODEC, WireHello
 
-LIMITS = Limits(
+LIMITS = WireLimits(
     frame_bytes_max=100_000, stream_window_bytes=50_000, streams_max=8, requests_max=16, request_bytes_max=200_000
 )
 ECHO, INLINE, WAIT, STUBBORN, MIRROR, POUR, SWALLOW = range(7)
 
 
-HELLO = encode_frame(Kind.HELLO, body=HELLO_CODEC.encode(Hello.of(Limits(), None)))
+HELLO = encode_frame(FrameKind.HELLO, body=HELLO_CODEC.encode(WireHello.of(WireLimits(), None)))
 
 
 def a_conversation(random: Random, *, has_streams: bool = True) -> list[bytes]:
@@ -31,21 +31,32 @@ def a_conversation(random: Random, *, has_streams: bool = True) -> list[bytes]:
     for id in range(1, random.randrange(2, 12)):
         match random.randrange(6 if has_streams else 4):
             case 0:
-                frames.append(encode_frame(Kind.REQUEST, method=ECHO, id=id, body=random.randbytes(100)))
+                frames.append(encode_frame(FrameKind.REQUEST, method=ECHO, id=id, body=random.randbytes(100)))
             case 1:
-                frames.append(encode_frame(Kind.REQUEST, method=INLINE, id=id, body=b"100", argument=1000))
+                frames.append(encode_frame(FrameKind.REQUEST, method=INLINE, id=id, body=b"100", argument=1000))
             case 2:
-                frames.append(encode_frame(Kind.REQUEST, method=WAIT, id=id, argument=50))
-                frames.append(encode_frame(Kind.CANCEL, id=id))
+                frames.append(encode_frame(FrameKind.REQUEST, method=WAIT, id=id, argument=50))
+                frames.append(encode_frame(FrameKind.CANCEL, id=id))
             case 3:
-                frames.append(encode_frame(Kind.REQUEST, method=ECHO, id=id, bulk=random.randbytes(30_000)))
+                frames.append(encode_frame(FrameKind.REQUEST, method=ECHO, id=id, bulk=random.randbytes(30_000)))
             case _:
-                frames.append(encode_frame(Kind.OPEN, method=random.choice([MIRROR, POUR, SWALLOW]), id=id, body=b"9"))
+                frames.append(
+                    encode_frame(FrameKind.OPEN, method=random.choice([MIRROR, POUR, SWALLOW]), id=id, body=b"9")
+                )
                 streams.append(id)
         for stream in streams:
-            kind = random.choice([Kind.MESSAGE, Kind.MESSAGE, Kind.CREDIT, Kind.END, Kind.CANCEL, Kind.PING])
+            kind = random.choice(
+                [
+                    FrameKind.MESSAGE,
+                    FrameKind.MESSAGE,
+                    FrameKind.CREDIT,
+                    FrameKind.END,
+                    FrameKind.CANCEL,
+                    FrameKind.PING,
+                ]
+            )
             frames.append(encode_frame(kind, id=stream, body=random.randbytes(random.randrange(50)), argument=1))
-    frames.append(encode_frame(Kind.CLOSE, body=encode_error(NotFound("had enough"))))
+    frames.append(encode_frame(FrameKind.CLOSE, body=encode_error(NotFound("had enough"))))
     return frames
 
 
@@ -141,7 +152,7 @@ def test_any_bytes_at_all() -> None:
             lambda kind, method, id, argument, body: encode_frame(
                 kind, method=method, id=id, argument=argument, body=body
             ),
-            st.sampled_from(Kind),
+            st.sampled_from(FrameKind),
             st.integers(0, 7),
             st.integers(0, 5),
             st.integers(0, 2**32 - 1),

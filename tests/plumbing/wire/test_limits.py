@@ -1,13 +1,13 @@
 import pytest
 
 from penstock.kernel.errors import ConfigError
-from penstock.plumbing.wire.limits import Limits
+from penstock.plumbing.wire.limits import WireLimits
 
 
-@pytest.mark.parametrize("field", Limits.__struct_fields__)
+@pytest.mark.parametrize("field", WireLimits.__struct_fields__)
 def test_no_limit_may_be_nothing(field: str) -> None:
     with pytest.raises(ConfigError, match=field):
-        Limits(**{field: 0})
+        WireLimits(**{field: 0})
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ def test_no_limit_may_be_nothing(field: str) -> None:
 )
 def test_limits_which_contradict_each_other_are_refused(fields: dict[str, int], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        Limits(**fields)
+        WireLimits(**fields)

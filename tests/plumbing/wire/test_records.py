@@ -4,7 +4,7 @@ from tests.plumbing.wire.harness import Stage
 
 from penstock.kernel.codec import Codec
 from penstock.kernel.errors import MalformedFrame, NotFound
-from penstock.plumbing.wire import Call, RecordMethod, Service
+from penstock.plumbing.wire import RecordMethod, Service, WireCall
 
 
 class Ask(msgspec.Struct, tag=True, frozen=True):
@@ -27,7 +27,7 @@ async def test_records_go_there_and_come_back(stage: Stage) -> None:
     service = Service()
 
     @LOOK.serve(service)
-    async def look(request: Ask, call: Call) -> Found | Lost:
+    async def look(request: Ask, call: WireCall) -> Found | Lost:
         if request.name == "forbidden":
             raise NotFound("not here")
         return Found(request.name, call.method) if request.name else Lost()

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from tests.plumbing.wire.harness import Stage
 
-from penstock.plumbing.wire import Limits
+from penstock.plumbing.wire import WireLimits
 from penstock.plumbing.wire.limits import SPARE_WINDOW_BYTES
 from penstock.plumbing.wire.protocol.flow import CREDIT_MAX, GRANT_PARTS, MESSAGE_COST, WINDOW_BYTES_MAX
-from penstock.plumbing.wire.protocol.frames import HEADER_BYTES, Kind
-from penstock.plumbing.wire.protocol.hello import HELLO_BYTES_MAX, Hello, Welcome
+from penstock.plumbing.wire.protocol.frames import HEADER_BYTES, FrameKind
+from penstock.plumbing.wire.protocol.hello import HELLO_BYTES_MAX, Welcome, WireHello
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "wire.md").read_text(encoding="utf-8")
 FIRST, LAST = re.findall(r"^```py(?:thon)?\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
@@ -23,11 +23,11 @@ FIRST, LAST = re.findall(r"^```py(?:thon)?\n(.*?)^```$", PAGE, re.DOTALL | re.MU
 
 def test_every_kind_has_a_row() -> None:
     rows = re.findall(r"^\| ([A-Z]+) \| (\d+) \|", PAGE, re.MULTILINE)
-    assert [(name, int(number)) for name, number in rows] == [(kind.name, kind.value) for kind in Kind]
+    assert [(name, int(number)) for name, number in rows] == [(kind.name, kind.value) for kind in FrameKind]
 
 
 def test_every_key_and_limit_is_named() -> None:
-    names = (*Hello.__struct_fields__, *Welcome.__struct_fields__, *Limits.__struct_fields__)
+    names = (*WireHello.__struct_fields__, *Welcome.__struct_fields__, *WireLimits.__struct_fields__)
     assert [name for name in names if f"`{name}`" not in PAGE] == []
 
 

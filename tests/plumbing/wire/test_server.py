@@ -15,9 +15,9 @@ from penstock.kernel.errors import (
     Overloaded,
     ShuttingDown,
 )
-from penstock.plumbing.wire import Call, Channel, Server, Service
+from penstock.plumbing.wire import Channel, Server, Service, WireCall
 from penstock.plumbing.wire.message import ERROR_CODEC
-from penstock.plumbing.wire.protocol.frames import Kind, encode_frame
+from penstock.plumbing.wire.protocol.frames import FrameKind, encode_frame
 from penstock.plumbing.wire.protocol.hello import METHODS_MAX
 
 
@@ -63,7 +63,7 @@ async def test_closing_an_unused_server_takes_no_time(stage: Stage) -> None:
     async with asyncio.timeout(5):
         await server.close(drain_s=60.0)
     frame = await peer.frame()
-    assert frame[:3] == (Kind.GOAWAY, 0, 0)
+    assert frame[:3] == (FrameKind.GOAWAY, 0, 0)
     assert await peer.until_closed() is None
     with pytest.raises(ConnectFailed):
         await channel.call("echo")
@@ -84,30 +84,30 @@ async def test_what_comes_behind_a_goaway_is_not_taken(stage: Stage) -> None:
     peer = await stage.raw(server.address)
     await peer.hello()
     echo, wait, mirror = 0, 2, 4
-    await peer.send(encode_frame(Kind.REQUEST, method=wait, id=1))
+    await peer.send(encode_frame(FrameKind.REQUEST, method=wait, id=1))
     await soon(stage.handlers.started)
     closing = asyncio.create_task(server.close(30.0))
     kind, _, last_id, _, _, _ = await peer.frame()
-    assert (kind, last_id) == (Kind.GOAWAY, 1)
-    await peer.send(encode_frame(Kind.REQUEST, method=echo, id=2, body=b"too late"))
-    await peer.send(encode_frame(Kind.OPEN, method=mirror, id=3))
-    await peer.send(encode_frame(Kind.MESSAGE, id=3, body=b"too late") + encode_frame(Kind.CANCEL, id=3))
-    await peer.send(encode_frame(Kind.PING, argument=5))
-    assert (await peer.frame())[:4] == (Kind.PONG, 0, 0, 5)
+    assert (kind, last_id) == (FrameKind.GOAWAY, 1)
+    await peer.send(encode_frame(FrameKind.REQUEST, method=echo, id=2, body=b"too late"))
+    await peer.send(encode_frame(FrameKind.OPEN, method=mirror, id=3))
+    await peer.send(encode_frame(FrameKind.MESSAGE, id=3, body=b"too late") + encode_frame(FrameKind.CANCEL, id=3))
+    await peer.send(encode_frame(FrameKind.PING, argument=5))
+    assert (await peer.frame())[:4] == (FrameKind.PONG, 0, 0, 5)
     stage.handlers.release.set()
-    assert (await peer.frame())[:3] == (Kind.RESPONSE, 0, 1)
+    assert (await peer.frame())[:3] == (FrameKind.RESPONSE, 0, 1)
     assert await peer.until_closed() is None
     await closing
 
 
-@pytest.mark.parametrize(("kind", "method"), [(Kind.REQUEST, 2), (Kind.OPEN, 4)])
-async def test_a_server_keeps_the_deadline_whatever_its_client_does(stage: Stage, kind: Kind, method: int) -> None:
+@pytest.mark.parametrize(("kind", "method"), [(FrameKind.REQUEST, 2), (FrameKind.OPEN, 4)])
+async def test_a_server_keeps_the_deadline_whatever_its_client_does(stage: Stage, kind: FrameKind, method: int) -> None:
     server = await stage.server()
     peer = await stage.raw(server.address)
     await peer.hello()
     await peer.send(encode_frame(kind, method=method, id=1, argument=200))
     answer, _, id, _, body, _ = await peer.frame()
-    assert (answer, id) == (Kind.ERROR, 1)
+    assert (answer, id) == (FrameKind.ERROR, 1)
     assert ERROR_CODEC.decode(body).code == "deadline-exceeded"
     assert stage.handlers.cancelled.is_set()
     assert server.statistics().deadlines_exceeded == 1
@@ -152,7 +152,7 @@ async def _refused(peer: RawPeer, token: str) -> None:
 async def test_a_server_which_makes_no_sense_does_not_start(wrong: str) -> None:
     service = Service()
 
-    async def echo(call: Call) -> bytes:
+    async def echo(call: WireCall) -> bytes:
         return call.body
 
     for number in range(METHODS_MAX + 1 if wrong == "methods" else 1):

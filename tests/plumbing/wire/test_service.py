@@ -1,11 +1,11 @@
 import pytest
 
 from penstock.kernel.errors import InvalidArgument
-from penstock.plumbing.wire import Call, Service
+from penstock.plumbing.wire import Service, WireCall
 from penstock.plumbing.wire.service import MethodKind
 
 
-async def echo(call: Call) -> bytes:
+async def echo(call: WireCall) -> bytes:
     return call.body
 
 

@@ -20,7 +20,7 @@ from penstock.kernel.errors import (
     PenstockError,
     PreconditionFailed,
 )
-from penstock.plumbing.wire import Message, ServerStream, Service
+from penstock.plumbing.wire import ServerStream, Service, WireMessage
 from penstock.plumbing.wire.protocol.flow import MESSAGE_COST
 from penstock.plumbing.wire.protocol.frames import Bulk
 
@@ -31,7 +31,7 @@ class Recorder:
     """A receiver which writes down what it is told."""
 
     def __init__(self) -> None:
-        self.batches: list[list[Message]] = []
+        self.batches: list[list[WireMessage]] = []
         self.told: list[str] = []
         self.error: PenstockError | None = None
         self.closed = asyncio.Event()
@@ -40,7 +40,7 @@ class Recorder:
     def bodies(self) -> list[bytes]:
         return [message.body for batch in self.batches for message in batch]
 
-    def on_messages(self, messages: list[Message]) -> None:
+    def on_messages(self, messages: list[WireMessage]) -> None:
         assert messages
         self.batches.append(messages)
 
@@ -61,7 +61,7 @@ class Recorder:
 
 async def test_messages_come_back_in_order_with_body_and_bulk(stage: Stage) -> None:
     _, channel = await stage.both()
-    sent = [Message(str(number).encode(), bytes(number % 50_000)) for number in range(0, 100_000, 999)]
+    sent = [WireMessage(str(number).encode(), bytes(number % 50_000)) for number in range(0, 100_000, 999)]
     async with channel.stream("mirror", b"hello") as stream:
 
         async def send_all() -> None:
@@ -70,7 +70,7 @@ async def test_messages_come_back_in_order_with_body_and_bulk(stage: Stage) -> N
             stream.end()
 
         sending = asyncio.create_task(send_all())
-        received = [Message(message.body, bytes(message.bulk)) async for message in stream]
+        received = [WireMessage(message.body, bytes(message.bulk)) async for message in stream]
         await sending
     assert received == sent
     assert stage.handlers.streams[0].body == b"hello"
@@ -86,7 +86,7 @@ async def test_a_stream_of_one_direction_ends_with_its_last_message(stage: Stage
         for _ in range(500):
             await stream.send(b"chunk")
         last = await stream.finish()
-    assert last == Message(b"500", b"")
+    assert last == WireMessage(b"500", b"")
 
 
 async def test_leaving_the_block_normally_waits_for_the_server_and_tells_its_error(stage: Stage) -> None:
@@ -135,7 +135,7 @@ async def test_a_cancelled_stream_tells_both_sides(stage: Stage) -> None:
     await stream.send(b"x")
     reading = asyncio.create_task(stream.receive())
     await soon(stage.handlers.started)
-    assert (await reading) == Message(b"x", b"")
+    assert (await reading) == WireMessage(b"x", b"")
     reading = asyncio.create_task(stream.receive())
     await asyncio.sleep(0)
     stream.cancel()
@@ -173,7 +173,7 @@ async def test_an_error_of_the_handler_comes_behind_what_it_had_sent(stage: Stag
     server = await stage.server(service)
     channel = await stage.channel(server.address)
     stream = await channel.open("half")
-    assert [await stream.receive(), await stream.receive()] == [Message(b"first"), Message(b"second")]
+    assert [await stream.receive(), await stream.receive()] == [WireMessage(b"first"), WireMessage(b"second")]
     with pytest.raises(NotFound, match="no third"):
         await stream.receive()
     with capture_logs() as logs, pytest.raises(InternalError):
@@ -224,7 +224,7 @@ async def test_a_reader_who_does_not_read_stops_the_server(stage: Stage) -> None
     assert server_stream.flow.credit < 1000 + MESSAGE_COST
     assert stream.flow.unconsumed <= WINDOW
     for number in range(50):  # it always has something left to read: a slow reader
-        assert int((await stream.receive() or Message()).body) == number
+        assert int((await stream.receive() or WireMessage()).body) == number
         await until(lambda: len(stream._inbox) > 0)
     assert stream.flow.grown == 0
     assert [int(message.body) async for message in stream] == list(range(50, 200))
@@ -250,7 +250,7 @@ async def test_a_handler_which_does_not_read_stops_the_client(stage: Stage) -> N
         stream.send_nowait(bytes(1000))
     stage.handlers.release.set()
     await sending
-    assert await stream.finish() == Message(b"100", b"")
+    assert await stream.finish() == WireMessage(b"100", b"")
 
 
 async def test_what_is_flushed_is_written_before_the_turn_ends_and_once(stage: Stage) -> None:
@@ -265,7 +265,7 @@ async def test_what_is_flushed_is_written_before_the_turn_ends_and_once(stage: S
         stream.flush()
         stream.flush()  # there is nothing left
         assert channel.statistics().writes == before + 1
-        assert await stream.finish() == Message(b"2", b"")
+        assert await stream.finish() == WireMessage(b"2", b"")
 
 
 @pytest.mark.parametrize("bulk", [b"", bytes(10_000), memoryview(bytes(100_000))])
@@ -279,7 +279,7 @@ async def test_what_is_sent_at_once_is_written_with_all_before_it(stage: Stage, 
         stream.send_nowait(b"second")
         assert stream.send_at_once(b"third", bulk)
         assert channel.statistics().writes == before + 1
-        assert await stream.finish() == Message(b"3", b"")
+        assert await stream.finish() == WireMessage(b"3", b"")
         with pytest.raises(AlreadyClosed):
             stream.send_at_once(b"fourth", bulk)
 
@@ -318,7 +318,7 @@ async def test_senders_who_wait_for_credit_keep_their_order(stage: Stage) -> Non
     stream = await channel.open("mirror")
     senders = [asyncio.create_task(stream.send(str(number).encode(), bytes(3000))) for number in range(20)]
     senders[7].cancel()
-    numbers = [int((await stream.receive() or Message()).body) for _ in range(19)]
+    numbers = [int((await stream.receive() or WireMessage()).body) for _ in range(19)]
     await asyncio.gather(*senders, return_exceptions=True)
     assert numbers == [number for number in range(20) if number != 7]
 
@@ -333,7 +333,7 @@ async def test_a_message_which_fits_no_window_is_refused_for_good(stage: Stage) 
         with pytest.raises(InvalidArgument):
             await stream.send("text")  # type: ignore[arg-type]
         await stream.send(bytes(4096))
-        assert len((await stream.receive() or Message()).body) == 4096
+        assert len((await stream.receive() or WireMessage()).body) == 4096
 
 
 async def test_a_stream_has_one_reader(stage: Stage) -> None:
@@ -344,7 +344,7 @@ async def test_a_stream_has_one_reader(stage: Stage) -> None:
         with pytest.raises(InvalidArgument, match="reader already"):
             await stream.receive()
         await stream.send(b"x")
-        assert await reading == Message(b"x", b"")
+        assert await reading == WireMessage(b"x", b"")
 
 
 # Receivers: no task, and batches.
@@ -356,7 +356,7 @@ class Doubler:
     def __init__(self, stream: ServerStream) -> None:
         self.stream = stream
 
-    def on_messages(self, messages: list[Message]) -> None:
+    def on_messages(self, messages: list[WireMessage]) -> None:
         for message in messages:
             if message.body == b"refuse":
                 raise PreconditionFailed("not that one")
@@ -433,7 +433,7 @@ async def test_a_method_may_refuse_a_stream(stage: Stage, doubling: Service) -> 
 
 async def test_a_receiver_on_this_side_which_raises_cancels_its_stream(stage: Stage) -> None:
     class Breaks(Recorder):
-        def on_messages(self, messages: list[Message]) -> None:
+        def on_messages(self, messages: list[WireMessage]) -> None:
             raise ZeroDivisionError
 
     _, channel = await stage.both()

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from tests.plumbing.wire.harness import Stage, until
 
 from penstock.kernel.errors import ConfigError, ConnectFailed
-from penstock.plumbing.wire import Limits, Tls
+from penstock.plumbing.wire import Tls, WireLimits
 from penstock.plumbing.wire.tls import client_context, server_context
 
 ALL_OF_TIME = (datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC), datetime.datetime(2120, 1, 1, tzinfo=datetime.UTC))
@@ -116,7 +116,7 @@ async def test_a_client_without_tls_gets_nothing(stage: Stage, authority: Author
 
 
 async def test_a_stalled_handshake_is_ended(stage: Stage, authority: Authority) -> None:
-    server = await stage.server(tls=Tls(**authority.sign("server")), limits=Limits(hello_ms=100))
+    server = await stage.server(tls=Tls(**authority.sign("server")), limits=WireLimits(hello_ms=100))
     peer = await stage.raw(server.address)
     await peer.send(b"\x16\x03\x01")
     await peer.until_closed()

@@ -9,10 +9,10 @@ from structlog.testing import capture_logs
 from tests.plumbing.wire.harness import soon, until
 
 from penstock.kernel.errors import Cancelled, InternalError, NotFound, PenstockError
-from penstock.plumbing.wire.message import Call, Message
+from penstock.plumbing.wire.message import WireCall, WireMessage
 from penstock.plumbing.wire.workers import IDLE_MAX, Job, Workers
 
-Result = Message | bytes | PenstockError
+Result = WireMessage | bytes | PenstockError
 VARIABLE: ContextVar[str] = ContextVar("VARIABLE", default="unset")
 
 
@@ -24,12 +24,12 @@ class Bench:
         self.results: dict[int, Result] = {}
         self.finished: list[int] = []
 
-    def submit(self, id: int, handler: Callable[[Call], Awaitable[Message | bytes]]) -> Job:
-        job = Job(id, Call("method", "peer", b"", b"", 0.0), handler, self)
+    def submit(self, id: int, handler: Callable[[WireCall], Awaitable[WireMessage | bytes]]) -> Job:
+        job = Job(id, WireCall("method", "peer", b"", b"", 0.0), handler, self)
         self.workers.submit(job)
         return job
 
-    def on_done(self, job: Job, reply: Message | bytes) -> None:
+    def on_done(self, job: Job, reply: WireMessage | bytes) -> None:
         self._end(job, reply)
 
     def on_failed(self, job: Job, error: PenstockError) -> None:
@@ -51,7 +51,7 @@ async def bench() -> AsyncIterator[Bench]:
 async def test_jobs_start_in_order_and_share_a_worker_while_none_waits(bench: Bench) -> None:
     tasks = set()
 
-    async def handler(call: Call) -> bytes:
+    async def handler(call: WireCall) -> bytes:
         tasks.add(asyncio.current_task())
         return b"done"
 
@@ -65,11 +65,11 @@ async def test_jobs_start_in_order_and_share_a_worker_while_none_waits(bench: Be
 async def test_a_job_which_waits_holds_up_no_other(bench: Bench) -> None:
     release = asyncio.Event()
 
-    async def waits(call: Call) -> bytes:
+    async def waits(call: WireCall) -> bytes:
         await release.wait()
         return b"late"
 
-    async def quick(call: Call) -> bytes:
+    async def quick(call: WireCall) -> bytes:
         return b"early"
 
     for id in range(200):
@@ -85,8 +85,8 @@ async def test_a_job_which_waits_holds_up_no_other(bench: Bench) -> None:
 async def test_stopping_a_job_cancels_its_handler_and_no_other(bench: Bench) -> None:
     started, cancelled, release = asyncio.Event(), list[int](), asyncio.Event()
 
-    def waiting(id: int) -> Callable[[Call], Awaitable[bytes]]:
-        async def handler(call: Call) -> bytes:
+    def waiting(id: int) -> Callable[[WireCall], Awaitable[bytes]]:
+        async def handler(call: WireCall) -> bytes:
             started.set()
             try:
                 await release.wait()
@@ -114,7 +114,7 @@ async def test_stopping_a_job_cancels_its_handler_and_no_other(bench: Bench) -> 
 async def test_a_job_which_has_not_begun_is_stopped_at_once(bench: Bench) -> None:
     ran = []
 
-    async def handler(call: Call) -> bytes:
+    async def handler(call: WireCall) -> bytes:
         ran.append(1)
         return b""
 
@@ -130,7 +130,7 @@ async def test_a_job_which_has_not_begun_is_stopped_at_once(bench: Bench) -> Non
 async def test_a_handler_which_survives_its_cancellation_still_gives_its_result(bench: Bench) -> None:
     started = asyncio.Event()
 
-    async def stubborn(call: Call) -> bytes:
+    async def stubborn(call: WireCall) -> bytes:
         started.set()
         try:
             await asyncio.Event().wait()
@@ -148,10 +148,10 @@ async def test_a_handler_which_survives_its_cancellation_still_gives_its_result(
 async def test_what_a_handler_raises_is_its_result(bench: Bench) -> None:
     refused = NotFound("no such journal")
 
-    async def refuses(call: Call) -> bytes:
+    async def refuses(call: WireCall) -> bytes:
         raise refused
 
-    async def breaks(call: Call) -> bytes:
+    async def breaks(call: WireCall) -> bytes:
         raise ZeroDivisionError
 
     with capture_logs() as logs:
@@ -166,7 +166,7 @@ async def test_what_a_handler_raises_is_its_result(bench: Bench) -> None:
 async def test_context_variables_of_one_handler_are_not_seen_by_the_next(bench: Bench) -> None:
     seen = []
 
-    async def handler(call: Call) -> bytes:
+    async def handler(call: WireCall) -> bytes:
         seen.append(VARIABLE.get())
         VARIABLE.set("set by a handler")
         return b""
@@ -178,7 +178,7 @@ async def test_context_variables_of_one_handler_are_not_seen_by_the_next(bench: 
 
 
 async def test_a_handler_may_use_timeouts_and_task_groups(bench: Bench) -> None:
-    async def handler(call: Call) -> bytes:
+    async def handler(call: WireCall) -> bytes:
         try:
             async with asyncio.timeout(0.001), asyncio.TaskGroup() as group:
                 group.create_task(asyncio.Event().wait())
@@ -195,7 +195,7 @@ async def test_a_handler_may_use_timeouts_and_task_groups(bench: Bench) -> None:
 async def test_close_ends_running_handlers_and_adopted_tasks() -> None:
     bench, started = Bench(), asyncio.Event()
 
-    async def waits(call: Call) -> bytes:
+    async def waits(call: WireCall) -> bytes:
         started.set()
         await asyncio.Event().wait()
         return b""

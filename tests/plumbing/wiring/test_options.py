@@ -4,11 +4,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.plumbing.config import Config, Data, ObjectStore, Seconds, Secret, Tls, Wire
+from penstock.plumbing.config import Config, Data, ObjectStoreSection, Seconds, Secret, TlsSection, Wire
 from penstock.plumbing.wiring.options import key_of, object_store_url, store_options, wal_options, wire_limits, wire_tls
 
 PARTS = [
-    ("wire", "penstock.plumbing.wire.limits", "Limits"),
+    ("wire", "penstock.plumbing.wire.limits", "WireLimits"),
     ("tls", "penstock.plumbing.wire.tls", "Tls"),
     ("wal", "penstock.plumbing.wal.options", "WalOptions"),
     ("objectstore", "penstock.plumbing.objects.options", "StoreOptions"),
@@ -41,18 +41,18 @@ def test_times_become_whole_milliseconds_and_never_nothing() -> None:
 
 
 def test_tls_is_off_until_it_is_enabled() -> None:
-    assert wire_tls(Tls()) is None
-    enabled = wire_tls(Tls(enabled=True, authority=Path("ca.pem")))
+    assert wire_tls(TlsSection()) is None
+    enabled = wire_tls(TlsSection(enabled=True, authority=Path("ca.pem")))
     assert enabled is not None
     assert enabled.authority == Path("ca.pem")
 
 
 def test_only_credentials_that_are_set_are_passed_on() -> None:
-    options = store_options(ObjectStore(access_key_id=Secret("me"), secret_access_key=Secret("hunter2")))
+    options = store_options(ObjectStoreSection(access_key_id=Secret("me"), secret_access_key=Secret("hunter2")))
     assert options.credentials == {"access_key_id": "me", "secret_access_key": "hunter2"}
     assert "hunter2" not in repr(options)
 
 
 def test_without_a_url_objects_are_kept_in_the_data_folder(tmp_path: Path) -> None:
     assert object_store_url(Config(data=Data(folder=tmp_path))) == f"file://{tmp_path}/objects"
-    assert object_store_url(Config(objectstore=ObjectStore(url="memory://"))) == "memory://"
+    assert object_store_url(Config(objectstore=ObjectStoreSection(url="memory://"))) == "memory://"

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.kernel.errors import Unavailable
 from penstock.plumbing.wire.client import Channel
-from penstock.plumbing.wire.message import Call, Message
+from penstock.plumbing.wire.message import WireCall, WireMessage
 from penstock.plumbing.wire.server import Server
 from penstock.plumbing.wire.server_stream import ServerStream
 from penstock.plumbing.wire.service import Service
@@ -17,10 +17,10 @@ from penstock.plumbing.wiring.switchboard import Switchboard
 def role(name: str, life: bytes = b"1") -> Service:
     service = Service()
 
-    async def unary(call: Call) -> bytes:
+    async def unary(call: WireCall) -> bytes:
         return life + call.body
 
-    def inline(call: Call) -> bytes:
+    def inline(call: WireCall) -> bytes:
         return life
 
     async def stream(opened: ServerStream) -> None:
@@ -92,4 +92,4 @@ async def test_messages_pass_as_they_are(board: Switchboard) -> None:
     service = role("node")
     board.connect(service)
     async with Channel(board.server.address) as channel:
-        assert isinstance(await channel.call("node.unary", b"body"), Message)
+        assert isinstance(await channel.call("node.unary", b"body"), WireMessage)

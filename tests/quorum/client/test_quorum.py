@@ -9,7 +9,7 @@ from tests.quorum.node.cluster import Cluster, running_cluster
 
 from penstock.kernel.errors import Compacted, Indeterminate, InvalidArgument, Refused, Unavailable
 from penstock.kernel.ids import EntryId, Epoch, NodeId, Offset
-from penstock.plumbing.wire.limits import Limits
+from penstock.plumbing.wire.limits import WireLimits
 from penstock.quorum.client.quorum import QuorumLog
 from penstock.quorum.core.config import NodeConfig
 from penstock.quorum.core.machines.builtin import AppendTo, Get, Put, encode_op
@@ -246,7 +246,7 @@ async def test_a_roll_back_makes_a_time_out_definite_if_a_quorum_is_there(tmp_pa
 async def test_a_subscriber_that_the_log_overtakes_ends_and_holds_up_no_one(tmp_path: Path) -> None:
     """Q-3: the node looped without a pause, for ever; a new subscription missed entries in silence."""
     config = NodeConfig(snapshot_entries=8, retain_entries=2)
-    limits = Limits(stream_window_bytes=1 << 18)
+    limits = WireLimits(stream_window_bytes=1 << 18)
     async with running_cluster(tmp_path, nodes=1, config=config) as cluster:
         addresses = list(cluster.addresses.values())
         slow = QuorumLog(addresses, limits=limits)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from penstock.kernel.errors import Compacted, InvalidArgument, LeaseExpired, LimitExceeded, PreconditionFailed
 from penstock.kernel.ids import MILLISECOND, EntryId, Epoch, Instant, Offset, Revision
-from penstock.keyspace.core.records import Lease, LeaseId, LeaseStatus, Status, WatchBatch
-from penstock.keyspace.core.transaction import Get, Operation, Outcome, Put, Transaction
+from penstock.keyspace.core.records import KeySpaceStatus, Lease, LeaseId, LeaseStatus, WatchBatch
+from penstock.keyspace.core.transaction import Operation, PutKey, ReadKey, Transaction, TransactOutcome
 from penstock.quorum.core.machines import keyspace_machine
 from penstock.quorum.core.machines.keyspace_machine import SLACK_MS, KeySpaceMachine
 from penstock.quorum.core.machines.lease_ticks import TICK_EVERY_NS, LeaseTicks
@@ -54,8 +54,8 @@ class Run:
         entry = EntryId(Epoch(epoch), Offset(self.offset))
         return decode_answer(kind, self.machine.apply(entry, KEYSPACE_OP.encode(op)))
 
-    def put(self, *operations: Operation) -> Outcome:
-        return self.do(Outcome, RunTransaction(Transaction(then=operations)))
+    def put(self, *operations: Operation) -> TransactOutcome:
+        return self.do(TransactOutcome, RunTransaction(Transaction(then=operations)))
 
     def tick(self, ms: int, epoch: int = 1) -> None:
         self.do(DoneAt, LeaseTick(ms), epoch)
@@ -77,7 +77,7 @@ def test_a_lease_has_slack_and_a_holder_may_renew_after_a_pause() -> None:
     run = Run()
     run.tick(0)
     lease = run.do(Lease, Grant(1_000))
-    run.put(Put("a", b"", lease.id))
+    run.put(PutKey("a", b"", lease.id))
     for _ in range(5):
         run.tick(250)
     assert run.status(lease.id).remaining_ms == SLACK_MS - 250
@@ -134,8 +134,8 @@ def test_ticks_tell_the_time_since_the_one_before_and_wait_for_its_answer() -> N
 
 def test_refusals_are_the_errors_of_the_port() -> None:
     run = Run()
-    run.put(Put("a", b"1"))
-    run.put(Put("a", b"2"))
+    run.put(PutKey("a", b"1"))
+    run.put(PutKey("a", b"2"))
     run.do(DoneAt, Compact(Revision(3)))
     with pytest.raises(LeaseExpired, match="lease 7 does not exist"):
         run.do(Lease, KeepAlive(LeaseId(7)))
@@ -146,7 +146,7 @@ def test_refusals_are_the_errors_of_the_port() -> None:
     with pytest.raises(InvalidArgument):
         run.do(Lease, Grant(1))
     with pytest.raises(InvalidArgument):
-        run.put(Put("", b""))
+        run.put(PutKey("", b""))
     with pytest.raises(Compacted):
         decode_answer(EntryAt, run.machine.query(KEYSPACE_QUERY.encode(GetKey("a", Revision(1)))))
     for bad in (b"", b"\xc1", msgspec.msgpack.encode(["unknown", 1])):
@@ -168,17 +168,17 @@ def test_every_bound_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyspace_machine, "ANSWER_BYTES_MAX", 2_500)
     run = Run()
     for number in range(30):
-        run.put(Put("a", b"%d" % number))
+        run.put(PutKey("a", b"%d" % number))
         assert run.machine.store.revision - run.machine.store.compacted <= 10
     for number in range(10):
-        run.put(Put("b", bytes(500 + number)))
+        run.put(PutKey("b", bytes(500 + number)))
         assert run.machine.store.history_bytes <= 2_000
-    run.put(Put("c/1", bytes(1_000)), Put("c/2", bytes(1_000)))
+    run.put(PutKey("c/1", bytes(1_000)), PutKey("c/2", bytes(1_000)))
     with pytest.raises(LimitExceeded, match="the KeySpace is full"):
-        run.put(Put("c/3", bytes(3_000)))
-    run.put(Put("c/3", bytes(900)))
+        run.put(PutKey("c/3", bytes(3_000)))
+    run.put(PutKey("c/3", bytes(900)))
     with pytest.raises(LimitExceeded, match="more than one answer holds"):
-        run.put(Put("d", b""), Get("c/", is_prefix=True))
+        run.put(PutKey("d", b""), ReadKey("c/", is_prefix=True))
     run.machine.store.check()
     assert run.machine.store.get("d") is None, "refused as a whole"
 
@@ -188,7 +188,7 @@ def test_pages_and_batches_of_a_watch_are_cut_by_bytes(monkeypatch: pytest.Monke
     monkeypatch.setattr(keyspace_machine, "BATCH_BYTES", 300)
     run = Run()
     for number in range(20):
-        run.put(Put(f"k/{number:02}", b"x" * 50), Put(f"l/{number:02}", b""))
+        run.put(PutKey(f"k/{number:02}", b"x" * 50), PutKey(f"l/{number:02}", b""))
     page, keys = RangePart, list[str]()
     after, is_last = "", False
     while not is_last:
@@ -209,14 +209,14 @@ def test_pages_and_batches_of_a_watch_are_cut_by_bytes(monkeypatch: pytest.Monke
 
 def test_the_first_identity_stays() -> None:
     run = Run()
-    assert decode_answer(Status, run.machine.query(KEYSPACE_QUERY.encode(StatusQuery()))).store_id == ""
-    assert run.do(Status, FoundKeySpace("one")).store_id == "one"
-    assert run.do(Status, FoundKeySpace("two")).store_id == "one"
+    assert decode_answer(KeySpaceStatus, run.machine.query(KEYSPACE_QUERY.encode(StatusQuery()))).store_id == ""
+    assert run.do(KeySpaceStatus, FoundKeySpace("one")).store_id == "one"
+    assert run.do(KeySpaceStatus, FoundKeySpace("two")).store_id == "one"
 
 
 OPS = st.one_of(
     st.builds(
-        lambda key, value, lease: RunTransaction(Transaction(then=(Put(key, value, LeaseId(lease)),))),
+        lambda key, value, lease: RunTransaction(Transaction(then=(PutKey(key, value, LeaseId(lease)),))),
         st.sampled_from("abc"),
         st.binary(max_size=4),
         st.integers(0, 2),

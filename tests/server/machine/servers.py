@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Self
 
-from penstock.plumbing.process.ports import Ports
+from penstock.plumbing.process.ports import ReservedPorts
 
 HOSTS = ("127.0.1.1", "127.0.1.2", "127.0.1.3")
 
@@ -63,7 +63,7 @@ class ThreeServers:
     """Three machines with one page, which start together and end together."""
 
     def __init__(self, folder: Path, keyspace: str) -> None:
-        self._ports = Ports(3)
+        self._ports = ReservedPorts(3)
         wire, http, metrics = self._ports.numbers
         members = [f"m{number}={host}:{wire}" for number, host in enumerate(HOSTS, 1)]
         page = folder / "penstock.toml"

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.kernel.errors import FormatTooNew, PreconditionFailed
 from penstock.kernel.version import Release
-from penstock.keyspace.core.transaction import Put
+from penstock.keyspace.core.transaction import PutKey
 from penstock.keyspace.shell.embedded.store import EmbeddedKeySpace
 from penstock.keyspace.shell.membership import Membership
 from penstock.server.machine.membership import (
@@ -72,7 +72,7 @@ async def test_the_level_rises_only_when_every_machine_speaks_the_next(keyspace:
 async def test_a_machine_that_joins_during_the_raise_is_not_overlooked(
     keyspace: EmbeddedKeySpace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await keyspace.transact(then=[Put(LEVEL, b"2")])
+    await keyspace.transact(then=[PutKey(LEVEL, b"2")])
     new, _ = await join(keyspace, "m2", NEW)
     late: list[Membership] = []
 
@@ -91,14 +91,14 @@ async def test_a_machine_that_joins_during_the_raise_is_not_overlooked(
 
 
 async def test_two_raises_at_once_are_one(keyspace: EmbeddedKeySpace, monkeypatch: pytest.MonkeyPatch) -> None:
-    await keyspace.transact(then=[Put(LEVEL, b"2")])
+    await keyspace.transact(then=[PutKey(LEVEL, b"2")])
     new, _ = await join(keyspace, "m2", NEW)
     raised: list[object] = []
 
     async def seen(space: EmbeddedKeySpace) -> list[ClusterMachine]:
         found = await machines_of(space)
         if not raised:
-            raised.append(await keyspace.transact(then=[Put(LEVEL, b"3")]))
+            raised.append(await keyspace.transact(then=[PutKey(LEVEL, b"3")]))
         return found
 
     monkeypatch.setattr("penstock.server.machine.membership.machines_of", seen)

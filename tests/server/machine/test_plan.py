@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from penstock.kernel.errors import ConfigError
-from penstock.plumbing.config import Flag, load
+from penstock.plumbing.config import FlagValue, load
 from penstock.plumbing.config.values import Address
 from penstock.server.machine.plan import MachinePlan, plan_alone, plan_member
 
@@ -11,7 +11,7 @@ THREE = "m1=10.0.0.1:7070,m2=10.0.0.2:7070,m3=10.0.0.3:7070"
 
 
 def plan(host_name: str = "m2", **keys: str) -> MachinePlan:
-    flags = [Flag(name.replace("__", "."), value, "--set") for name, value in keys.items()]
+    flags = [FlagValue(name.replace("__", "."), value, "--set") for name, value in keys.items()]
     return plan_member(load(flags), host_name)
 
 
@@ -53,7 +53,7 @@ def test_members_keep_their_own_keyspace_unless_one_is_named() -> None:
 
 
 def test_a_single_machine_is_that_of_up_on_fixed_ports() -> None:
-    effective = load([Flag("data.folder", "/srv", "--set")])
+    effective = load([FlagValue("data.folder", "/srv", "--set")])
     alone = plan_alone(effective.config)
     assert alone.is_alone
     assert (alone.keyspace, alone.fragments, alone.metrics) == (

@@ -18,10 +18,10 @@ import msgspec
 import uvloop
 
 from penstock.kernel.ids import Revision
-from penstock.keyspace.core.allocator import Allocator, Batch, Capacity, Demand, Layout, MemberId
-from penstock.keyspace.core.mirror import Applied, Entry, Mirror
-from penstock.keyspace.core.records import FIRST_REVISION, Change, KeyValue, LeaseId, Snapshot, WatchBatch
-from penstock.keyspace.core.transaction import Compare, Operation, Put, Transaction, execute
+from penstock.keyspace.core.allocator import AllocationBatch, Allocator, Capacity, Demand, Layout, MemberId
+from penstock.keyspace.core.mirror import Mirror, MirrorChange, MirrorEntry
+from penstock.keyspace.core.records import FIRST_REVISION, KeyChange, KeySnapshot, KeyValue, LeaseId, WatchBatch
+from penstock.keyspace.core.transaction import Compare, Operation, PutKey, Transaction, execute
 from penstock.keyspace.shell import KeySpace, KeySpaceMirror, open_keyspace
 from penstock.keyspace.shell.allocator import AllocatorDaemon
 from penstock_lab.bench.report import Options, RowRecorder
@@ -75,7 +75,7 @@ _UNITS: Final = {
 def _measure(items: int, members: int) -> dict[str, float]:
     world = _World(items, members)
     figures = {"cold start": world.settle(), "longest plan": world.longest_plan_s * 1e3}
-    world.do(Put(f"{ROOT}/items/one-more", _encode(Demand(REPLICATION))))
+    world.do(PutKey(f"{ROOT}/items/one-more", _encode(Demand(REPLICATION))))
     figures["one item created"] = world.settle() * 1e6
     before = world.pairs()
     world.join(members)
@@ -99,7 +99,7 @@ class _World:
         self._live: dict[str, KeyValue] = {}
         self._revision = FIRST_REVISION
         self.mirror = Mirror(ROOT)
-        self.mirror.load(Snapshot(self._revision, ()))
+        self.mirror.load(KeySnapshot(self._revision, ()))
         self.allocator = Allocator(ROOT, _Policy(), moves_max=1_000)
         self.longest_plan_s = 0.0
         self._followed_s = 0.0  # processor time since it was last asked for
@@ -107,11 +107,11 @@ class _World:
         for number in range(1, members):
             self.join(number)
         for number in range(items):
-            self.do(Put(f"{ROOT}/items/item-{number:06}", _encode(Demand(REPLICATION))))
+            self.do(PutKey(f"{ROOT}/items/item-{number:06}", _encode(Demand(REPLICATION))))
 
     def join(self, number: int) -> MemberId:
         member = MemberId(f"zone-{number % ZONES}", f"member-{number:03}")
-        self.do(Put(self._layout.member_key(member), _encode(Capacity(self._limit)), LeaseId(number + 1)))
+        self.do(PutKey(self._layout.member_key(member), _encode(Capacity(self._limit)), LeaseId(number + 1)))
         return member
 
     def die(self, number: int) -> None:
@@ -155,7 +155,7 @@ class _World:
                 counts[entry.lease] = counts.get(entry.lease, 0) + 1
         return max(counts.values())
 
-    def _plan(self) -> tuple[list[Batch], float]:
+    def _plan(self) -> tuple[list[AllocationBatch], float]:
         began = time.process_time()
         batches = self.allocator.plan(self._leader)
         return batches, time.process_time() - began
@@ -172,7 +172,7 @@ class _World:
                 del self._live[key]
             else:
                 self._live[key] = entry
-        changes = tuple(Change(self._revision, key, writes[key]) for key in sorted(writes))
+        changes = tuple(KeyChange(self._revision, key, writes[key]) for key in sorted(writes))
         applied = self.mirror.apply(WatchBatch(self._revision, changes))
         began = time.process_time()
         self.allocator.apply(applied.changes)
@@ -208,18 +208,18 @@ async def _populate(keyspace: KeySpace, items: int, members: int) -> None:
     for number in range(members):
         lease = await keyspace.grant_lease(3_600_000)
         key = Layout(ROOT).member_key(MemberId(f"zone-{number % ZONES}", f"member-{number:03}"))
-        await keyspace.transact(then=[Put(key, limit, lease.id)])
+        await keyspace.transact(then=[PutKey(key, limit, lease.id)])
     value = _encode(Demand(REPLICATION))
     for first in range(0, items, 100):
         numbers = range(first, min(items, first + 100))
-        await keyspace.transact(then=[Put(f"{ROOT}/items/item-{number:06}", value) for number in numbers])
+        await keyspace.transact(then=[PutKey(f"{ROOT}/items/item-{number:06}", value) for number in numbers])
 
 
 async def _allocated(keyspace: KeySpace, items: int) -> float:
     """Until the mirror shows all replicas."""
     layout, done, missing = Layout(ROOT), asyncio.Event(), items * REPLICATION
 
-    def count(applied: Applied) -> None:
+    def count(applied: MirrorChange) -> None:
         nonlocal missing
         missing -= sum(
             change.before is None and change.key.startswith(layout.assignments) for change in applied.changes
@@ -238,22 +238,22 @@ async def _allocated(keyspace: KeySpace, items: int) -> float:
 class _Policy:
     """Values are records; whatever is assigned is consistent."""
 
-    def demand(self, item: Entry) -> Demand:
+    def demand(self, item: MirrorEntry) -> Demand:
         return msgspec.msgpack.decode(item.value, type=Demand)
 
-    def capacity(self, member: Entry) -> Capacity:
+    def capacity(self, member: MirrorEntry) -> Capacity:
         return msgspec.msgpack.decode(member.value, type=Capacity)
 
-    def consistent(self, item: Entry, assignments: Sequence[Entry]) -> Sequence[bool]:
+    def consistent(self, item: MirrorEntry, assignments: Sequence[MirrorEntry]) -> Sequence[bool]:
         return [True] * len(assignments)
 
-    def guards(self, item: Entry) -> Sequence[Compare]:
+    def guards(self, item: MirrorEntry) -> Sequence[Compare]:
         return ()
 
-    def preferred(self, item: Entry) -> Sequence[str]:
+    def preferred(self, item: MirrorEntry) -> Sequence[str]:
         return ()
 
-    def may_pass_over(self, item: Entry, rest: Sequence[Entry], coming: int) -> bool:
+    def may_pass_over(self, item: MirrorEntry, rest: Sequence[MirrorEntry], coming: int) -> bool:
         return False
 
     def item_of(self, key: str) -> str | None:

@@ -20,7 +20,7 @@ from typing import Any, Final
 import uvloop
 
 from penstock.kernel.ids import Revision
-from penstock.keyspace.core.transaction import Put
+from penstock.keyspace.core.transaction import PutKey
 from penstock.keyspace.shell import KeySpace, open_keyspace
 from penstock_lab.bench.peers.etcd import etcd_binary, etcd_cluster
 from penstock_lab.bench.report import Options, RowRecorder, interleave
@@ -84,7 +84,7 @@ def _load(url: str, in_flight: int, seconds: float, p50_us: dict[str, list[float
 
             async def writer(number: int) -> None:
                 while (start := time.perf_counter()) < began + seconds:
-                    await keyspace.transact(then=[Put(f"bench/{(len(times) + number) % KEYS}", VALUE)])
+                    await keyspace.transact(then=[PutKey(f"bench/{(len(times) + number) % KEYS}", VALUE)])
                     times.append(time.perf_counter() - start)
 
             await asyncio.gather(*map(writer, range(in_flight)))
@@ -140,7 +140,7 @@ async def _watch_times(url: str, changes: int) -> list[float]:
         await asyncio.to_thread(pipe.recv)
         times = []
         for _ in range(changes):
-            await keyspace.transact(then=[Put("watched", VALUE)])
+            await keyspace.transact(then=[PutKey("watched", VALUE)])
             answered_ns = time.monotonic_ns()
             shown_ns: int = await asyncio.to_thread(pipe.recv)
             times.append(max(0, shown_ns - answered_ns) / 1e9)  # it may be shown before we have the answer

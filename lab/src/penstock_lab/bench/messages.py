@@ -25,7 +25,7 @@ from penstock.messages.framing.arrow import ArrowBatches
 from penstock.messages.framing.framing import Framing
 from penstock.messages.framing.json_lines import JsonLines
 from penstock.messages.publisher import Publisher
-from penstock.messages.reader import Committed, CommittedReader
+from penstock.messages.reader import CommittedMessage, CommittedReader
 from penstock.messages.row_decoder import ArrowRows, JsonRows, RowDecoder
 from penstock.messages.rows_reader import Rows, RowsReader
 from penstock.messages.uuid import producer_id
@@ -162,7 +162,7 @@ def _one_by_one(chunks: list[tuple[Offset, bytes]], *, is_decoding: bool = True)
     for offset, data in chunks:
         reader.feed(offset, data)
         while (found := reader.next()) is not None:
-            assert isinstance(found, Committed), found
+            assert isinstance(found, CommittedMessage), found
             messages = [message for message in found.messages if not message.is_ack]
             if is_decoding:
                 rows = [decode(message.frame) for message in messages]

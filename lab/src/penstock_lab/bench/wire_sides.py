@@ -19,7 +19,7 @@ import structlog
 import uvloop
 
 from penstock.kernel.errors import PenstockError
-from penstock.plumbing.wire import Call, Channel, Message, Server, ServerStream, Service
+from penstock.plumbing.wire import Channel, Server, ServerStream, Service, WireCall, WireMessage
 from penstock_lab.bench.wire_driver import Figure, Order, WireWork, answer
 
 __all__ = [
@@ -55,7 +55,7 @@ class _Echo:
     def __init__(self, stream: ServerStream) -> None:
         self._stream = stream
 
-    def on_messages(self, messages: list[Message]) -> None:
+    def on_messages(self, messages: list[WireMessage]) -> None:
         for message in messages:
             self._stream.send_nowait(message.body)
 
@@ -74,7 +74,7 @@ def penstock_server(pipe: Connection) -> None:
     service.pipelined("messages")(_Echo)
 
     @service.unary("echo")
-    async def echo(call: Call) -> bytes:
+    async def echo(call: WireCall) -> bytes:
         return call.body
 
     @service.stream("sink")

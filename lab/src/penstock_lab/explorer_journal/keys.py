@@ -10,7 +10,7 @@ from penstock.journals.records.route import Assignment, Topology
 from penstock.journals.records.spec import JournalSpec
 from penstock.kernel.ids import NodeId, Revision
 from penstock.keyspace.core.records import NO_REVISION, KeyValue, LeaseId
-from penstock.keyspace.core.transaction import Delete, Operation, Put, Transaction, execute
+from penstock.keyspace.core.transaction import DeleteKey, Operation, PutKey, Transaction, execute
 
 __all__ = ["JOURNAL", "ROOT", "Keys"]
 
@@ -77,29 +77,29 @@ class Keys:
         return self.now.head
 
     def create(self, spec: JournalSpec) -> None:
-        self.change(Put(ITEM, msgspec.msgpack.encode(spec)))
+        self.change(PutKey(ITEM, msgspec.msgpack.encode(spec)))
 
     def delete(self) -> None:
         """The journal goes, with its assignments; its head record stays, as a tombstone."""
-        self.change(Delete(ITEM), Delete(ASSIGN, is_prefix=True))
+        self.change(DeleteKey(ITEM), DeleteKey(ASSIGN, is_prefix=True))
 
     def assign(self, broker: NodeId, lease: LeaseId) -> None:
         """Give the journal to a broker, in the first free slot."""
         taken = {each.slot for each in self.now.assignments}
         slot = next(slot for slot in range(10) if slot not in taken)
-        self.change(Put(f"{ASSIGN}{broker}#{slot}", b"", lease))
+        self.change(PutKey(f"{ASSIGN}{broker}#{slot}", b"", lease))
 
     def unassign(self, broker: NodeId) -> None:
-        self.change(*(Delete(each.key) for each in self.now.assignments if each.broker == broker))
+        self.change(*(DeleteKey(each.key) for each in self.now.assignments if each.broker == broker))
 
     def promote(self, broker: NodeId) -> None:
         mine = next(each for each in self.now.assignments if each.broker == broker)
-        self.change(Delete(mine.key), Put(f"{ASSIGN}{broker}#0", b"", mine.lease))
+        self.change(DeleteKey(mine.key), PutKey(f"{ASSIGN}{broker}#0", b"", mine.lease))
 
     def expire(self, lease: LeaseId) -> None:
         gone = [key for key, entry in self.entries.items() if entry.lease == lease]
         if gone:
-            self.change(*map(Delete, gone))
+            self.change(*map(DeleteKey, gone))
 
     @property
     def is_consistent(self) -> bool:

@@ -20,9 +20,9 @@ from penstock.kernel.errors import ConnectionLost, PenstockError
 from penstock.kernel.ids import MICROSECOND, MILLISECOND, Instant, NodeId, Revision
 from penstock.kernel.probes import reached
 from penstock.keyspace.core.limits import check_lease_ms, check_prefix, check_transaction
-from penstock.keyspace.core.records import Lease, LeaseId, LeaseStatus, Snapshot, WatchBatch
-from penstock.keyspace.core.store import Store
-from penstock.keyspace.core.transaction import Outcome, Transaction
+from penstock.keyspace.core.records import KeySnapshot, Lease, LeaseId, LeaseStatus, WatchBatch
+from penstock.keyspace.core.store import KeyStore
+from penstock.keyspace.core.transaction import Transaction, TransactOutcome
 from penstock_lab.sim.node import SimNode
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class SimulatedKeySpace:
 
     def __init__(self, world: "World", faults: KeySpaceFaults | None = None) -> None:
         self.world = world
-        self.store = Store("simulated")
+        self.store = KeyStore("simulated")
         self.faults = faults or KeySpaceFaults()
         self._watches: list[SimulatedWatch] = []
         self._looks_at: Instant | None = None  # when leases are looked at next
@@ -82,11 +82,11 @@ class SimulatedKeySpace:
 
     # Requests
 
-    def transact(self, client: SimNode, transaction: Transaction, answer: Answer[Outcome]) -> None:
+    def transact(self, client: SimNode, transaction: Transaction, answer: Answer[TransactOutcome]) -> None:
         check_transaction(transaction)
         self._request(client, lambda: self.store.transact(transaction), answer)
 
-    def read(self, client: SimNode, prefix: str, answer: Answer[Snapshot], *, at: Revision | None = None) -> None:
+    def read(self, client: SimNode, prefix: str, answer: Answer[KeySnapshot], *, at: Revision | None = None) -> None:
         check_prefix(prefix)
         self._request(client, lambda: self.store.snapshot(prefix, at), answer)
 

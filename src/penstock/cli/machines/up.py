@@ -15,7 +15,7 @@ from penstock.cli.noun import InSession, noun
 from penstock.server.session import Session
 
 if TYPE_CHECKING:
-    from penstock.plumbing.process.running import Running
+    from penstock.plumbing.process.running import RunningServer
 
 __all__ = ["app"]
 
@@ -105,7 +105,7 @@ def _is_empty(folder: Path) -> bool:
     return not folder.is_dir() or next(folder.iterdir(), None) is None
 
 
-def _announce(session: Session, running: "Running", *, is_new: bool) -> None:
+def _announce(session: Session, running: "RunningServer", *, is_new: bool) -> None:
     """Print the address of each role, and commands to try if the data folder was empty."""
     from penstock.cli.lake.lake_targets import CREDENTIALS_FILE
 

@@ -8,7 +8,7 @@ from penstock.consumers.core.stat import Stat, StatResult
 from penstock.kernel.codec import Codec
 from penstock.kernel.errors import MalformedFrame
 from penstock.kernel.ids import Offset
-from penstock.plumbing.wire.message import Call
+from penstock.plumbing.wire.message import WireCall
 from penstock.plumbing.wire.service import Service
 
 if TYPE_CHECKING:  # clients use the records alone
@@ -51,13 +51,13 @@ class ConsumerService:
         service.unary(STAT)(self._stat)
         service.unary(RESTART)(self._restart)
 
-    async def _stat(self, call: Call) -> bytes:
+    async def _stat(self, call: WireCall) -> bytes:
         query = _STAT.decode(call.body)
         if not 0 < query.timeout_ms <= TIMEOUT_MS_MAX:
             raise MalformedFrame(f"timeout_ms {query.timeout_ms}: expected 1 to {TIMEOUT_MS_MAX}")
         host = self._server.host(query.shard)
         return _encode(await host.stat(Stat(query.read_through), timeout=query.timeout_ms / 1_000))
 
-    async def _restart(self, call: Call) -> bytes:
+    async def _restart(self, call: WireCall) -> bytes:
         self._server.host(_RESTART.decode(call.body).shard).restart()
         return b""

@@ -27,7 +27,7 @@ from penstock.kernel.errors import Indeterminate, InvalidArgument, NotFound, Pre
 from penstock.kernel.ids import Offset, Revision
 from penstock.keyspace.core.allocator.layout import PRIMARY_SLOT, Layout
 from penstock.keyspace.core.mirror import Mirror
-from penstock.keyspace.core.transaction import Compare, Delete, Operation, Put, is_at, is_present
+from penstock.keyspace.core.transaction import Compare, DeleteKey, Operation, PutKey, is_at, is_present
 from penstock.keyspace.shell.port import KeySpace
 from penstock.plumbing.wire.client import Channel
 from penstock.plumbing.wiring.wiring import Wiring
@@ -121,10 +121,10 @@ class Shards:
             if change.expect_mod_revision >= 0:
                 compares.append(is_at(key, Revision(change.expect_mod_revision)))
             if change.upsert is not None:
-                then.append(Put(key, change.upsert.encode()))
+                then.append(PutKey(key, change.upsert.encode()))
             else:
                 compares += [is_present(key)] if change.expect_mod_revision < 0 else []
-                then.append(Delete(key))
+                then.append(DeleteKey(key))
         await self._check_logs(changes)
         outcome = await self.keyspace.transact(compares, then)
         if not outcome.succeeded:

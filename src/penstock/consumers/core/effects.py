@@ -1,12 +1,12 @@
-"""What a shard asks of its shell, and what the shell tells it.
+"""Effects that a shard asks of its shell, and events that the shell reports.
 
-Three rules are the shell's to keep:
+The shell keeps three rules:
 
-- Appends to one journal take place in the order in which they were asked for. Each may be repeated until it is
-  acknowledged (appends are at least once), but not after a later one to the same journal was sent.
-- `Seal` closes the store's transaction: what the application changes from then on belongs to the next one. `Commit`
-  makes the sealed one durable, together with its checkpoint, or not at all; a store which was fenced refuses.
-- `Restore` places the fence before it reads: after it, no older process can commit.
+- Appends to one journal take effect in the order of their effects. The shell may repeat an append until the journal
+  acknowledges it, but never after it sent a later append to the same journal.
+- `Seal` closes the store's transaction. Later changes of the application belong to the next transaction. `CommitShard`
+  makes the sealed transaction and its checkpoint durable together, or neither. A fenced store refuses.
+- `Restore` sets the fence before it reads. After it, no older process can commit.
 """
 
 from typing import Any
@@ -21,23 +21,23 @@ from penstock.messages.message import Message
 from penstock.messages.reader import Anomalous, Skipped
 
 __all__ = [
-    "Append",
-    "Appended",
-    "Chunk",
-    "Commit",
-    "Committed",
+    "AppendIntent",
+    "CommitShard",
     "Consume",
     "Consumed",
     "Failed",
     "Finalize",
     "Finalized",
+    "IntentAppended",
     "Noticed",
-    "Progress",
     "Publication",
-    "Read",
+    "ReadSource",
     "Restore",
     "Restored",
     "Seal",
+    "ShardCommitted",
+    "ShardProgress",
+    "SourceChunk",
 ]
 
 
@@ -56,11 +56,8 @@ class Restore(Effect, frozen=True):
     """Fence the store and read its checkpoint. Completed by `Restored`."""
 
 
-class Read(Effect, frozen=True):
-    """Bytes of a journal from `begin` on, as many as are at hand, up to `end` if there is one. Completed by `Chunk`.
-
-    Where there are none yet, it waits for them.
-    """
+class ReadSource(Effect, frozen=True):
+    """Read bytes of a journal from `begin`, at most up to `end`, or wait for them. Completed by `SourceChunk`."""
 
     journal: str
     begin: Offset
@@ -88,21 +85,21 @@ class Seal(Effect, frozen=True):
     checkpoint: Checkpoint
 
 
-class Commit(Effect, frozen=True):
-    """Commit the sealed transaction. Completed by `Committed`, or `Failed` by a fence."""
+class CommitShard(Effect, frozen=True):
+    """Commit the sealed transaction. Completed by `ShardCommitted`, or `Failed` by a fence."""
 
     txn: int
 
 
-class Append(Effect, frozen=True):
-    """Append frames to a journal. Completed by `Appended`."""
+class AppendIntent(Effect, frozen=True):
+    """Append frames to a journal. Completed by `IntentAppended`."""
 
     number: int
     journal: str
     data: bytes
 
 
-class Progress(Effect, frozen=True):
+class ShardProgress(Effect, frozen=True):
     """Everything before these offsets has taken its full effect. Readers that wait for their own writes need it."""
 
     read_through: dict[str, Offset]
@@ -124,8 +121,8 @@ class Restored(Event, frozen=True):
     checkpoint: Checkpoint
 
 
-class Chunk(Event, frozen=True):
-    """Bytes of the journal, in answer to `Read`. It begins behind `Read.begin` where the bytes between are gone."""
+class SourceChunk(Event, frozen=True):
+    """Bytes of the journal that a `ReadSource` asked for. They begin later if earlier bytes are gone."""
 
     journal: str
     offset: Offset
@@ -144,13 +141,13 @@ class Finalized(Event, frozen=True):
     publications: tuple[Publication, ...] = ()
 
 
-class Committed(Event, frozen=True):
+class ShardCommitted(Event, frozen=True):
     """The transaction is durable, checkpoint and all."""
 
     txn: int
 
 
-class Appended(Event, frozen=True):
+class IntentAppended(Event, frozen=True):
     """The frames are in the journal, at least once, and before `end`."""
 
     number: int

@@ -22,26 +22,26 @@ import msgspec
 
 from penstock.consumers.core.checkpoint import Checkpoint
 from penstock.consumers.core.effects import (
-    Append,
-    Appended,
-    Chunk,
-    Commit,
-    Committed,
+    AppendIntent,
+    CommitShard,
     Consume,
     Consumed,
     Failed,
     Finalize,
     Finalized,
+    IntentAppended,
     Noticed,
-    Progress,
     Publication,
     Restore,
     Restored,
     Seal,
+    ShardCommitted,
+    ShardProgress,
+    SourceChunk,
 )
-from penstock.consumers.core.source import Source
+from penstock.consumers.core.source import ShardSource
 from penstock.consumers.core.stat import Stat, Stats
-from penstock.consumers.core.transaction import Phase, Txn
+from penstock.consumers.core.transaction import ShardPhase, ShardTxn
 from penstock.kernel.effects import Effect, Event, Requested, SetTimer, Stop, TimerFired
 from penstock.kernel.errors import MalformedFrame
 from penstock.kernel.ids import SECOND, Instant, Offset
@@ -79,10 +79,10 @@ class Shard:
     def __init__(self, spec: ShardSpec, producer: ProducerId, *, unix_ns_at_zero: int) -> None:
         self.spec = spec
         self.is_stopped = False
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, ShardSource] = {}
         self.left: dict[str, ReadState] = {}  # states of sources that the shard does not read now
-        self.running: Txn | None = None
-        self.prior: Txn | None = None
+        self.running: ShardTxn | None = None
+        self.prior: ShardTxn | None = None
         self._unix_ns_at_zero = unix_ns_at_zero  # the world's time when this process's clock was 0
         self._producer = producer
         self._publisher: Publisher | None = None
@@ -118,16 +118,16 @@ class Shard:
         match event:
             case Restored(checkpoint):
                 return self._on_restored(checkpoint, now)
-            case Chunk(journal):
+            case SourceChunk(journal):
                 self.sources[journal].chunk(event)
                 return []
             case Consumed(publications):
                 return self._on_consumed(publications, now)
             case Finalized(publications):
                 return self._on_finalized(publications, now)
-            case Appended(number, end):
+            case IntentAppended(number, end):
                 return self._on_appended(number, end)
-            case Committed(txn):
+            case ShardCommitted(txn):
                 return self._on_committed(txn)
             case Requested(request, Stat() as stat):
                 return self._stats.ask(request, stat)
@@ -148,15 +148,15 @@ class Shard:
         self.left = {journal: state for journal, state in checkpoint.sources.items() if journal not in self.sources}
         if checkpoint.ack_intents:
             reached("consumer.intents_restored")
-        self.prior = Txn(0, now, Phase.ACKING, checkpoint=checkpoint)
+        self.prior = ShardTxn(0, now, ShardPhase.ACKING, checkpoint=checkpoint)
         return self._append_acks(self.prior)
 
-    def _source(self, journal: str, framing: Framing, state: ReadState) -> Source:
+    def _source(self, journal: str, framing: Framing, state: ReadState) -> ShardSource:
         spec = self.spec
         reader = CommittedReader(
             journal, framing, state, ring=Ring(spec.ring_length), horizon=spec.horizon, on_bad=spec.on_bad
         )
-        return Source(reader, state.offset)
+        return ShardSource(reader, state.offset)
 
     def _on_consumed(self, publications: tuple[Publication, ...], now: Instant) -> list[Effect]:
         txn = self.running
@@ -168,7 +168,7 @@ class Shard:
     def _on_finalized(self, publications: tuple[Publication, ...], now: Instant) -> list[Effect]:
         txn = self.running
         assert txn is not None, "no transaction is running"
-        assert txn.phase is Phase.FINALIZING, "it was not to be finalized"
+        assert txn.phase is ShardPhase.FINALIZING, "it was not to be finalized"
         effects = self._publish(txn, publications, now)
         return effects + self._close(txn)
 
@@ -176,7 +176,7 @@ class Shard:
         for txn in (self.prior, self.running):
             if txn is not None and number in txn.appends:
                 journal = txn.appends.pop(number)
-                if txn.phase is Phase.ACKING:
+                if txn.phase is ShardPhase.ACKING:
                     self._stats.published(journal, end)
                 return []
         raise AssertionError(f"append {number} belongs to no transaction")
@@ -184,13 +184,13 @@ class Shard:
     def _on_committed(self, number: int) -> list[Effect]:
         txn = self.prior
         assert txn is not None, "no transaction is committing"
-        assert (txn.number, txn.phase) == (number, Phase.COMMITTING), f"{number} is not committing"
-        txn.phase = Phase.ACKING
+        assert (txn.number, txn.phase) == (number, ShardPhase.COMMITTING), f"{number} is not committing"
+        txn.phase = ShardPhase.ACKING
         return self._append_acks(txn)
 
     # publishing
 
-    def _publish(self, txn: Txn, publications: tuple[Publication, ...], now: Instant) -> list[Effect]:
+    def _publish(self, txn: ShardTxn, publications: tuple[Publication, ...], now: Instant) -> list[Effect]:
         assert self._publisher is not None
         self._publisher.update(self._unix_ns_at_zero + now)
         effects: list[Effect] = []
@@ -201,7 +201,7 @@ class Shard:
                 effects += self._append(txn, journal, frames)
         return effects
 
-    def _append(self, txn: Txn, journal: str, frames: bytes) -> list[Effect]:
+    def _append(self, txn: ShardTxn, journal: str, frames: bytes) -> list[Effect]:
         """Append, or hold the frames back until the prior transaction has appended its ACK there."""
         self._appends += 1
         txn.appends[self._appends] = journal
@@ -211,16 +211,16 @@ class Shard:
             self._held.setdefault(journal, []).append((self._appends, frames))
             self._held_bytes += len(frames)
             return []
-        return [Append(self._appends, journal, frames)]
+        return [AppendIntent(self._appends, journal, frames)]
 
-    def _append_acks(self, txn: Txn) -> list[Effect]:
+    def _append_acks(self, txn: ShardTxn) -> list[Effect]:
         """The transaction has committed: append its ACKs, and after them the frames held back."""
         effects: list[Effect] = []
         for journal, frame in txn.checkpoint.ack_intents.items():
             self._appends += 1
             txn.appends[self._appends] = journal
-            effects.append(Append(self._appends, journal, frame))
-            effects += [Append(number, journal, frames) for number, frames in self._held.pop(journal, [])]
+            effects.append(AppendIntent(self._appends, journal, frame))
+            effects += [AppendIntent(number, journal, frames) for number, frames in self._held.pop(journal, [])]
         self._held_bytes = 0
         return effects
 
@@ -239,10 +239,10 @@ class Shard:
         prior = self.prior
         if prior is None or prior.appends:
             return []
-        if prior.phase is Phase.FLUSHING:
-            prior.phase = Phase.COMMITTING
-            return [Commit(prior.number)]
-        if prior.phase is Phase.ACKING:
+        if prior.phase is ShardPhase.FLUSHING:
+            prior.phase = ShardPhase.COMMITTING
+            return [CommitShard(prior.number)]
+        if prior.phase is ShardPhase.ACKING:
             self.prior = None
             states = prior.checkpoint.sources
             return self._report({journal: states[journal].offset for journal in self.sources if journal in states})
@@ -251,7 +251,9 @@ class Shard:
     def _consume(self, now: Instant) -> list[Effect]:
         """Hand messages to the application, or ask for some to be read."""
         txn = self.running
-        if txn is not None and (txn.is_consuming or txn.phase is not Phase.RUNNING or not self._may_take(txn, now)):
+        if txn is not None and (
+            txn.is_consuming or txn.phase is not ShardPhase.RUNNING or not self._may_take(txn, now)
+        ):
             return []
         effects: list[Effect] = []
         for source in self._in_turn():
@@ -269,7 +271,7 @@ class Shard:
                 effects.append(read)
         return effects
 
-    def _in_turn(self) -> list[Source]:
+    def _in_turn(self) -> list[ShardSource]:
         """Return the sources, each first at its turn; but a source in the middle of a transaction before all others."""
         sources = list(self.sources.values())
         middle = [source for source in sources if source.is_mid_span]
@@ -279,7 +281,7 @@ class Shard:
         first = self._turn % len(sources) if sources else 0
         return sources[first:] + sources[:first]
 
-    def _may_take(self, txn: Txn, now: Instant) -> bool:
+    def _may_take(self, txn: ShardTxn, now: Instant) -> bool:
         if self._is_mid_span:
             return True
         if self._held_bytes > self.spec.held_bytes_max:
@@ -291,9 +293,9 @@ class Shard:
     def _is_mid_span(self) -> bool:
         return any(source.is_mid_span for source in self.sources.values())
 
-    def _begin(self, now: Instant) -> Txn:
+    def _begin(self, now: Instant) -> ShardTxn:
         self._txns += 1
-        self.running = Txn(self._txns, now)
+        self.running = ShardTxn(self._txns, now)
         if self.prior is not None:
             reached("consumer.pipelined")
         return self.running
@@ -301,7 +303,7 @@ class Shard:
     def _end(self, now: Instant) -> list[Effect]:
         """Finalize the transaction, if it may end; else look again when its time has come."""
         txn = self.running
-        if txn is None or txn.is_consuming or txn.phase is not Phase.RUNNING or self.prior is not None:
+        if txn is None or txn.is_consuming or txn.phase is not ShardPhase.RUNNING or self.prior is not None:
             return []
         if self._is_mid_span:
             return []
@@ -311,16 +313,16 @@ class Shard:
         awaits_ack = self.spec.waits_for_ack and any(source.awaits_ack for source in self.sources.values())
         if awaits_ack and age < self.spec.max_txn_ns:
             return [SetTimer(TIMER, Instant(txn.began_at + self.spec.max_txn_ns))]
-        txn.phase = Phase.FINALIZING
+        txn.phase = ShardPhase.FINALIZING
         return [Finalize(txn.number)]
 
-    def _close(self, txn: Txn) -> list[Effect]:
+    def _close(self, txn: ShardTxn) -> list[Effect]:
         """The checkpoint is made, the store sealed; the next transaction may begin."""
         assert self._publisher is not None
         assert self.prior is None, "the transaction before is not done"
         sources = {journal: source.checkpoint() for journal, source in self.sources.items()}
         txn.checkpoint = Checkpoint(self.left | sources, self._publisher.ack_intents())
-        txn.phase = Phase.FLUSHING
+        txn.phase = ShardPhase.FLUSHING
         self.prior, self.running = txn, None
         return [Seal(txn.number, txn.checkpoint)]
 
@@ -335,18 +337,18 @@ class Shard:
     def _report(self, read: dict[str, Offset]) -> list[Effect]:
         if read == self._stats.read_through:
             return []
-        return [Progress(read), *self._stats.advance(read)]
+        return [ShardProgress(read), *self._stats.advance(read)]
 
     def check(self) -> None:
         """The invariants."""
         prior, running = self.prior, self.running
         if running is not None:
-            assert running.phase in (Phase.RUNNING, Phase.FINALIZING)
+            assert running.phase in (ShardPhase.RUNNING, ShardPhase.FINALIZING)
             assert running.consumed > 0, "a transaction begins with a message"
             assert prior is None or prior.number < running.number
         if prior is not None:
-            assert prior.phase in (Phase.FLUSHING, Phase.COMMITTING, Phase.ACKING)
-            assert prior.phase is not Phase.COMMITTING or not prior.appends, (
+            assert prior.phase in (ShardPhase.FLUSHING, ShardPhase.COMMITTING, ShardPhase.ACKING)
+            assert prior.phase is not ShardPhase.COMMITTING or not prior.appends, (
                 "it commits only when everything is appended"
             )
         for journal in self._held:

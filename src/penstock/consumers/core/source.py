@@ -1,15 +1,15 @@
 """A source journal of a shard: reads on demand, one read at a time, so that its memory is bounded."""
 
-from penstock.consumers.core.effects import Chunk, Read
+from penstock.consumers.core.effects import ReadSource, SourceChunk
 from penstock.kernel.ids import Offset
 from penstock.messages.message import Message, Replay
 from penstock.messages.read_state import ReadState
-from penstock.messages.reader import Anomalous, Committed, CommittedReader, Skipped
+from penstock.messages.reader import Anomalous, CommittedMessage, CommittedReader, Skipped
 
-__all__ = ["Source"]
+__all__ = ["ShardSource"]
 
 
-class Source:
+class ShardSource:
     """One source: returns committed messages, and requests the bytes that it needs to find more."""
 
     def __init__(self, reader: CommittedReader, offset: Offset) -> None:
@@ -19,10 +19,10 @@ class Source:
         self._reader = reader
         self._next_at = offset
         self._noticed: list[Skipped | Anomalous] = []
-        self._asked: Read | None = None
+        self._asked: ReadSource | None = None
         self._wanted: Replay | None = None
 
-    def chunk(self, chunk: Chunk) -> None:
+    def chunk(self, chunk: SourceChunk) -> None:
         """Take the requested bytes."""
         asked, self._asked = self._asked, None
         assert asked is not None, f"{chunk} was not asked for"
@@ -39,9 +39,9 @@ class Source:
         while self._wanted is None and (found := self._reader.next()) is not None:
             if isinstance(found, Replay):
                 self._wanted = found
-            elif not isinstance(found, Committed):
+            elif not isinstance(found, CommittedMessage):
                 self._noticed.append(found)
-            if isinstance(found, Committed):
+            if isinstance(found, CommittedMessage):
                 self.is_mid_span = not found.is_whole
                 messages = tuple([message for message in found.messages if not message.is_ack])
                 if messages:
@@ -53,13 +53,15 @@ class Source:
         noticed, self._noticed = self._noticed, []
         return noticed
 
-    def ask(self) -> Read | None:
+    def ask(self) -> ReadSource | None:
         """Return the next read, unless it was requested already."""
         if self._asked is not None:
             return None
         wanted = self._wanted
         self._asked = (
-            Read(self.journal, self._next_at) if wanted is None else Read(self.journal, wanted.begin, wanted.end)
+            ReadSource(self.journal, self._next_at)
+            if wanted is None
+            else ReadSource(self.journal, wanted.begin, wanted.end)
         )
         return self._asked
 

@@ -13,10 +13,10 @@ import msgspec
 from penstock.consumers.core.checkpoint import Checkpoint
 from penstock.kernel.ids import Instant
 
-__all__ = ["Phase", "Txn"]
+__all__ = ["ShardPhase", "ShardTxn"]
 
 
-class Phase(Enum):
+class ShardPhase(Enum):
     """The phase of a transaction; see the module's picture."""
 
     RUNNING = "running"
@@ -26,12 +26,12 @@ class Phase(Enum):
     ACKING = "acking"
 
 
-class Txn(msgspec.Struct, eq=False):
+class ShardTxn(msgspec.Struct, eq=False):
     """One transaction."""
 
     number: int
     began_at: Instant
-    phase: Phase = Phase.RUNNING
+    phase: ShardPhase = ShardPhase.RUNNING
     consumed: int = 0  # messages
     appends: dict[int, str] = msgspec.field(default_factory=dict)  # asked for, not yet acknowledged: to which journal
     checkpoint: Checkpoint = Checkpoint()
@@ -42,4 +42,4 @@ class Txn(msgspec.Struct, eq=False):
         """Are its ACKs still to come? Then nothing newer may be appended after the messages that they will
         acknowledge.
         """
-        return self.phase in (Phase.FLUSHING, Phase.COMMITTING)
+        return self.phase in (ShardPhase.FLUSHING, ShardPhase.COMMITTING)

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.consumers.core.checkpoint import Checkpoint
 from penstock.consumers.stores.recoverylog.recorded_folder import RecordedFolder
-from penstock.consumers.stores.recoverylog.recording import Barrier
+from penstock.consumers.stores.recoverylog.recording import RecordingBarrier
 from penstock.consumers.stores.recoverylog.recovery_log import RecoveryLog
 from penstock.kernel.errors import InvalidArgument, StorageError
 
@@ -38,7 +38,7 @@ class JsonFileStore(Generic[T]):
         self._state = new()
         self._type = type if type is not None else self._state.__class__
         self._folder: RecordedFolder | None = None
-        self._sealed: Barrier | None = None
+        self._sealed: RecordingBarrier | None = None
 
     async def standby(self) -> None:
         """Be ready to restore soon: return when the log is played back, and continue to follow it."""

@@ -21,7 +21,7 @@ from typing import Final
 import apsw
 
 from penstock.consumers.core.checkpoint import Checkpoint
-from penstock.consumers.stores.recoverylog.recording import COPY_SUFFIX, Barrier, Recording
+from penstock.consumers.stores.recoverylog.recording import COPY_SUFFIX, Recording, RecordingBarrier
 from penstock.consumers.stores.recoverylog.recording_vfs import RecordingVfs
 from penstock.consumers.stores.recoverylog.recovery_log import RecoveryLog
 from penstock.kernel.errors import InvalidArgument, StorageError
@@ -53,7 +53,7 @@ class SqliteStore:
         self._connection: apsw.Connection | None = None
         self._recording: Recording | None = None
         self._is_open = False
-        self._sealed: Barrier | None = None
+        self._sealed: RecordingBarrier | None = None
 
     async def standby(self) -> None:
         """Be ready to restore soon: return when the log is played back, and continue to follow it."""

@@ -11,7 +11,7 @@ from penstock.consumers.client.definition import ConsumerSpec, ShardDefinition
 from penstock.consumers.client.status import ShardCode, ShardStatus
 from penstock.keyspace.core.allocator.layout import PRIMARY_SLOT, Layout
 from penstock.keyspace.core.allocator.policy import Capacity, Demand
-from penstock.keyspace.core.mirror import Entry
+from penstock.keyspace.core.mirror import MirrorEntry
 from penstock.keyspace.core.transaction import Compare
 
 __all__ = ["ShardPolicy"]
@@ -23,17 +23,17 @@ class ShardPolicy:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
 
-    def demand(self, item: Entry) -> Demand | None:
+    def demand(self, item: MirrorEntry) -> Demand | None:
         definition = item.value
         if not isinstance(definition, ShardDefinition):
             return None
         return Demand(0 if definition.is_disabled else 1 + definition.standbys)
 
-    def capacity(self, member: Entry) -> Capacity:
+    def capacity(self, member: MirrorEntry) -> Capacity:
         consumer = ConsumerSpec.decode(member.stored.value)
         return Capacity(consumer.limit, consumer.is_exiting)
 
-    def consistent(self, item: Entry, assignments: Sequence[Entry]) -> Sequence[bool]:
+    def consistent(self, item: MirrorEntry, assignments: Sequence[MirrorEntry]) -> Sequence[bool]:
         statuses = [ShardStatus.decode(entry.stored.value) for entry in assignments]
         has_failed = any(
             status.code is ShardCode.FAILED and self._is_primary(entry)
@@ -41,17 +41,17 @@ class ShardPolicy:
         )
         return [status.is_ready or (has_failed and status.code is ShardCode.FAILED) for status in statuses]
 
-    def _is_primary(self, entry: Entry) -> bool:
+    def _is_primary(self, entry: MirrorEntry) -> bool:
         place = self._layout.parse_assignment(entry.key)
         return place is not None and place.slot == PRIMARY_SLOT
 
-    def guards(self, item: Entry) -> Sequence[Compare]:
+    def guards(self, item: MirrorEntry) -> Sequence[Compare]:
         return ()
 
-    def preferred(self, item: Entry) -> Sequence[str]:
+    def preferred(self, item: MirrorEntry) -> Sequence[str]:
         return ()
 
-    def may_pass_over(self, item: Entry, rest: Sequence[Entry], coming: int) -> bool:
+    def may_pass_over(self, item: MirrorEntry, rest: Sequence[MirrorEntry], coming: int) -> bool:
         return False  # no consumer suspects another
 
     def item_of(self, key: str) -> str | None:

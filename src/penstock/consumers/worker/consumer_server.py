@@ -16,8 +16,8 @@ from penstock.consumers.worker.shard_host import ShardHost
 from penstock.journals.client.journal import Journals
 from penstock.kernel.errors import PenstockError, Unavailable
 from penstock.keyspace.core.allocator.layout import PRIMARY_SLOT, Layout, MemberId
-from penstock.keyspace.core.mirror import Applied, Entry
-from penstock.keyspace.core.transaction import Put, is_present
+from penstock.keyspace.core.mirror import MirrorChange, MirrorEntry
+from penstock.keyspace.core.transaction import PutKey, is_present
 from penstock.keyspace.shell.membership import Membership
 from penstock.keyspace.shell.mirror import KeySpaceMirror
 from penstock.keyspace.shell.port import KeySpace
@@ -82,7 +82,7 @@ class ConsumerServer:
 
     # Following the KeySpace
 
-    def _observe(self, applied: Applied) -> None:
+    def _observe(self, applied: MirrorChange) -> None:
         for change in applied.changes:
             if change.key.startswith(self._layout.assignments):
                 self._look(change.key)
@@ -112,7 +112,7 @@ class ConsumerServer:
         assert place is not None
         return _Wanted(entry.key, definition.value, is_primary=place.slot == PRIMARY_SLOT)
 
-    def _assignment(self, item: str) -> Entry | None:
+    def _assignment(self, item: str) -> MirrorEntry | None:
         for entry in self._mirror.range(self._layout.assignments_of(item)):
             place = self._layout.parse_assignment(entry.key)
             if place is not None and place.member == str(self.me):
@@ -144,7 +144,7 @@ class ConsumerServer:
         """Write a status into its assignment, if that still exists."""
         assert self._membership is not None
         try:
-            await self._keyspace.transact([is_present(key)], [Put(key, status.encode(), self._membership.lease)])
+            await self._keyspace.transact([is_present(key)], [PutKey(key, status.encode(), self._membership.lease)])
         except PenstockError as error:  # the next status is written again; a lost lease ends the process
             log.info("status not written", key=key, reason=str(error))
 

@@ -16,21 +16,21 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from penstock.consumers.core.effects import (
-    Append,
-    Appended,
-    Commit,
-    Committed,
+    AppendIntent,
+    CommitShard,
     Consume,
     Consumed,
     Failed,
     Finalize,
     Finalized,
+    IntentAppended,
     Noticed,
-    Progress,
-    Read,
+    ReadSource,
     Restore,
     Restored,
     Seal,
+    ShardCommitted,
+    ShardProgress,
 )
 from penstock.consumers.core.shard import Shard, ShardSpec
 from penstock.consumers.core.stat import Stat, StatResult
@@ -172,7 +172,7 @@ class ShardRun:
             self.end(InternalError(f"shard {self.shard.spec.shard}: {type(error).__name__}: {error}"))
             raise
         if isinstance(event, Restored):
-            self._restored_acks = {effect.number for effect in effects if isinstance(effect, Append)}
+            self._restored_acks = {effect.number for effect in effects if isinstance(effect, AppendIntent)}
         self._perform(effects)
         self._note_idle()
 
@@ -186,10 +186,10 @@ class ShardRun:
 
     def _perform_one(self, effect: Effect) -> None:  # noqa: C901 (one case each)
         match effect:
-            case Read():
+            case ReadSource():
                 if not self._is_draining:
                     self._tasks.start(self._read(effect), f"reads {effect.journal}")
-            case Append(number, journal, data):
+            case AppendIntent(number, journal, data):
                 self._lanes.put(number, journal, data)
             case Restore():
                 self._work.put_nowait(self._restore)
@@ -200,7 +200,7 @@ class ShardRun:
             case Seal():
                 self._sealed[effect.txn] = asyncio.Event()
                 self._work.put_nowait(lambda: self._seal(effect))
-            case Commit(txn):
+            case CommitShard(txn):
                 self._tasks.start(self._commit(txn), "commits")
             case SetTimer(name, at):
                 self._set_timer(name, at)
@@ -210,7 +210,7 @@ class ShardRun:
                     future.set_result(result)
             case Noticed(journal, found):
                 log.warning("passed over", shard=self.shard.spec.shard, journal=journal, found=str(found))
-            case Progress():
+            case ShardProgress():
                 pass
             case Stop(reason):
                 self.end(MalformedFrame(reason))  # of a source: nothing else stops it by itself
@@ -219,7 +219,7 @@ class ShardRun:
 
     # What effects do
 
-    async def _read(self, wanted: Read) -> None:
+    async def _read(self, wanted: ReadSource) -> None:
         reader = self._readers.get(wanted.journal)
         if reader is None:
             reader = self._readers[wanted.journal] = SourceReader(self._journals, wanted.journal)
@@ -228,7 +228,7 @@ class ShardRun:
             self._post(chunk)
 
     def _appended(self, number: int, end: Offset) -> None:
-        self._post(Appended(number, end))
+        self._post(IntentAppended(number, end))
 
     def _append_failed(self, number: int, error: PenstockError) -> None:
         if isinstance(error, NotFound) and number in self._restored_acks:
@@ -272,7 +272,7 @@ class ShardRun:
         del self._sealed[txn]
         await self._store.commit()
         self.transactions += 1
-        self._post(Committed(txn))
+        self._post(ShardCommitted(txn))
 
 
 def reason_of(error: BaseException | None) -> str:

@@ -8,7 +8,7 @@ import contextlib
 from collections import deque
 from typing import Final
 
-from penstock.consumers.core.effects import Chunk, Read
+from penstock.consumers.core.effects import ReadSource, SourceChunk
 from penstock.journals.client.journal import Journals
 from penstock.kernel.errors import Unavailable
 from penstock.kernel.ids import Offset
@@ -30,7 +30,7 @@ class SourceReader:
         self._changed = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
 
-    async def read(self, wanted: Read) -> Chunk:
+    async def read(self, wanted: ReadSource) -> SourceChunk:
         """Return the bytes at hand from there on; wait until there are some."""
         if wanted.end is not None:
             return await self._read_again(wanted)
@@ -58,7 +58,7 @@ class SourceReader:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.gather(pump, return_exceptions=True)
 
-    def _take(self) -> Chunk:
+    def _take(self) -> SourceChunk:
         """Take all bytes that follow without a gap."""
         offset, first = self._ahead.popleft()
         pieces, end = [first], offset + len(first)
@@ -68,7 +68,7 @@ class SourceReader:
         self._ahead_bytes -= end - offset
         self._next_at = Offset(end)
         self._changed.set()
-        return Chunk(self._journal, offset, pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        return SourceChunk(self._journal, offset, pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     async def _follow(self, begin: Offset) -> None:
         async for chunk in self._journals.read(self._journal, begin, follow=True):
@@ -81,9 +81,9 @@ class SourceReader:
             self._ahead_bytes += len(chunk.content)
             self._changed.set()
 
-    async def _read_again(self, wanted: Read) -> Chunk:
+    async def _read_again(self, wanted: ReadSource) -> SourceChunk:
         assert wanted.end is not None
         async for chunk in self._journals.read(self._journal, wanted.begin, end=wanted.end, follow=True):
             if chunk.content:
-                return Chunk(self._journal, chunk.offset, bytes(chunk.content))
+                return SourceChunk(self._journal, chunk.offset, bytes(chunk.content))
         raise Unavailable(f"{self._journal} shows nothing of [{wanted.begin}, {wanted.end}), which it has shown before")

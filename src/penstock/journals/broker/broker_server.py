@@ -34,8 +34,8 @@ from penstock.journals.storage.fragment_store import FragmentStores
 from penstock.kernel.errors import InternalError, PenstockError, StorageError, Unavailable
 from penstock.kernel.ids import Incarnation, NodeId, Offset, Revision
 from penstock.keyspace.core.allocator.layout import Layout, MemberId
-from penstock.keyspace.core.mirror import Applied
-from penstock.keyspace.core.transaction import Put
+from penstock.keyspace.core.mirror import MirrorChange
+from penstock.keyspace.core.transaction import PutKey
 from penstock.keyspace.shell.mirror import KeySpaceMirror
 from penstock.keyspace.shell.port import KeySpace
 from penstock.plumbing.files.quarantine import Quarantine
@@ -257,12 +257,12 @@ class BrokerServer:
 
     async def retain(self, journal: str, offset: Offset) -> None:
         if offset > self.retained_from(journal):
-            outcome = await self.keyspace.transact(then=[Put(self._retained + journal, b"%d" % offset)])
+            outcome = await self.keyspace.transact(then=[PutKey(self._retained + journal, b"%d" % offset)])
             await self.mirror.wait_for_revision(outcome.revision)
 
     # the KeySpace
 
-    def _observe(self, applied: Applied) -> None:
+    def _observe(self, applied: MirrorChange) -> None:
         """Look after every journal of which something changed: now, or if there are many, a few in each turn."""
         layout = self.catalog.layout
         for change in applied.changes:

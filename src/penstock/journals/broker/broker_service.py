@@ -31,7 +31,7 @@ from penstock.journals.records.protocol import (
 )
 from penstock.kernel.codec import Codec
 from penstock.kernel.errors import InvalidArgument, MalformedFrame
-from penstock.plumbing.wire.message import Call
+from penstock.plumbing.wire.message import WireCall
 from penstock.plumbing.wire.server_stream import ServerStream
 from penstock.plumbing.wire.service import Service
 
@@ -86,10 +86,10 @@ class BrokerService:
         async for listing in catalog.listings(query):
             await stream.send(_encode(listing))
 
-    async def _apply(self, call: Call) -> bytes:
+    async def _apply(self, call: WireCall) -> bytes:
         return _encode(Applied(await self._server.catalog.apply(_APPLY.decode(call.body))))
 
-    async def _fragments(self, call: Call) -> bytes:
+    async def _fragments(self, call: WireCall) -> bytes:
         query = await self._query(call)
         host = self._server.served(query.journal)
         fragments = host.fragments
@@ -100,28 +100,28 @@ class BrokerService:
         known, gaps = tuple(fragments.known()), tuple(fragments.gaps())
         return _encode(Fragments(known, fragments.write_head, fragments.is_refreshed, gaps))
 
-    async def _prune(self, call: Call) -> bytes:
+    async def _prune(self, call: WireCall) -> bytes:
         query = await self._query(call)
         fragments = self._server.served(query.journal).fragments
         removed = await fragments.prune()
         return _encode(Fragments(tuple(removed), fragments.write_head, fragments.is_refreshed))
 
-    async def _resolve(self, call: Call) -> bytes:
+    async def _resolve(self, call: WireCall) -> bytes:
         query = _RESOLVE.decode(call.body)
         check_journal_name(query.journal)
         if not 0 <= query.begin <= query.end:
             raise InvalidArgument(f"[{query.begin}, {query.end}) is no span of offsets")
         return _encode(Resolved(await self._server.resolve(query), self._server.me))
 
-    async def _reset_head(self, call: Call) -> bytes:
+    async def _reset_head(self, call: WireCall) -> bytes:
         query = await self._query(call)
         return _encode(await self._server.served(query.journal).reset_head(query.timeout_ms, query.offset))
 
-    async def _explain(self, call: Call) -> bytes:
+    async def _explain(self, call: WireCall) -> bytes:
         query = await self._query(call)
         return _encode(explain(self._server, self._server.served(query.journal)))
 
-    async def _query(self, call: Call) -> JournalQuery:
+    async def _query(self, call: WireCall) -> JournalQuery:
         """Return the query, as soon as this broker knows the KeySpace up to the client's revision."""
         query = _JOURNAL.decode(call.body)
         check_journal_name(query.journal)

@@ -15,8 +15,8 @@ from typing import Final, Self
 from penstock.journals.core.allocation import decode_load, encode_load
 from penstock.kernel.errors import PenstockError
 from penstock.keyspace.core.limits import OPERATIONS_MAX
-from penstock.keyspace.core.mirror import Entry
-from penstock.keyspace.core.transaction import Delete, Operation, Put
+from penstock.keyspace.core.mirror import MirrorEntry
+from penstock.keyspace.core.transaction import DeleteKey, Operation, PutKey
 from penstock.keyspace.shell.port import KeySpace
 from penstock.plumbing.process.logs import get_logger
 
@@ -50,7 +50,7 @@ class LoadReporter:
         self,
         keyspace: KeySpace,
         root: str,
-        find: Callable[[str], list[Entry]],
+        find: Callable[[str], list[MirrorEntry]],
         is_primary: Callable[[str], bool],
         exists: Callable[[str], bool] = lambda _: True,
         *,
@@ -100,7 +100,7 @@ class LoadReporter:
 
     def _operation(self, journal: str, load: float) -> Operation:
         key = self._loads + journal
-        return Put(key, encode_load(load)) if load else Delete(key)
+        return PutKey(key, encode_load(load)) if load else DeleteKey(key)
 
     async def _run(self) -> None:
         while True:

@@ -27,7 +27,7 @@ from penstock.plumbing.ports.ports import Clocks
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.tasks import Tasks
 from penstock.plumbing.wire.channels import Channels
-from penstock.plumbing.wire.limits import Limits
+from penstock.plumbing.wire.limits import WireLimits
 from penstock.plumbing.wire.service import Service
 from penstock.plumbing.wiring.wiring import Wiring
 
@@ -36,7 +36,7 @@ __all__ = ["BROKER_LIMITS", "RunningBroker", "running_broker"]
 MIB = 1 << 20
 STORING: Final = 1 / 6  # of the time to drain: at least this part is left for storing
 # A stream per journal and peer on one connection; a peer which is paused is noticed within seconds.
-BROKER_LIMITS = Limits(
+BROKER_LIMITS = WireLimits(
     frame_bytes_max=8 * MIB,
     stream_window_bytes=8 * MIB,
     streams_max=65_536,

@@ -26,7 +26,7 @@ from penstock.journals.records.registers import NO_REGISTERS, floor_of, register
 from penstock.kernel.errors import MalformedFrame, Overloaded, PenstockError, Unavailable
 from penstock.kernel.ids import Revision
 from penstock.keyspace.core.records import NO_REVISION
-from penstock.plumbing.wire.message import Message
+from penstock.plumbing.wire.message import WireMessage
 from penstock.plumbing.wire.server_stream import ServerStream
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class AppendSession:
         self._content_bytes = 0  # received, and not yet taken
         self._is_holding = False
         self._is_ended = False
-        self._early: list[Message] | None = None  # messages that came before this broker had the client's revision
+        self._early: list[WireMessage] | None = None  # messages that came before this broker had the client's revision
         if not server.mirror.has_revision(min_revision):
             self._early = []
             self._hold()
@@ -81,7 +81,7 @@ class AppendSession:
         self.on_taken(0)
         self._maybe_end()
 
-    def on_messages(self, messages: list[Message]) -> None:
+    def on_messages(self, messages: list[WireMessage]) -> None:
         if self._early is not None:
             self._early += messages
             return
@@ -118,7 +118,7 @@ class AppendSession:
             self._is_holding = True
             self._stream.hold_credit()
 
-    def _on_message(self, message: Message) -> None:
+    def _on_message(self, message: WireMessage) -> None:
         parts, bulk = APPEND_PARTS.decode(message.body), memoryview(message.bulk)
         if len(parts) == 1 and parts[0].length == len(bulk):
             self._on_part(parts[0], bulk)

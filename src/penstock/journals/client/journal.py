@@ -66,13 +66,13 @@ from penstock.kernel.ids import Offset, Revision
 from penstock.keyspace.core.records import NO_REVISION
 from penstock.plumbing.ports.ports import Ports, system_ports
 from penstock.plumbing.wire.client import Channel
-from penstock.plumbing.wire.limits import Limits
+from penstock.plumbing.wire.limits import WireLimits
 from penstock.plumbing.wire.tls import Tls
 
 __all__ = ["Appended", "Change", "Chunk", "Journals"]
 
 RETRY_S: Final = (0.02, 0.5)
-LIMITS: Final = Limits(frame_bytes_max=8 << 20, stream_window_bytes=8 << 20, keepalive_ms=2_000, pong_ms=3_000)
+LIMITS: Final = WireLimits(frame_bytes_max=8 << 20, stream_window_bytes=8 << 20, keepalive_ms=2_000, pong_ms=3_000)
 START: Final = Offset(0)
 TIMEOUT_S_MAX: Final = 7 * 86_400
 Infos = list[JournalInfo]  # under another name, since `Journals.list` is a method
@@ -96,7 +96,7 @@ class Journals:
         *,
         token: str | None = None,
         tls: Tls | None = None,
-        limits: Limits | None = None,
+        limits: WireLimits | None = None,
         direct: bool = False,
         ports: Ports | None = None,
     ) -> None:

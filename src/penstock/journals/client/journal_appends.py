@@ -28,7 +28,7 @@ from penstock.keyspace.core.records import NO_REVISION
 from penstock.plumbing.wire.client import Channel
 from penstock.plumbing.wire.client_stream import ClientStream
 from penstock.plumbing.wire.deadlines import NEVER, DeadlineSweep
-from penstock.plumbing.wire.message import Message
+from penstock.plumbing.wire.message import WireMessage
 
 __all__ = ["PART_BYTES", "Answered", "AppendStream", "Lost"]
 
@@ -224,7 +224,7 @@ class AppendStream:
 
     # receiving
 
-    def on_messages(self, messages: list[Message]) -> None:
+    def on_messages(self, messages: list[WireMessage]) -> None:
         for message in messages:
             for answer in APPEND_ANSWERS.decode(message.body):
                 waiting = self._waiting.get(answer.number)

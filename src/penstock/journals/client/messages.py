@@ -31,7 +31,7 @@ from penstock.messages.message import Message as Frame
 from penstock.messages.message import Replay
 from penstock.messages.publisher import Publisher
 from penstock.messages.read_state import ReadState
-from penstock.messages.reader import Committed, CommittedReader, OnBad
+from penstock.messages.reader import CommittedMessage, CommittedReader, OnBad
 from penstock.messages.uuid import ACK_TXN, CONTINUE_TXN, Uuid, producer_id
 from penstock.plumbing.process.logs import get_logger
 
@@ -179,7 +179,7 @@ async def committed_batches(
         while (found := reader.next()) is not None:
             if isinstance(found, Replay):
                 await _replay(journals, journal, reader, found)
-            elif isinstance(found, Committed):
+            elif isinstance(found, CommittedMessage):
                 messages = [message for message in found.messages if message.flags != ACK_TXN or not message.is_ack]
                 if messages:
                     yield list(map(Message, repeat(journal), messages, repeat(framing)))

@@ -19,7 +19,7 @@ from penstock.kernel.errors import InvalidArgument
 from penstock.kernel.ids import NodeId
 from penstock.keyspace.core.allocator.layout import Layout
 from penstock.keyspace.core.allocator.policy import Capacity, Demand
-from penstock.keyspace.core.mirror import Entry
+from penstock.keyspace.core.mirror import MirrorEntry
 from penstock.keyspace.core.records import NO_REVISION
 from penstock.keyspace.core.transaction import Compare, is_at
 
@@ -63,13 +63,13 @@ def decode_load(value: bytes) -> float:
 class JournalPolicy:
     """Reads the values of one cluster's keys; `get` is its mirror's, which decodes specs and head records."""
 
-    def __init__(self, layout: Layout, get: Callable[[str], Entry | None]) -> None:
+    def __init__(self, layout: Layout, get: Callable[[str], MirrorEntry | None]) -> None:
         self._layout = layout
         self._get = get
         self._heads = f"{layout.root}/heads/"
         self._loads = f"{layout.root}/loads/"
 
-    def demand(self, item: Entry) -> Demand | None:
+    def demand(self, item: MirrorEntry) -> Demand | None:
         if not isinstance(item.value, JournalSpec):
             return None
         return Demand(item.value.replication, 1 + self._rate(item.value.name) / _RATE)
@@ -78,11 +78,11 @@ class JournalPolicy:
         entry = self._get(self._loads + journal)
         return 0.0 if entry is None else decode_load(entry.stored.value)
 
-    def capacity(self, member: Entry) -> Capacity:
+    def capacity(self, member: MirrorEntry) -> Capacity:
         broker = BrokerSpec.decode(member.stored.value)
         return Capacity(broker.limit, broker.is_exiting)
 
-    def consistent(self, item: Entry, assignments: Sequence[Entry]) -> Sequence[bool]:
+    def consistent(self, item: MirrorEntry, assignments: Sequence[MirrorEntry]) -> Sequence[bool]:
         """Return all of them as consistent, or none: a journal is synchronized as a whole."""
         places = [self._layout.parse_assignment(entry.key) for entry in assignments]
         members = tuple(sorted({NodeId(place.member) for place in places if place is not None}))
@@ -97,18 +97,18 @@ class JournalPolicy:
         )
         return [is_synchronized] * len(assignments)
 
-    def guards(self, item: Entry) -> Sequence[Compare]:
+    def guards(self, item: MirrorEntry) -> Sequence[Compare]:
         key = self._heads + self._name(item)
         entry = self._get(key)
         return [is_at(key, NO_REVISION if entry is None else entry.stored.mod_revision)]
 
-    def preferred(self, item: Entry) -> Sequence[str]:
+    def preferred(self, item: MirrorEntry) -> Sequence[str]:
         head = self._head(item)
         if head is None or head.create_revision != item.stored.create_revision:
             return ()
         return [str(member.broker) for member in head.members]
 
-    def may_pass_over(self, item: Entry, rest: Sequence[Entry], coming: int) -> bool:
+    def may_pass_over(self, item: MirrorEntry, rest: Sequence[MirrorEntry], coming: int) -> bool:
         """J14: enough brokers remain, and among them one that was named by the last certification, in this run."""
         spec, head = item.value, self._head(item)
         if not isinstance(spec, JournalSpec):
@@ -126,9 +126,9 @@ class JournalPolicy:
                 return key[len(prefix) :]
         return None
 
-    def _head(self, item: Entry) -> HeadRecord | None:
+    def _head(self, item: MirrorEntry) -> HeadRecord | None:
         entry = self._get(self._heads + self._name(item))
         return entry.value if entry is not None and isinstance(entry.value, HeadRecord) else None
 
-    def _name(self, item: Entry) -> str:
+    def _name(self, item: MirrorEntry) -> str:
         return item.key.removeprefix(self._layout.items)

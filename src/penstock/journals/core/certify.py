@@ -14,7 +14,7 @@ from penstock.journals.records.epoch import PipelineEpoch
 from penstock.journals.records.head import EMPTY_TABLE, EpochStart, HeadRecord, Member
 from penstock.journals.records.route import Assignment, Route
 from penstock.kernel.ids import NodeId, Offset, Revision
-from penstock.keyspace.core.transaction import Put, Transaction, is_at
+from penstock.keyspace.core.transaction import PutKey, Transaction, is_at
 
 __all__ = ["certify", "head_key", "next_head", "raise_limit"]
 
@@ -63,11 +63,11 @@ def certify(
     """Put the head, and the Route into every assignment, if nothing of it moved."""
     compares = (is_at(key, head_revision), *(is_at(each.key, each.mod_revision) for each in assignments))
     value = route.encode()
-    puts = [Put(each.key, value, each.lease) for each in assignments]
-    return Transaction(compares, (Put(key, msgspec.msgpack.encode(head)), *puts))
+    puts = [PutKey(each.key, value, each.lease) for each in assignments]
+    return Transaction(compares, (PutKey(key, msgspec.msgpack.encode(head)), *puts))
 
 
 def raise_limit(key: str, head: HeadRecord, head_revision: Revision, limit_step: int) -> tuple[HeadRecord, Transaction]:
     """Allow more offsets in the same epoch."""
     raised = msgspec.structs.replace(head, limit=Offset(head.limit + limit_step))
-    return raised, Transaction((is_at(key, head_revision),), (Put(key, msgspec.msgpack.encode(raised)),))
+    return raised, Transaction((is_at(key, head_revision),), (PutKey(key, msgspec.msgpack.encode(raised)),))

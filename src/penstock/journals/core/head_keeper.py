@@ -20,7 +20,7 @@ from penstock.kernel.effects import Effect
 from penstock.kernel.ids import NodeId, Revision
 from penstock.kernel.probes import reached
 from penstock.keyspace.core.records import NO_REVISION
-from penstock.keyspace.core.transaction import Put, Transaction, is_at
+from penstock.keyspace.core.transaction import PutKey, Transaction, is_at
 
 __all__ = ["HeadKeeper", "Purpose", "Running"]
 
@@ -90,7 +90,7 @@ class HeadKeeper:
         if self._fence_lost_at == own.mod_revision:
             return False  # our assignment has moved, and the mirror will show it
         reached("journal.fenced_own_certification")
-        put = Put(own.key, own.value, own.lease)
+        put = PutKey(own.key, own.value, own.lease)
         self._run(Purpose.FENCE, Transaction((is_at(own.key, own.mod_revision),), (put,)), compared=own.mod_revision)
         return False
 

@@ -57,12 +57,12 @@ from penstock.journals.records.messages import (
 )
 from penstock.journals.records.registers import Writers
 from penstock.journals.records.route import Topology
-from penstock.kernel.deadlines import Deadlines
+from penstock.kernel.deadlines import RequestDeadlines
 from penstock.kernel.effects import Effect, Event, Received, Reply, Requested, SetTimer, StateSaved, TimerFired
 from penstock.kernel.errors import InvalidArgument
 from penstock.kernel.ids import Incarnation, Instant, NodeId, Offset, RequestId, Revision
 from penstock.kernel.probes import reached
-from penstock.kernel.retrying import Backoff
+from penstock.kernel.retrying import RetryTimer
 from penstock.keyspace.core.records import NO_REVISION
 
 __all__ = ["Replica"]
@@ -115,8 +115,8 @@ class Replica:
         self.writers = Writers()
         self.pulse = Pulse(self)
         self._rerun: list[Append] = []  # barriers whose pipeline broke
-        self._deadlines = Deadlines()
-        self.backoff = Backoff(self.config.retry_ns, self.config.retry_ns_max, self.out)
+        self._deadlines = RequestDeadlines()
+        self.backoff = RetryTimer(self.config.retry_ns, self.config.retry_ns_max, self.out)
         self.saves = Saves(self.spool)
         self._lives = 0
         self._is_serving = False

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.kernel.errors import InvalidArgument, LimitExceeded
-from penstock.keyspace.core.transaction import Delete, Get, Operation, Put, Transaction
+from penstock.keyspace.core.transaction import DeleteKey, Operation, PutKey, ReadKey, Transaction
 
 __all__ = [
     "KEY_BYTES_MAX",
@@ -72,13 +72,13 @@ def check_transaction(transaction: Transaction) -> None:
 
 def _check_operation(operation: Operation) -> int:
     match operation:
-        case Put(key, value):
+        case PutKey(key, value):
             if len(value) > VALUE_BYTES_MAX:
                 raise LimitExceeded(
                     f"a value of {len(value)} bytes for {key!r}: at most {VALUE_BYTES_MAX} are allowed", key=key
                 )
             return check_key(key) + len(value)
-        case Get(key, is_prefix) | Delete(key, is_prefix):
+        case ReadKey(key, is_prefix) | DeleteKey(key, is_prefix):
             return check_prefix(key) if is_prefix else check_key(key)
 
 
@@ -91,12 +91,12 @@ def _check_overlap(branch: Sequence[Operation]) -> None:
     """Check that a branch changes no key twice: one revision has one change per key."""
     puts: dict[str, None] = {}
     for operation in branch:
-        if isinstance(operation, Put):
+        if isinstance(operation, PutKey):
             if operation.key in puts:
                 raise InvalidArgument(f"one transaction puts {operation.key!r} twice")
             puts[operation.key] = None
     for operation in branch:
-        if isinstance(operation, Delete):
+        if isinstance(operation, DeleteKey):
             hit = next((key for key in puts if operation.covers(key)), None)
             if hit is not None:
                 raise InvalidArgument(f"one transaction both puts and deletes {hit!r}")

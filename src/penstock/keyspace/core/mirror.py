@@ -17,9 +17,9 @@ import msgspec
 
 from penstock.kernel.errors import KeySpaceForgot, ProtocolViolation
 from penstock.kernel.ids import Revision
-from penstock.keyspace.core.records import NO_REVISION, Change, KeyValue, Snapshot, WatchBatch
+from penstock.keyspace.core.records import NO_REVISION, KeyChange, KeySnapshot, KeyValue, WatchBatch
 
-__all__ = ["Applied", "Decoder", "Entry", "EntryChange", "Mirror", "Undecodable"]
+__all__ = ["Decoder", "EntryChange", "Mirror", "MirrorChange", "MirrorEntry", "Undecodable"]
 
 Decoder = Callable[[str, bytes], Any]  # key and value in, what the value means out; any exception: it means nothing
 
@@ -33,7 +33,7 @@ class Undecodable(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Entry(msgspec.Struct, frozen=True):
+class MirrorEntry(msgspec.Struct, frozen=True):
     """A key of the mirror, and what its value means."""
 
     stored: KeyValue
@@ -49,8 +49,8 @@ class EntryChange(msgspec.Struct, frozen=True):
 
     revision: Revision  # of its last change; after a re-sync that of the snapshot, for a key that is gone
     key: str
-    before: Entry | None
-    after: Entry | None
+    before: MirrorEntry | None
+    after: MirrorEntry | None
 
     @property
     def is_another_life(self) -> bool:
@@ -62,7 +62,7 @@ class EntryChange(msgspec.Struct, frozen=True):
         )
 
 
-class Applied(msgspec.Struct, frozen=True):
+class MirrorChange(msgspec.Struct, frozen=True):
     """One step of the mirror, from one state of the KeySpace to a later one."""
 
     revision: Revision
@@ -79,7 +79,7 @@ class Mirror:
         self.prefix = prefix
         self.revision = NO_REVISION  # nothing loaded yet
         self._decoders = sorted((decoders or {}).items(), key=lambda item: -len(item[0]))
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, MirrorEntry] = {}
         self._keys: list[str] = []  # sorted
 
     # Asking
@@ -87,12 +87,12 @@ class Mirror:
     def has_revision(self, revision: Revision) -> bool:
         return self.revision >= revision
 
-    def get(self, key: str) -> Entry | None:
+    def get(self, key: str) -> MirrorEntry | None:
         return self._entries.get(key)
 
-    def range(self, prefix: str) -> list[Entry]:
+    def range(self, prefix: str) -> list[MirrorEntry]:
         """Return all entries under a prefix, sorted by key."""
-        found: list[Entry] = []
+        found: list[MirrorEntry] = []
         for index in range(bisect_left(self._keys, prefix), len(self._keys)):
             key = self._keys[index]
             if not key.startswith(prefix):
@@ -105,7 +105,7 @@ class Mirror:
 
     # Folding
 
-    def load(self, snapshot: Snapshot) -> Applied:
+    def load(self, snapshot: KeySnapshot) -> MirrorChange:
         """Become the snapshot: the first state, or a later one after a watch was lost."""
         if snapshot.revision < self.revision:
             raise KeySpaceForgot(f"the KeySpace is at revision {snapshot.revision}, and was at {self.revision}")
@@ -125,7 +125,7 @@ class Mirror:
         is_resync = self.revision != NO_REVISION
         return self._become(snapshot.revision, new, is_resync=is_resync)
 
-    def apply(self, batch: WatchBatch) -> Applied:
+    def apply(self, batch: WatchBatch) -> MirrorChange:
         """Take a batch of the watch. Changes of revisions that the mirror already has are skipped."""
         assert self.revision != NO_REVISION, "a snapshot comes first"
         new: dict[str, tuple[Revision, KeyValue | None]] = {}
@@ -140,7 +140,7 @@ class Mirror:
             new[change.key] = (change.revision, change.now)
         return self._become(Revision(max(batch.revision, self.revision)), new)
 
-    def _check_follows(self, change: Change, new: Mapping[str, tuple[Revision, KeyValue | None]]) -> None:
+    def _check_follows(self, change: KeyChange, new: Mapping[str, tuple[Revision, KeyValue | None]]) -> None:
         """Each change must follow from the state before it, else the watch left one out."""
         before = self._stored(change.key, new)
         now = change.now
@@ -161,16 +161,16 @@ class Mirror:
 
     def _become(
         self, revision: Revision, new: Mapping[str, tuple[Revision, KeyValue | None]], *, is_resync: bool = False
-    ) -> Applied:
+    ) -> MirrorChange:
         changes: list[EntryChange] = []
         for key, (changed_at, stored) in sorted(new.items()):
             before = self._entries.get(key)
-            after = None if stored is None else Entry(stored, self._decode(stored))
+            after = None if stored is None else MirrorEntry(stored, self._decode(stored))
             if before is not None or after is not None:  # else it came and went within the batch
                 changes.append(EntryChange(changed_at, key, before, after))
         self._update(changes)
         self.revision = revision
-        return Applied(revision, tuple(changes), is_resync)
+        return MirrorChange(revision, tuple(changes), is_resync)
 
     def _decode(self, stored: KeyValue) -> Any:
         for prefix, decoder in self._decoders:

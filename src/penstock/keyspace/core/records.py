@@ -18,13 +18,13 @@ __all__ = [
     "FIRST_REVISION",
     "NO_LEASE",
     "NO_REVISION",
-    "Change",
+    "KeyChange",
+    "KeySnapshot",
+    "KeySpaceStatus",
     "KeyValue",
     "Lease",
     "LeaseId",
     "LeaseStatus",
-    "Snapshot",
-    "Status",
     "WatchBatch",
 ]
 
@@ -46,7 +46,7 @@ class KeyValue(msgspec.Struct, frozen=True, gc=False, array_like=True):
     lease: LeaseId = NO_LEASE  # the key vanishes with it
 
 
-class Change(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class KeyChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One key at one revision: put, or removed."""
 
     revision: Revision
@@ -61,10 +61,10 @@ class WatchBatch(msgspec.Struct, frozen=True, array_like=True):
     """
 
     revision: Revision
-    changes: tuple[Change, ...] = ()
+    changes: tuple[KeyChange, ...] = ()
 
 
-class Snapshot(msgspec.Struct, frozen=True, array_like=True):
+class KeySnapshot(msgspec.Struct, frozen=True, array_like=True):
     """All keys under a prefix at one revision, sorted by key."""
 
     revision: Revision
@@ -87,7 +87,7 @@ class LeaseStatus(msgspec.Struct, frozen=True, array_like=True):
     keys: tuple[str, ...]  # sorted
 
 
-class Status(msgspec.Struct, frozen=True, array_like=True):
+class KeySpaceStatus(msgspec.Struct, frozen=True, array_like=True):
     """Which KeySpace this is, and how far it has come."""
 
     store_id: str  # differs between any two KeySpaces; the same for the life of one

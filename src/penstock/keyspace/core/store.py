@@ -20,18 +20,18 @@ from penstock.keyspace.core.records import (
     FIRST_REVISION,
     NO_LEASE,
     NO_REVISION,
-    Change,
+    KeyChange,
+    KeySnapshot,
+    KeySpaceStatus,
     KeyValue,
     Lease,
     LeaseId,
     LeaseStatus,
-    Snapshot,
-    Status,
     WatchBatch,
 )
-from penstock.keyspace.core.transaction import Execution, Outcome, Transaction, execute
+from penstock.keyspace.core.transaction import Execution, Transaction, TransactOutcome, execute
 
-__all__ = ["LeaseRow", "Store", "StoreState"]
+__all__ = ["KeyStore", "LeaseRow", "StoreState"]
 
 ENTRY_BYTES = 64  # of an entry without its key and value, roughly
 LeaseRow = tuple[LeaseId, int, Instant]  # its id, its ttl in ms, and when it ends
@@ -45,7 +45,7 @@ class StoreState(msgspec.Struct, frozen=True, array_like=True):
     compacted: Revision
     last_lease: LeaseId
     base: list[KeyValue]  # as of the compaction, sorted by key
-    history: list[Change]  # since then
+    history: list[KeyChange]  # since then
     leases: list[LeaseRow]
 
 
@@ -56,7 +56,7 @@ class _LeaseState:
     keys: dict[str, None] = field(default_factory=dict)
 
 
-class Store:
+class KeyStore:
     """Keys, their history and leases. Requests must have passed the checks of `keyspace.limits`."""
 
     def __init__(self, store_id: str = "memory") -> None:
@@ -65,7 +65,7 @@ class Store:
         self._store_id = store_id
         self._live: dict[str, KeyValue] = {}
         self._keys: list[str] = []  # of what lives, sorted
-        self._history: list[Change] = []  # by revision, then by key; since the compaction
+        self._history: list[KeyChange] = []  # by revision, then by key; since the compaction
         self._base: dict[str, KeyValue] = {}  # the state at the compaction
         self._leases: dict[LeaseId, _LeaseState] = {}
         self._last_lease = LeaseId(0)
@@ -83,8 +83,8 @@ class Store:
         """Give a store its identity, unless it has one."""
         self._store_id = self._store_id or store_id
 
-    def status(self) -> Status:
-        return Status(self._store_id, self.revision, self.compacted)
+    def status(self) -> KeySpaceStatus:
+        return KeySpaceStatus(self._store_id, self.revision, self.compacted)
 
     def get(self, key: str, at: Revision | None = None) -> KeyValue | None:
         return self._live.get(key) if at is None else self._state_at(at).get(key)
@@ -101,7 +101,7 @@ class Store:
                 return
             yield keys[index]
 
-    def page(self, prefix: str, after: str, at: Revision | None, bytes_max: int) -> tuple[Snapshot, bool]:
+    def page(self, prefix: str, after: str, at: Revision | None, bytes_max: int) -> tuple[KeySnapshot, bool]:
         """Return the entries under a prefix whose keys come after `after`: as many as fit, and whether these are all.
 
         At least one entry is returned if there is one.
@@ -114,15 +114,15 @@ class Store:
         for key in keys:
             size += len(key) + len(state[key].value) + ENTRY_BYTES
             if entries and size > bytes_max:
-                return Snapshot(self.revision if at is None else at, tuple(entries)), False
+                return KeySnapshot(self.revision if at is None else at, tuple(entries)), False
             entries.append(state[key])
-        return Snapshot(self.revision if at is None else at, tuple(entries)), True
+        return KeySnapshot(self.revision if at is None else at, tuple(entries)), True
 
-    def snapshot(self, prefix: str, at: Revision | None = None) -> Snapshot:
+    def snapshot(self, prefix: str, at: Revision | None = None) -> KeySnapshot:
         if at is None:
-            return Snapshot(self.revision, tuple(self.range(prefix)))
+            return KeySnapshot(self.revision, tuple(self.range(prefix)))
         state = self._state_at(at)
-        return Snapshot(at, tuple(entry for key, entry in sorted(state.items()) if key.startswith(prefix)))
+        return KeySnapshot(at, tuple(entry for key, entry in sorted(state.items()) if key.startswith(prefix)))
 
     def changes(self, prefix: str, after: Revision, upto: Revision | None = None) -> WatchBatch:
         """Return the changes that a watch shows next, after `after` and up to `upto`."""
@@ -177,18 +177,18 @@ class Store:
 
     # Changing
 
-    def transact(self, transaction: Transaction) -> Outcome:
+    def transact(self, transaction: Transaction) -> TransactOutcome:
         return self.accept(self.plan(transaction))
 
     def plan(self, transaction: Transaction) -> Execution:
         """Return what a transaction would do now."""
         return execute(transaction, self, Revision(self.revision + 1))
 
-    def accept(self, planned: Execution) -> Outcome:
+    def accept(self, planned: Execution) -> TransactOutcome:
         """Apply a plan. The store must not have changed since."""
         if planned.writes:
             self._apply(planned.writes)
-        return Outcome(planned.succeeded, self.revision, planned.results)
+        return TransactOutcome(planned.succeeded, self.revision, planned.results)
 
     def compact(self, revision: Revision) -> None:
         if revision > self.revision:
@@ -209,12 +209,12 @@ class Store:
                 del self._leases[before.lease].keys[key]
             if entry is not None and entry.lease != NO_LEASE:
                 self._leases[entry.lease].keys[key] = None
-            change = Change(self.revision, key, entry)
+            change = KeyChange(self.revision, key, entry)
             self._history.append(change)
             self.history_bytes += _size(entry)
             self._move(change)
 
-    def _move(self, change: Change) -> None:
+    def _move(self, change: KeyChange) -> None:
         """Take a change into what lives."""
         key = change.key
         before = self._live.get(key)
@@ -275,7 +275,7 @@ class Store:
         )
 
     @classmethod
-    def load(cls, state: StoreState) -> "Store":
+    def load(cls, state: StoreState) -> "KeyStore":
         """Return a store with this state."""
         store = cls(state.store_id)
         store._leases = {lease: _LeaseState(ttl_ms, deadline) for lease, ttl_ms, deadline in state.leases}
@@ -312,7 +312,7 @@ class Store:
             assert sorted(state.keys) == sorted(e.key for e in self._live.values() if e.lease == lease)
 
 
-def _revision_of(change: Change) -> Revision:
+def _revision_of(change: KeyChange) -> Revision:
     return change.revision
 
 
@@ -327,7 +327,7 @@ def _mix(entry: KeyValue | None) -> int:
     return crc32(entry.value, crc32(place.encode()))
 
 
-def _fold(change: Change, state: dict[str, KeyValue]) -> None:
+def _fold(change: KeyChange, state: dict[str, KeyValue]) -> None:
     if change.now is None:
         del state[change.key]
     else:

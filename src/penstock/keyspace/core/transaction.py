@@ -17,16 +17,16 @@ from penstock.keyspace.core.records import NO_LEASE, NO_REVISION, KeyValue, Leas
 
 __all__ = [
     "Compare",
-    "Delete",
+    "DeleteKey",
     "Execution",
-    "Get",
+    "KeyView",
     "Operation",
-    "Outcome",
-    "Put",
+    "PutKey",
+    "ReadKey",
     "Relation",
     "Target",
+    "TransactOutcome",
     "Transaction",
-    "View",
     "execute",
     "is_absent",
     "is_at",
@@ -85,7 +85,7 @@ def is_unchanged(entry: KeyValue) -> Compare:
     return is_at(entry.key, entry.mod_revision)
 
 
-class Get(msgspec.Struct, frozen=True, gc=False, tag="get", array_like=True):
+class ReadKey(msgspec.Struct, frozen=True, gc=False, tag="get", array_like=True):
     """Read a key, or all keys under a prefix, as the operations before this one left them."""
 
     key: str
@@ -95,7 +95,7 @@ class Get(msgspec.Struct, frozen=True, gc=False, tag="get", array_like=True):
         return key.startswith(self.key) if self.is_prefix else key == self.key
 
 
-class Put(msgspec.Struct, frozen=True, gc=False, tag="put", array_like=True):
+class PutKey(msgspec.Struct, frozen=True, gc=False, tag="put", array_like=True):
     """Give a key a value, and hang it on a lease or on none."""
 
     key: str
@@ -103,7 +103,7 @@ class Put(msgspec.Struct, frozen=True, gc=False, tag="put", array_like=True):
     lease: LeaseId = NO_LEASE
 
 
-class Delete(msgspec.Struct, frozen=True, gc=False, tag="delete", array_like=True):
+class DeleteKey(msgspec.Struct, frozen=True, gc=False, tag="delete", array_like=True):
     """Remove a key, or all keys under a prefix. What does not exist is no error and no change."""
 
     key: str
@@ -113,7 +113,7 @@ class Delete(msgspec.Struct, frozen=True, gc=False, tag="delete", array_like=Tru
         return key.startswith(self.key) if self.is_prefix else key == self.key
 
 
-Operation = Get | Put | Delete
+Operation = ReadKey | PutKey | DeleteKey
 
 
 class Transaction(msgspec.Struct, frozen=True, array_like=True):
@@ -124,7 +124,7 @@ class Transaction(msgspec.Struct, frozen=True, array_like=True):
     otherwise: tuple[Operation, ...] = ()
 
 
-class Outcome(msgspec.Struct, frozen=True, array_like=True):
+class TransactOutcome(msgspec.Struct, frozen=True, array_like=True):
     """What a transaction did."""
 
     succeeded: bool  # whether all compares held
@@ -132,7 +132,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
     results: tuple[tuple[KeyValue, ...], ...]  # per operation: what a Get found, a Put replaced, a Delete removed
 
 
-class View(Protocol):
+class KeyView(Protocol):
     """The present state, as a transaction reads it."""
 
     def get(self, key: str) -> KeyValue | None: ...
@@ -152,7 +152,7 @@ class Execution(msgspec.Struct, frozen=True):
     results: tuple[tuple[KeyValue, ...], ...]
 
 
-def execute(transaction: Transaction, view: View, next_revision: Revision) -> Execution:
+def execute(transaction: Transaction, view: KeyView, next_revision: Revision) -> Execution:
     """Run a transaction which passed `check_transaction`; its writes get `next_revision`."""
     succeeded = all(_holds(compare, view.get(compare.key)) for compare in transaction.compares)
     branch = transaction.then if succeeded else transaction.otherwise
@@ -180,35 +180,35 @@ def _holds(compare: Compare, entry: KeyValue | None) -> bool:
     return _RELATIONS[compare.relation](actual, compare.operand)
 
 
-def _check_leases(branch: Sequence[Operation], view: View) -> None:
+def _check_leases(branch: Sequence[Operation], view: KeyView) -> None:
     for operation in branch:
-        if isinstance(operation, Put) and operation.lease != NO_LEASE and not view.has_lease(operation.lease):
+        if isinstance(operation, PutKey) and operation.lease != NO_LEASE and not view.has_lease(operation.lease):
             raise LeaseExpired(f"lease {operation.lease:x} does not exist any more", lease=operation.lease)
 
 
 def _run(
-    operation: Operation, view: View, writes: dict[str, KeyValue | None], revision: Revision
+    operation: Operation, view: KeyView, writes: dict[str, KeyValue | None], revision: Revision
 ) -> tuple[KeyValue, ...]:
     match operation:
-        case Put(key, value, lease):
+        case PutKey(key, value, lease):
             before = _read(key, view, writes)
             create_revision = revision if before is None else before.create_revision
             version = 1 if before is None else before.version + 1
             writes[key] = KeyValue(key, value, create_revision, revision, version, lease)
             return () if before is None else (before,)
-        case Get():
+        case ReadKey():
             return _find(operation, view, writes)
-        case Delete():
+        case DeleteKey():
             found = _find(operation, view, writes)
             writes.update((entry.key, None) for entry in found)
             return found
 
 
-def _read(key: str, view: View, writes: dict[str, KeyValue | None]) -> KeyValue | None:
+def _read(key: str, view: KeyView, writes: dict[str, KeyValue | None]) -> KeyValue | None:
     return writes[key] if key in writes else view.get(key)
 
 
-def _find(operation: Get | Delete, view: View, writes: dict[str, KeyValue | None]) -> tuple[KeyValue, ...]:
+def _find(operation: ReadKey | DeleteKey, view: KeyView, writes: dict[str, KeyValue | None]) -> tuple[KeyValue, ...]:
     if not operation.is_prefix:
         entry = _read(operation.key, view, writes)
         return () if entry is None else (entry,)

@@ -16,8 +16,8 @@ from typing import Final, Self
 
 from penstock.kernel.errors import Indeterminate, InternalError, LeaseExpired, PenstockError, Unavailable
 from penstock.kernel.ids import Revision
-from penstock.keyspace.core.allocator import Allocator, Batch, MemberId, Policy, Suspicions, leader_of
-from penstock.keyspace.core.mirror import Applied
+from penstock.keyspace.core.allocator import AllocationBatch, Allocator, MemberId, Policy, Suspicions, leader_of
+from penstock.keyspace.core.mirror import MirrorChange
 from penstock.keyspace.core.records import NO_REVISION
 from penstock.keyspace.shell.membership import Membership
 from penstock.keyspace.shell.mirror import KeySpaceMirror
@@ -58,7 +58,7 @@ class AllocatorDaemon:
         self._layout = Allocator(root, policy).layout
         self._allocator: Allocator | None = None  # only while this member leads
         self._aside: dict[str, str] = {}  # items that are set aside, as the log says
-        self._missed: list[Applied] | None = None  # what changed while the allocator loads
+        self._missed: list[MirrorChange] | None = None  # what changed while the allocator loads
         self._changed = asyncio.Event()
         self._mine: dict[str, str] = {}  # key of each assignment of this member → item
         self._mine_changed = asyncio.Event()
@@ -136,7 +136,7 @@ class AllocatorDaemon:
 
     # Following
 
-    def _observe(self, applied: Applied) -> None:
+    def _observe(self, applied: MirrorChange) -> None:
         for change in applied.changes:
             if change.key.startswith(self._layout.assignments):
                 self._note_mine(change.key, is_there=change.after is not None)
@@ -212,11 +212,11 @@ class AllocatorDaemon:
             log.error("item not allocated", item=item[:200], reason=aside[item])
         self._aside = aside
 
-    async def _do(self, allocator: Allocator, batches: list[Batch]) -> bool:
+    async def _do(self, allocator: Allocator, batches: list[AllocationBatch]) -> bool:
         """Return whether all batches took place. The mirror then shows the successful ones."""
         gate = asyncio.Semaphore(_IN_FLIGHT_MAX)
 
-        async def transact(batch: Batch) -> Revision:
+        async def transact(batch: AllocationBatch) -> Revision:
             async with gate:
                 return await self._transact(batch)
 
@@ -229,7 +229,7 @@ class AllocatorDaemon:
                 allocator.retry(batch)
         return NO_REVISION not in revisions
 
-    async def _transact(self, batch: Batch) -> Revision:
+    async def _transact(self, batch: AllocationBatch) -> Revision:
         """Return the batch's revision; NO_REVISION if it lost or its outcome is unknown."""
         transaction = batch.transaction
         try:

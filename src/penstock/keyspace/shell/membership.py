@@ -12,7 +12,7 @@ from typing import Final, Self
 from penstock.kernel.errors import Compacted, Indeterminate, Unavailable
 from penstock.kernel.ids import Revision
 from penstock.keyspace.core.records import LeaseId
-from penstock.keyspace.core.transaction import Put, is_absent
+from penstock.keyspace.core.transaction import PutKey, is_absent
 from penstock.keyspace.shell.lease_keeper import LeaseKeeper
 from penstock.keyspace.shell.port import KeySpace
 from penstock.plumbing.process.logs import get_logger
@@ -64,7 +64,7 @@ class Membership:
 
     async def update(self, value: bytes) -> Revision:
         """Offer something else from now on: another limit, or nothing, because the process exits."""
-        outcome = await self._keyspace.transact(then=[Put(self.key, value, self.lease)])
+        outcome = await self._keyspace.transact(then=[PutKey(self.key, value, self.lease)])
         self.revision = outcome.revision
         return outcome.revision
 
@@ -83,7 +83,7 @@ async def _put_when_absent(keyspace: KeySpace, key: str, value: bytes, lease: Le
     pause_s = _PAUSE_S
     while True:
         try:
-            outcome = await keyspace.transact([is_absent(key)], [Put(key, value, lease)])
+            outcome = await keyspace.transact([is_absent(key)], [PutKey(key, value, lease)])
             if outcome.succeeded:
                 return outcome.revision
             found = await keyspace.get(key)

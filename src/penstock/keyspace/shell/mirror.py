@@ -22,13 +22,13 @@ from penstock.kernel.errors import (
     Unavailable,
 )
 from penstock.kernel.ids import Revision
-from penstock.keyspace.core.mirror import Applied, Decoder, Entry, Mirror
+from penstock.keyspace.core.mirror import Decoder, Mirror, MirrorChange, MirrorEntry
 from penstock.keyspace.shell.port import KeySpace
 from penstock.plumbing.process.logs import get_logger
 
 __all__ = ["KeySpaceMirror"]
 
-Observer = Callable[[Applied], None]
+Observer = Callable[[MirrorChange], None]
 
 _RETRY_S: Final = 0.1  # after a failed read; doubles up to the next figure
 _RETRY_S_MAX: Final = 5.0
@@ -87,10 +87,10 @@ class KeySpaceMirror:
     def has_revision(self, revision: Revision) -> bool:
         return self._mirror.has_revision(revision)
 
-    def get(self, key: str) -> Entry | None:
+    def get(self, key: str) -> MirrorEntry | None:
         return self._mirror.get(key)
 
-    def range(self, prefix: str) -> list[Entry]:
+    def range(self, prefix: str) -> list[MirrorEntry]:
         """Return all entries under a prefix, sorted by key, at `revision`."""
         return self._mirror.range(prefix)
 
@@ -196,7 +196,7 @@ class KeySpaceMirror:
         finally:
             self._catching_up = None
 
-    def _applied(self, applied: Applied) -> None:
+    def _applied(self, applied: MirrorChange) -> None:
         if self._failure is not None:
             raise self._failure
         if applied.changes:
@@ -206,7 +206,7 @@ class KeySpaceMirror:
             if not reached.done():
                 reached.set_result(None)
 
-    def _tell_observers(self, applied: Applied) -> None:
+    def _tell_observers(self, applied: MirrorChange) -> None:
         for observer in tuple(self._observers):
             try:
                 observer(applied)

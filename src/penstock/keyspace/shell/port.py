@@ -1,7 +1,7 @@
 """The port to the KeySpace, the only source of truth for topology. `tests/keyspace/shell/behaviours.py` is its law.
 
 What always holds: transactions and reads without `at` are linearizable; an acknowledged transaction is never forgotten;
-revisions only rise. A lost race is an `Outcome`, not an error. Errors:
+revisions only rise. A lost race is an `TransactOutcome`, not an error. Errors:
 
 - `InvalidArgument`, `LimitExceeded`: the request itself; nothing was asked of the KeySpace.
 - `LeaseExpired`: the lease is gone, and every key under it.
@@ -17,8 +17,16 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol, Self
 
 from penstock.kernel.ids import Revision
-from penstock.keyspace.core.records import KeyValue, Lease, LeaseId, LeaseStatus, Snapshot, Status, WatchBatch
-from penstock.keyspace.core.transaction import Compare, Operation, Outcome
+from penstock.keyspace.core.records import (
+    KeySnapshot,
+    KeySpaceStatus,
+    KeyValue,
+    Lease,
+    LeaseId,
+    LeaseStatus,
+    WatchBatch,
+)
+from penstock.keyspace.core.transaction import Compare, Operation, TransactOutcome
 
 __all__ = ["KeySpace", "Watch"]
 
@@ -42,13 +50,13 @@ class KeySpace(Protocol):
         """A key as it is now, or as it was at a revision; None if it does not exist."""
         ...
 
-    async def range(self, prefix: str, *, at: Revision | None = None) -> Snapshot:
+    async def range(self, prefix: str, *, at: Revision | None = None) -> KeySnapshot:
         """Return all keys under a prefix, now or at a revision. The empty prefix is every key."""
         ...
 
     async def transact(
         self, compares: Iterable[Compare] = (), then: Iterable[Operation] = (), otherwise: Iterable[Operation] = ()
-    ) -> Outcome:
+    ) -> TransactOutcome:
         """If all compares hold do `then`, else do `otherwise`, as one step."""
         ...
 
@@ -79,7 +87,7 @@ class KeySpace(Protocol):
         """Forget the history before a revision. The state at it, and all that came later, can still be read."""
         ...
 
-    async def status(self) -> Status:
+    async def status(self) -> KeySpaceStatus:
         """Return the KeySpace's identity and revision."""
         ...
 

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.kernel.errors import NotFound
 from penstock.kernel.formats import CREDENTIALS
-from penstock.plumbing.config import Effective, Source, load
+from penstock.plumbing.config import ConfigSource, Effective, load
 from penstock.plumbing.files.sealed import read_sealed
 from penstock.plumbing.process.running import running_in
 from penstock.plumbing.wire.tls import Tls
@@ -45,7 +45,7 @@ def find_lake(
 
 def _url(effective: Effective) -> str:
     up = running_in(effective.config.data.folder)
-    if up is not None and effective.origins["lake.listen"].source is Source.DEFAULT:
+    if up is not None and effective.origins["lake.listen"].source is ConfigSource.DEFAULT:
         return up.lake
     scheme = "https" if effective.config.tls.enabled else "http"
     return f"{scheme}://{effective.config.lake.listen}"

@@ -23,7 +23,7 @@ from penstock.plumbing.config.secret import Secret
 from penstock.plumbing.http.app import Site
 from penstock.plumbing.http.request import Request, decode_part
 from penstock.plumbing.http.response import Response
-from penstock.plumbing.http.router import Route
+from penstock.plumbing.http.router import HttpRoute
 from penstock.plumbing.ports.ports import Ports, system_ports
 
 __all__ = ["Credentials", "Keyring", "S3Gateway"]
@@ -69,8 +69,8 @@ class S3Gateway:
         clock = ports.clock
         self._now = now or (lambda: datetime.fromtimestamp(clock.time_ns() / 1e9, UTC))
         # A stream takes as long as it takes: silence is what ends it. Reads answer with their head in time.
-        self._reads = Route("S3", self.respond)
-        self._writes = Route("S3", self.respond, answer_ms=0)
+        self._reads = HttpRoute("S3", self.respond)
+        self._writes = HttpRoute("S3", self.respond, answer_ms=0)
 
     def site(self, *, is_alone: bool = False) -> Site:
         """Return the gateway as a site of the HTTP edge. Alone on its port, it claims every request."""
@@ -79,7 +79,7 @@ class S3Gateway:
     def claims(self, request: Request) -> bool:
         return self._host_bucket(request) is not None or is_signed(request.headers, request.raw_query)
 
-    def find(self, request: Request) -> Route:
+    def find(self, request: Request) -> HttpRoute:
         return self._reads if request.method in ("GET", "HEAD", "DELETE") else self._writes
 
     async def respond(self, request: Request) -> Response:

@@ -27,7 +27,7 @@ import msgspec
 from penstock.kernel.ids import Clock, Offset
 from penstock.kernel.probes import reached
 from penstock.messages.message import Message, Replay
-from penstock.messages.outcome import Outcome, decide
+from penstock.messages.outcome import SequenceOutcome, decide
 from penstock.messages.read_state import NO_SPAN, Horizon, ProducerState, ReadState, is_forgotten
 from penstock.messages.sequencing.ring import Ring, Span
 from penstock.messages.uuid import ACK_TXN, CONTINUE_TXN, ProducerId
@@ -84,17 +84,17 @@ class Sequencer:
 
     # in
 
-    def push(self, message: Message) -> Outcome:
+    def push(self, message: Message) -> SequenceOutcome:
         """Take the next message of the journal."""
         assert self._delivery is None, "the delivery before must be taken first"
         assert message.begin >= self.offset, f"{message} was read before: reading is at {self.offset}"
         if message.clock == 0:
             self._delivery = Delivery(message, None)
-            return Outcome.UNTRACKED
+            return SequenceOutcome.UNTRACKED
         producer = self._find(message)
         outcome = decide(message.flags, message.clock, producer.last_ack, producer.last_clock, producer.begin)
-        if outcome is Outcome.ACK_COMMIT and not producer.is_in_ring:
-            outcome = Outcome.ACK_REPLAY
+        if outcome is SequenceOutcome.ACK_COMMIT and not producer.is_in_ring:
+            outcome = SequenceOutcome.ACK_REPLAY
         _HANDLERS[outcome.text](self, producer, message)
         if not outcome.is_commit:
             producer.last_seen = message.begin
@@ -316,16 +316,16 @@ def _by_id(item: tuple[ProducerId, Any]) -> ProducerId:
 
 
 _HANDLERS: dict[str, Callable[[Sequencer, Producer, Message], None]] = {  # by text: an Enum's own hash is slow
-    Outcome.OUTSIDE_DUPLICATE.text: Sequencer._ignore,
-    Outcome.OUTSIDE_COMMIT.text: Sequencer._on_outside_commit,
-    Outcome.OUTSIDE_CLOBBERS.text: Sequencer._on_outside_clobbers,
-    Outcome.CONTINUE_ALREADY_ACKED.text: Sequencer._ignore,
-    Outcome.CONTINUE_DUPLICATE.text: Sequencer._ignore,
-    Outcome.CONTINUE_BEGIN.text: Sequencer._on_continue_begin,
-    Outcome.CONTINUE_EXTEND.text: Sequencer._on_continue_extend,
-    Outcome.ACK_DEEP_ROLLBACK.text: Sequencer._on_ack_deep_rollback,
-    Outcome.ACK_CLEAN_ROLLBACK.text: Sequencer._on_ack_clean_rollback,
-    Outcome.ACK_EMPTY.text: Sequencer._on_ack_empty,
-    Outcome.ACK_COMMIT.text: Sequencer._on_ack_commit,
-    Outcome.ACK_REPLAY.text: Sequencer._on_ack_replay,
+    SequenceOutcome.OUTSIDE_DUPLICATE.text: Sequencer._ignore,
+    SequenceOutcome.OUTSIDE_COMMIT.text: Sequencer._on_outside_commit,
+    SequenceOutcome.OUTSIDE_CLOBBERS.text: Sequencer._on_outside_clobbers,
+    SequenceOutcome.CONTINUE_ALREADY_ACKED.text: Sequencer._ignore,
+    SequenceOutcome.CONTINUE_DUPLICATE.text: Sequencer._ignore,
+    SequenceOutcome.CONTINUE_BEGIN.text: Sequencer._on_continue_begin,
+    SequenceOutcome.CONTINUE_EXTEND.text: Sequencer._on_continue_extend,
+    SequenceOutcome.ACK_DEEP_ROLLBACK.text: Sequencer._on_ack_deep_rollback,
+    SequenceOutcome.ACK_CLEAN_ROLLBACK.text: Sequencer._on_ack_clean_rollback,
+    SequenceOutcome.ACK_EMPTY.text: Sequencer._on_ack_empty,
+    SequenceOutcome.ACK_COMMIT.text: Sequencer._on_ack_commit,
+    SequenceOutcome.ACK_REPLAY.text: Sequencer._on_ack_replay,
 }

@@ -17,15 +17,15 @@ import numpy as np
 
 from penstock.kernel.ids import Clock, Offset
 from penstock.messages.columns import I64, U64, Columns
-from penstock.messages.outcome import Outcome, decide
+from penstock.messages.outcome import SequenceOutcome, decide
 from penstock.messages.read_state import NO_SPAN, Horizon, ProducerState, ReadState, is_forgotten
 from penstock.messages.sequencing.sequence_kernels import PENDING, Noted, commits_of
 from penstock.messages.uuid import ACK_TXN, CONTINUE_TXN, ProducerId
 
-__all__ = ["PENDING", "Sequenced", "Span", "VectorSequencer"]
+__all__ = ["PENDING", "Sequenced", "VectorSequencer", "VectorSpan"]
 
 
-class Producer(msgspec.Struct, eq=False, gc=False):
+class VectorProducer(msgspec.Struct, eq=False, gc=False):
     """The state of one producer; see ProducerState."""
 
     last_ack: int
@@ -34,7 +34,7 @@ class Producer(msgspec.Struct, eq=False, gc=False):
     last_seen: int
 
 
-class Span(msgspec.Struct, frozen=True):
+class VectorSpan(msgspec.Struct, frozen=True):
     """An open span from before the chunk: pending messages from `begin` on, with clocks in (after, upto]."""
 
     producer: ProducerId
@@ -47,9 +47,9 @@ class Sequenced(msgspec.Struct):
     """What became of a chunk's messages."""
 
     commits: I64  # for each: the row of the message which commits it, perhaps its own, or PENDING
-    spans: dict[int, Span]  # row of an ACK -> the span from before the chunk which it commits
+    spans: dict[int, VectorSpan]  # row of an ACK -> the span from before the chunk which it commits
     closed: list[ProducerId]  # producers whose span from before the chunk ended, committed or not
-    anomalies: list[tuple[int, Outcome]]  # row, and the anomaly
+    anomalies: list[tuple[int, SequenceOutcome]]  # row, and the anomaly
 
 
 class VectorSequencer:
@@ -60,8 +60,8 @@ class VectorSequencer:
         self.largest_ack = int(state.largest_ack)
         self.horizon = horizon
         self._sweep_at = 1024
-        self._producers: dict[int, Producer] = {
-            each.producer: Producer(each.last_ack, each.last_clock, each.begin, each.last_seen)
+        self._producers: dict[int, VectorProducer] = {
+            each.producer: VectorProducer(each.last_ack, each.last_clock, each.begin, each.last_seen)
             for each in state.producers
         }
 
@@ -119,7 +119,7 @@ class VectorSequencer:
         """Record a producer's state after the chunk."""
         producer = self._producers.get(noted.id)
         if producer is None:
-            producer = self._producers[noted.id] = Producer(noted.clock - 1, noted.clock - 1, NO_SPAN, 0)
+            producer = self._producers[noted.id] = VectorProducer(noted.clock - 1, noted.clock - 1, NO_SPAN, 0)
         if producer.begin != NO_SPAN and noted.commit != PENDING:
             self._commit_span(columns, noted.commit, producer, result)
         producer.last_seen = base + noted.last_begin
@@ -156,7 +156,7 @@ class VectorSequencer:
         clocks, flags = columns.clocks[order], columns.flags[order]
         stops = np.append(starts[1:], len(order))
         known = [
-            self._producers.get(producer) or Producer(clock - 1, clock - 1, NO_SPAN, 0)
+            self._producers.get(producer) or VectorProducer(clock - 1, clock - 1, NO_SPAN, 0)
             for producer, clock in zip(columns.producers[order[starts]].tolist(), clocks[starts].tolist(), strict=True)
         ]
         is_odd = self._find_odd(clocks, flags, starts, known)
@@ -184,7 +184,7 @@ class VectorSequencer:
             )
             self._note(base, columns, noted, result)
 
-    def _find_odd(self, clocks: U64, flags: U64, starts: I64, known: list[Producer]) -> Any:
+    def _find_odd(self, clocks: U64, flags: U64, starts: I64, known: list[VectorProducer]) -> Any:
         """For each producer: is something to be looked at one by one?"""
         # A signed number among them would make floats of all, and clocks are too large for those.
         before = np.empty_like(clocks)
@@ -211,18 +211,21 @@ class VectorSequencer:
             mine = pending.setdefault(id_, [])
             if producer.begin == NO_SPAN:
                 mine.clear()  # of a producer which was forgotten in between
-            if outcome in (Outcome.CONTINUE_BEGIN, Outcome.CONTINUE_EXTEND):
-                producer.begin = at if outcome is Outcome.CONTINUE_BEGIN else producer.begin
+            if outcome in (SequenceOutcome.CONTINUE_BEGIN, SequenceOutcome.CONTINUE_EXTEND):
+                producer.begin = at if outcome is SequenceOutcome.CONTINUE_BEGIN else producer.begin
                 producer.last_clock = clock
                 mine.append(row)
-            elif outcome.is_commit or outcome in (Outcome.ACK_DEEP_ROLLBACK, Outcome.ACK_CLEAN_ROLLBACK):
+            elif outcome.is_commit or outcome in (
+                SequenceOutcome.ACK_DEEP_ROLLBACK,
+                SequenceOutcome.ACK_CLEAN_ROLLBACK,
+            ):
                 self._end_span(base, columns, row, producer, mine, outcome, result)
             producer.last_seen = at
 
-    def _find(self, id_: int, clock: int, at: int) -> Producer:
+    def _find(self, id_: int, clock: int, at: int) -> VectorProducer:
         producer = self._producers.get(id_)
         if producer is None or self._is_forgotten(producer, at):
-            producer = self._producers[id_] = Producer(clock - 1, clock - 1, NO_SPAN, at)
+            producer = self._producers[id_] = VectorProducer(clock - 1, clock - 1, NO_SPAN, at)
         return producer
 
     def _end_span(
@@ -230,13 +233,13 @@ class VectorSequencer:
         base: int,
         columns: Columns,
         row: int,
-        producer: Producer,
+        producer: VectorProducer,
         mine: list[int],
-        outcome: Outcome,
+        outcome: SequenceOutcome,
         result: Sequenced,
     ) -> None:
         clock = int(columns.clocks[row])
-        if outcome is Outcome.ACK_COMMIT:
+        if outcome is SequenceOutcome.ACK_COMMIT:
             result.commits[[each for each in mine if columns.clocks[each] <= clock]] = row
             if producer.begin < base:
                 self._commit_span(columns, row, producer, result)
@@ -250,10 +253,10 @@ class VectorSequencer:
         producer.last_ack = producer.last_clock = clock
         producer.begin = NO_SPAN
 
-    def _commit_span(self, columns: Columns, row: int, producer: Producer, result: Sequenced) -> None:
+    def _commit_span(self, columns: Columns, row: int, producer: VectorProducer, result: Sequenced) -> None:
         id_ = ProducerId(int(columns.producers[row]))
         upto = Clock(int(columns.clocks[row]))
-        result.spans[row] = Span(id_, Offset(producer.begin), Clock(producer.last_ack), upto)
+        result.spans[row] = VectorSpan(id_, Offset(producer.begin), Clock(producer.last_ack), upto)
         result.closed.append(id_)
 
     # state
@@ -284,7 +287,7 @@ class VectorSequencer:
         self._producers = kept
         self._sweep_at = max(1024, 2 * len(kept))
 
-    def _is_forgotten(self, producer: Producer, offset: int) -> bool:
+    def _is_forgotten(self, producer: VectorProducer, offset: int) -> bool:
         return is_forgotten(self.horizon, self.largest_ack, offset, producer.last_clock, producer.last_seen)
 
 

@@ -2,8 +2,18 @@
 
 from penstock.plumbing.config.declare import Declaration, Key
 from penstock.plumbing.config.secret import MASK, Secret
-from penstock.plumbing.config.sections import Config, Data, Log, Metrics, ObjectStore, Tls, Wal, Wire, known_keys
-from penstock.plumbing.config.sources import Effective, Flag, Origin, Source, load
+from penstock.plumbing.config.sections import (
+    Config,
+    Data,
+    LogSection,
+    Metrics,
+    ObjectStoreSection,
+    TlsSection,
+    WalSection,
+    Wire,
+    known_keys,
+)
+from penstock.plumbing.config.sources import ConfigSource, Effective, FlagValue, ValueOrigin, load
 from penstock.plumbing.config.values import Address, Bytes, Seconds
 
 __all__ = [
@@ -11,20 +21,20 @@ __all__ = [
     "Address",
     "Bytes",
     "Config",
+    "ConfigSource",
     "Data",
     "Declaration",
     "Effective",
-    "Flag",
+    "FlagValue",
     "Key",
-    "Log",
+    "LogSection",
     "Metrics",
-    "ObjectStore",
-    "Origin",
+    "ObjectStoreSection",
     "Seconds",
     "Secret",
-    "Source",
-    "Tls",
-    "Wal",
+    "TlsSection",
+    "ValueOrigin",
+    "WalSection",
     "Wire",
     "known_keys",
     "load",

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.plumbing.config.values import Kind, kind_of
+from penstock.plumbing.config.values import ValueKind, kind_of
 
 __all__ = ["Declaration", "Key", "declarations"]
 
@@ -32,7 +32,7 @@ class Declaration(msgspec.Struct, frozen=True):
     section: str
     key: str
     doc: str
-    kind: Kind
+    kind: ValueKind
     default: Any
     at_least: float | None
     at_most: float | None

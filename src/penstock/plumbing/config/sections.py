@@ -19,14 +19,14 @@ __all__ = [
     "Cluster",
     "Config",
     "Data",
-    "Lake",
-    "Log",
+    "LakeSection",
+    "LogSection",
     "Metrics",
-    "ObjectStore",
+    "ObjectStoreSection",
     "ServerRoles",
     "Stores",
-    "Tls",
-    "Wal",
+    "TlsSection",
+    "WalSection",
     "Wire",
     "known_keys",
 ]
@@ -46,7 +46,7 @@ class Data(msgspec.Struct, frozen=True):
     )
 
 
-class Log(msgspec.Struct, frozen=True):
+class LogSection(msgspec.Struct, frozen=True):
     """What a process says about itself, always on stderr."""
 
     level: Annotated[Literal["debug", "info", "warning", "error"], Key("The least severe event that is logged.")] = (
@@ -108,7 +108,7 @@ class Wire(msgspec.Struct, frozen=True):
     linger: Annotated[Seconds, Key("How long a closing connection may take to send the rest.", *SHORT)] = Seconds(1)
 
 
-class Tls(msgspec.Struct, frozen=True):
+class TlsSection(msgspec.Struct, frozen=True):
     """TLS of the wire, between our own processes and from our own client. Files are in PEM format."""
 
     enabled: Annotated[bool, Key("Whether the wire speaks TLS.")] = False
@@ -126,7 +126,7 @@ class Tls(msgspec.Struct, frozen=True):
     ] = None
 
 
-class Wal(msgspec.Struct, frozen=True):
+class WalSection(msgspec.Struct, frozen=True):
     """The write-ahead log under every durable machine."""
 
     segment_bytes: Annotated[Bytes, Key("How much of a segment file is reserved at once.", 4 * KIB, 4 * GIB)] = Bytes(
@@ -144,7 +144,7 @@ class Wal(msgspec.Struct, frozen=True):
     ] = Seconds(1)
 
 
-class ObjectStore(msgspec.Struct, frozen=True):
+class ObjectStoreSection(msgspec.Struct, frozen=True):
     """Where fragments and the lake's objects are kept."""
 
     url: Annotated[
@@ -196,7 +196,7 @@ class BrokerBounds(msgspec.Struct, frozen=True):
     ] = None
 
 
-class Lake(msgspec.Struct, frozen=True):
+class LakeSection(msgspec.Struct, frozen=True):
     """The lake's server: lakeFS's REST API and S3's on one port."""
 
     listen: Annotated[Address, Key("Where the server listens, for REST and S3.")] = Address("127.0.0.1", 8000)
@@ -252,14 +252,14 @@ class Config(msgspec.Struct, frozen=True):
     """All of it."""
 
     data: Data = Data()
-    log: Log = Log()
+    log: LogSection = LogSection()
     metrics: Metrics = Metrics()
     wire: Wire = Wire()
-    tls: Tls = Tls()
-    wal: Wal = Wal()
-    objectstore: ObjectStore = ObjectStore()
+    tls: TlsSection = TlsSection()
+    wal: WalSection = WalSection()
+    objectstore: ObjectStoreSection = ObjectStoreSection()
     journal: BrokerBounds = BrokerBounds()
-    lake: Lake = Lake()
+    lake: LakeSection = LakeSection()
     server: ServerRoles = ServerRoles()
     cluster: Cluster = Cluster()
     stores: Stores = Stores()

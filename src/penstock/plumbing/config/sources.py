@@ -18,7 +18,7 @@ from penstock.kernel.errors import ConfigError
 from penstock.plumbing.config.declare import ENVIRONMENT_PREFIX, Declaration
 from penstock.plumbing.config.sections import Config, known_keys
 
-__all__ = ["Effective", "Flag", "Origin", "Source", "load"]
+__all__ = ["ConfigSource", "Effective", "FlagValue", "ValueOrigin", "load"]
 
 DEFAULT_FILE = Path("penstock.toml")
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
@@ -33,7 +33,7 @@ _ORDERED = (("wire.frame_bytes_max", "wire.request_bytes_max"), ("wal.record_byt
 _KUBERNETES = re.compile(r"(?:_|^)(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT|PORT_\d+_(?:TCP|UDP)(?:_\w+)?)$")
 
 
-class Source(Enum):
+class ConfigSource(Enum):
     """The four places, the strongest first."""
 
     FLAG = "flag"
@@ -42,17 +42,17 @@ class Source(Enum):
     DEFAULT = "default"
 
 
-class Origin(msgspec.Struct, frozen=True):
+class ValueOrigin(msgspec.Struct, frozen=True):
     """Which source a value came from, and where in it: a flag, a variable, a file and line."""
 
-    source: Source
+    source: ConfigSource
     where: str = ""
 
     def __str__(self) -> str:
         return self.where or self.source.value
 
 
-class Flag(msgspec.Struct, frozen=True):
+class FlagValue(msgspec.Struct, frozen=True):
     """A key set on the command line, and how it was spelled there."""
 
     name: str
@@ -64,7 +64,7 @@ class Effective(msgspec.Struct, frozen=True):
     """The configuration in force, and the origin of each key."""
 
     config: Config
-    origins: dict[str, Origin]
+    origins: dict[str, ValueOrigin]
     file: Path | None = None
 
     def value(self, name: str) -> Any:
@@ -74,7 +74,7 @@ class Effective(msgspec.Struct, frozen=True):
 
 
 def load(
-    flags: Sequence[Flag] = (),
+    flags: Sequence[FlagValue] = (),
     environment: Mapping[str, str] | None = None,
     file: Path | None = None,
 ) -> Effective:
@@ -99,7 +99,7 @@ class _Reader:
     def __init__(self) -> None:
         self.known = known_keys()
         self.values = {name: declared.default for name, declared in self.known.items()}
-        self.origins = {name: Origin(Source.DEFAULT) for name in self.known}
+        self.origins = {name: ValueOrigin(ConfigSource.DEFAULT) for name in self.known}
         self.problems: list[str] = []
 
     def read_file(self, path: Path) -> None:
@@ -113,14 +113,14 @@ class _Reader:
             if section == "stores" and "urls" not in table:
                 table = {"urls": table}  # its keys are names that a person chose
             for key, raw in table.items():
-                self._take(f"{section}.{key}", raw, Origin(Source.FILE, _place(path, text, section, key)))
+                self._take(f"{section}.{key}", raw, ValueOrigin(ConfigSource.FILE, _place(path, text, section, key)))
 
     def read_environment(self, environment: Mapping[str, str]) -> None:
         names = {declared.variable: name for name, declared in self.known.items()}
         reserved = {CONFIG_VARIABLE, DEBUG_VARIABLE, *SPARK_VARIABLES}
         for variable in sorted(environment):
             if variable in names:
-                self._take(names[variable], environment[variable], Origin(Source.ENVIRONMENT, variable))
+                self._take(names[variable], environment[variable], ValueOrigin(ConfigSource.ENVIRONMENT, variable))
             elif (
                 variable.startswith(ENVIRONMENT_PREFIX)
                 and variable not in reserved
@@ -128,11 +128,11 @@ class _Reader:
             ):
                 self.problems.append(f"{variable}: no such key{_guess(variable, names)}")
 
-    def read_flags(self, flags: Sequence[Flag]) -> None:
+    def read_flags(self, flags: Sequence[FlagValue]) -> None:
         for flag in flags:
-            self._take(flag.name, flag.value, Origin(Source.FLAG, flag.spelling))
+            self._take(flag.name, flag.value, ValueOrigin(ConfigSource.FLAG, flag.spelling))
 
-    def _take(self, name: str, raw: Any, origin: Origin) -> None:
+    def _take(self, name: str, raw: Any, origin: ValueOrigin) -> None:
         declared = self.known.get(name)
         if declared is None:
             self.problems.append(f"{origin.where}: no such key: {name}{_guess(name, self.known)}")
@@ -204,12 +204,12 @@ def _guess(name: str, known: Mapping[str, object]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _bad_value(declared: Declaration, raw: Any, origin: Origin, error: ValueError) -> str:
+def _bad_value(declared: Declaration, raw: Any, origin: ValueOrigin, error: ValueError) -> str:
     given = "the given value" if declared.kind.secret else repr(raw)
     return f"{origin.where}: {declared.name} cannot be {given}: expected {error}"
 
 
-def _contradictions(values: Mapping[str, Any], origins: Mapping[str, Origin]) -> list[str]:
+def _contradictions(values: Mapping[str, Any], origins: Mapping[str, ValueOrigin]) -> list[str]:
     """Rules that no single key can check by itself."""
     problems = []
     if (values["tls.certificate"] is None) != (values["tls.key"] is None):

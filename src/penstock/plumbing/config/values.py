@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.plumbing.config.secret import MASK, Secret
 
-__all__ = ["Address", "Bytes", "Kind", "Names", "Seconds", "Table", "kind_of"]
+__all__ = ["Address", "Bytes", "Names", "Seconds", "Table", "ValueKind", "kind_of"]
 
 Seconds = NewType("Seconds", float)  # a length of time; written "250ms", "15s", "2min", "1h"
 Names = NewType("Names", tuple[str, ...])  # written ["a", "b"] in a file, a,b in a flag
@@ -53,7 +53,7 @@ class Address(msgspec.Struct, frozen=True, order=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Kind(msgspec.Struct, frozen=True):
+class ValueKind(msgspec.Struct, frozen=True):
     """How values of one type are read and written, and what a person may write (`hint`)."""
 
     hint: str
@@ -169,21 +169,21 @@ def _one_of(choices: tuple[str, ...]) -> Callable[[Any], str]:
     return read
 
 
-_KINDS: dict[Any, Kind] = {
-    bool: Kind("true or false", _read_bool, lambda value: "true" if value else "false", quoted=False),
-    int: Kind("number", _read_int, quoted=False),
-    str: Kind("text", _read_text),
-    Path: Kind("path", lambda raw: Path(_read_text(raw)).expanduser()),
-    Seconds: Kind("time", _read_seconds, _write_seconds),
-    Bytes: Kind("size", _read_bytes, _write_bytes),
-    Address: Kind("host:port", _read_address),
-    Names: Kind("list of texts", _read_names, ",".join, quoted=True),
-    Table: Kind("table of texts", _read_table, lambda value: ",".join(f"{k}={v}" for k, v in value)),
-    Secret: Kind("secret, or file:PATH", _read_secret, lambda _: MASK, secret=True),
+_KINDS: dict[Any, ValueKind] = {
+    bool: ValueKind("true or false", _read_bool, lambda value: "true" if value else "false", quoted=False),
+    int: ValueKind("number", _read_int, quoted=False),
+    str: ValueKind("text", _read_text),
+    Path: ValueKind("path", lambda raw: Path(_read_text(raw)).expanduser()),
+    Seconds: ValueKind("time", _read_seconds, _write_seconds),
+    Bytes: ValueKind("size", _read_bytes, _write_bytes),
+    Address: ValueKind("host:port", _read_address),
+    Names: ValueKind("list of texts", _read_names, ",".join, quoted=True),
+    Table: ValueKind("table of texts", _read_table, lambda value: ",".join(f"{k}={v}" for k, v in value)),
+    Secret: ValueKind("secret, or file:PATH", _read_secret, lambda _: MASK, secret=True),
 }
 
 
-def kind_of(annotation: Any) -> Kind:
+def kind_of(annotation: Any) -> ValueKind:
     """The kind of a key's type. `X | None` is optional: an empty text means none.
 
     >>> kind_of(Seconds).read("250ms"), kind_of(Bytes).write(67108864), kind_of(Path | None).read("")
@@ -191,7 +191,7 @@ def kind_of(annotation: Any) -> Kind:
     """
     if get_origin(annotation) is Literal:
         choices = get_args(annotation)
-        return Kind(" | ".join(choices), _one_of(choices), choices=choices)
+        return ValueKind(" | ".join(choices), _one_of(choices), choices=choices)
     if get_origin(annotation) in (Union, UnionType):
         (inner,) = (kind_of(part) for part in get_args(annotation) if part is not NoneType)
         return msgspec.structs.replace(

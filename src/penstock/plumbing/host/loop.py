@@ -33,7 +33,7 @@ from penstock.kernel.ids import Instant, Lsn, NodeId
 from penstock.kernel.machine import Machine
 from penstock.plumbing.host.timers import Timers
 
-__all__ = ["MachineLoop", "Storage", "World"]
+__all__ = ["EffectPort", "MachineLoop", "Storage"]
 
 Done = Callable[[BaseException | None], None]
 
@@ -50,7 +50,7 @@ class Storage(Protocol):
     def trim(self, lsn: Lsn) -> None: ...
 
 
-class World(Protocol):
+class EffectPort(Protocol):
     """Everything else a machine reaches: peers, waiting clients, the effects of its own protocol."""
 
     def send(self, to: NodeId, message: Any) -> None:
@@ -73,7 +73,7 @@ class MachineLoop:
         self,
         machine: Machine,
         storage: Storage,
-        world: World,
+        world: EffectPort,
         clock: Callable[[], int],
     ) -> None:
         self.machine = machine

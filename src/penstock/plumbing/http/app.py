@@ -13,10 +13,10 @@ from email.utils import formatdate
 from penstock.kernel.errors import NotFound, PenstockError
 from penstock.plumbing.http.limits import HttpLimits
 from penstock.plumbing.http.problems import CLIENT_GONE
-from penstock.plumbing.http.protocol.connection import Connection
+from penstock.plumbing.http.protocol.connection import HttpConnection
 from penstock.plumbing.http.protocol.exchange import Exchange
 from penstock.plumbing.http.request import Request
-from penstock.plumbing.http.router import Route
+from penstock.plumbing.http.router import HttpRoute
 from penstock.plumbing.http.site import Finder, Site
 from penstock.plumbing.http.statistics import REQUEST_SECONDS, HttpStatistics
 from penstock.plumbing.ports.ports import Ports, system_ports
@@ -52,13 +52,13 @@ class App:
         """Return the id of the next request."""
         return f"{self._id_prefix}{self.statistics.requests_read:08x}"
 
-    def serve(self, connection: Connection, request: Request) -> None:
+    def serve(self, connection: HttpConnection, request: Request) -> None:
         """Begin to answer a request."""
         task = asyncio.get_running_loop().create_task(self._run(connection, request))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    async def _run(self, connection: Connection, request: Request) -> None:
+    async def _run(self, connection: HttpConnection, request: Request) -> None:
         started = self._clock.perf_counter()
         statistics = self.statistics
         statistics.requests += 1
@@ -118,5 +118,5 @@ class App:
 
 
 class _Nothing:
-    def find(self, request: Request) -> Route:
+    def find(self, request: Request) -> HttpRoute:
         raise NotFound(f"nothing is at {request.raw_path[:200]}")

@@ -18,14 +18,14 @@ from penstock.plumbing.http.problems import method_refused
 from penstock.plumbing.http.request import Request, decode_part
 from penstock.plumbing.http.response import Response
 
-__all__ = ["Handler", "Route", "Router"]
+__all__ = ["Handler", "HttpRoute", "Router"]
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 SEGMENTS_MAX: Final = 64  # of a path; only a tail takes the rest in one piece
 
 
-class Route(msgspec.Struct, frozen=True):
+class HttpRoute(msgspec.Struct, frozen=True):
     """A handler, and how long it may take to the head of its answer. None: as the server's limits say; 0: no limit."""
 
     template: str
@@ -42,8 +42,8 @@ class _Node:
         self.children: dict[str, _Node] = {}
         self.named: _Node | None = None
         self.parameter = ""
-        self.routes: dict[str, Route] = {}
-        self.tail: dict[str, Route] = {}
+        self.routes: dict[str, HttpRoute] = {}
+        self.tail: dict[str, HttpRoute] = {}
         self.tail_parameter = ""
 
 
@@ -84,9 +84,9 @@ class Router:
                 node.parameter = name
             else:
                 node = node.children.setdefault(segment, _Node())
-        (node.routes if routes is None else routes)[method] = Route(template, handler, answer_ms)
+        (node.routes if routes is None else routes)[method] = HttpRoute(template, handler, answer_ms)
 
-    def match(self, method: str, raw_path: str) -> tuple[Route, dict[str, str]]:
+    def match(self, method: str, raw_path: str) -> tuple[HttpRoute, dict[str, str]]:
         """The route and its parameters; `NotFound`, or for another method an error with status 405."""
         segments = raw_path[1:].split("/", SEGMENTS_MAX)
         found = _walk(self._root, segments, 0)
@@ -98,7 +98,7 @@ class Router:
             raise method_refused(method, sorted(routes))
         return route, {name: decode_part(value, "path") for name, value in raw}
 
-    def find(self, request: Request) -> Route:
+    def find(self, request: Request) -> HttpRoute:
         """The route of a request, whose parameters are then filled in."""
         route, request.parameters = self.match(request.method, request.raw_path)
         return route
@@ -107,7 +107,7 @@ class Router:
         return await self.find(request).handler(request)
 
 
-Found = tuple[dict[str, Route], list[tuple[str, str]]]
+Found = tuple[dict[str, HttpRoute], list[tuple[str, str]]]
 
 
 def _walk(node: _Node, segments: list[str], at: int) -> Found | None:

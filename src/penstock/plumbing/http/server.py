@@ -15,7 +15,7 @@ from types import TracebackType
 from penstock.kernel.errors import ConfigError
 from penstock.plumbing.http.app import App
 from penstock.plumbing.http.limits import HttpLimits
-from penstock.plumbing.http.protocol.connection import Connection
+from penstock.plumbing.http.protocol.connection import HttpConnection
 from penstock.plumbing.http.statistics import TALLY, HttpStatistics
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.wire.tls import Tls, server_context
@@ -33,7 +33,7 @@ class HttpServer:
         self._limits = limits
         self._name = name
         self._statistics = app.statistics
-        self._connections: set[Connection] = set()
+        self._connections: set[HttpConnection] = set()
         self._listener: asyncio.Server | None = None
         self._is_tls = False
         self._clock: asyncio.TimerHandle | None = None
@@ -112,13 +112,13 @@ class HttpServer:
         TALLY.remove(self._statistics)
         log.info("http server closed", server=self._name, cancelled=len(tasks))
 
-    def _accept(self) -> Connection:
+    def _accept(self) -> HttpConnection:
         app = self._app
-        connection = Connection(app.serve, self._limits, self._statistics, self._on_closed, app.number)
+        connection = HttpConnection(app.serve, self._limits, self._statistics, self._on_closed, app.number)
         self._connections.add(connection)
         return connection
 
-    def _on_closed(self, connection: Connection) -> None:
+    def _on_closed(self, connection: HttpConnection) -> None:
         self._connections.discard(connection)
         if self._all_closed is not None and not self._connections and not self._all_closed.done():
             self._all_closed.set_result(None)

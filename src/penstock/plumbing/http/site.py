@@ -6,7 +6,7 @@ from typing import Protocol
 
 from penstock.plumbing.http.problems import Render, render_json
 from penstock.plumbing.http.request import Request
-from penstock.plumbing.http.router import Route
+from penstock.plumbing.http.router import HttpRoute
 
 __all__ = ["Finder", "Site"]
 
@@ -14,7 +14,7 @@ __all__ = ["Finder", "Site"]
 class Finder(Protocol):
     """What finds the route of a request: a Router, or a site's own way."""
 
-    def find(self, request: Request) -> Route: ...
+    def find(self, request: Request) -> HttpRoute: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from penstock.plumbing.objects.port import (
     MANY_MAX,
     ETag,
     ObjectMeta,
+    ObjectPage,
     ObjectReader,
     ObjectStore,
     ObjectWriter,
-    Page,
     StoredObject,
 )
 
@@ -17,10 +17,10 @@ __all__ = [
     "MANY_MAX",
     "ETag",
     "ObjectMeta",
+    "ObjectPage",
     "ObjectReader",
     "ObjectStore",
     "ObjectWriter",
-    "Page",
     "StoreOptions",
     "StoredObject",
     "open_store",

@@ -27,10 +27,10 @@ __all__ = [
     "Buffer",
     "ETag",
     "ObjectMeta",
+    "ObjectPage",
     "ObjectReader",
     "ObjectStore",
     "ObjectWriter",
-    "Page",
     "SignMethod",
     "StoredObject",
 ]
@@ -63,7 +63,7 @@ class StoredObject(msgspec.Struct, frozen=True):
     data: memoryview
 
 
-class Page(msgspec.Struct, frozen=True):
+class ObjectPage(msgspec.Struct, frozen=True):
     """A part of a listing. Keys and folders are sorted, and all of them come behind those of the page before."""
 
     objects: tuple[ObjectMeta, ...]
@@ -158,7 +158,7 @@ class ObjectStore(Protocol):
     async def __aexit__(self, *_: object) -> None: ...
 
     # Last, because below its definition `list` is no longer the type.
-    def list(self, prefix: str = "", *, after: str = "", delimiter: Literal["", "/"] = "") -> AsyncIterator[Page]:
+    def list(self, prefix: str = "", *, after: str = "", delimiter: Literal["", "/"] = "") -> AsyncIterator[ObjectPage]:
         """Every object below a folder (`prefix` is empty, or ends in "/"), sorted by key, behind `after`.
 
         With the delimiter "/", only what lies directly in the folder, its sub-folders as names; these are held in

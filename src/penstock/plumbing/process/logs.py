@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import msgspec
 
 from penstock.plumbing.config.secret import MASK, Secret
-from penstock.plumbing.config.sections import Log
+from penstock.plumbing.config.sections import LogSection
 
 if TYPE_CHECKING:
     import structlog
@@ -48,7 +48,7 @@ _waiting: Callable[[], None] | None = None  # configures structlog when the firs
 
 
 def start_logs(
-    log: Log, *, secrets: Iterable[Secret] = (), stream: TextIO | None = None, when_needed: bool = False
+    log: LogSection, *, secrets: Iterable[Secret] = (), stream: TextIO | None = None, when_needed: bool = False
 ) -> None:
     """Send what structlog and the standard library's logging say to `stream` (stderr), as the configuration says.
 
@@ -90,11 +90,11 @@ def _ready() -> Any:
     if waiting is not None:
         waiting()
     elif not structlog.is_configured():
-        _configure(Log(level="warning"), (), None)
+        _configure(LogSection(level="warning"), (), None)
     return structlog
 
 
-def _configure(log: Log, secrets: Iterable[Secret], stream: TextIO | None) -> None:
+def _configure(log: LogSection, secrets: Iterable[Secret], stream: TextIO | None) -> None:
     import structlog
 
     is_terminal = (stream or sys.stderr).isatty()

@@ -13,17 +13,17 @@ from typing import Final
 
 from penstock.kernel.errors import LimitExceeded
 
-__all__ = ["Ports"]
+__all__ = ["ReservedPorts"]
 
 LOWEST: Final = 15_000
 TRIES_MAX: Final = 2_000
 _RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
-class Ports:
+class ReservedPorts:
     """Reserve ports that no process listens on, and give them to no other caller until `close`.
 
-    >>> with Ports(2) as ports:
+    >>> with ReservedPorts(2) as ports:
     ...     len(set(ports.numbers))
     2
     """
@@ -59,7 +59,7 @@ class Ports:
             claim.close()
         self._claims.clear()
 
-    def __enter__(self) -> "Ports":
+    def __enter__(self) -> "ReservedPorts":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -20,7 +20,7 @@ import msgspec
 
 from penstock.kernel.errors import PreconditionFailed
 
-__all__ = ["Place", "Running", "hold", "is_held", "running_in"]
+__all__ = ["DataFolder", "RunningServer", "hold", "is_held", "running_in"]
 
 LOCK: Final = "up.lock"
 FILE: Final = "up.json"
@@ -28,7 +28,7 @@ LOOKS: Final = 10
 LOOK_S: Final = 0.02
 
 
-class Running(msgspec.Struct, frozen=True):
+class RunningServer(msgspec.Struct, frozen=True):
     """A process with every role, and where each of them is reached."""
 
     pid: int
@@ -40,13 +40,13 @@ class Running(msgspec.Struct, frozen=True):
     opened_by: int = 0  # the process with which it ends; 0: it runs until it is stopped
 
 
-class Place:
+class DataFolder:
     """A data folder which is ours."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def tell(self, running: Running) -> None:
+    def tell(self, running: RunningServer) -> None:
         """Have others find us."""
         new = self.folder / f"{FILE}.new"
         new.write_bytes(msgspec.json.format(msgspec.json.encode(running), indent=2))
@@ -54,7 +54,7 @@ class Place:
 
 
 @contextmanager
-def hold(folder: Path) -> Iterator[Place]:
+def hold(folder: Path) -> Iterator[DataFolder]:
     """Be the only process which runs in the folder. `PreconditionFailed` if another does."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -66,7 +66,7 @@ def hold(folder: Path) -> Iterator[Place]:
             )
         (folder / FILE).unlink(missing_ok=True)  # of a former life
         try:
-            yield Place(folder)
+            yield DataFolder(folder)
         finally:
             (folder / FILE).unlink(missing_ok=True)
     finally:
@@ -85,12 +85,12 @@ def is_held(folder: Path) -> bool:
         os.close(lock)
 
 
-def running_in(folder: Path) -> Running | None:
+def running_in(folder: Path) -> RunningServer | None:
     """Return the process that runs in the folder, once it has announced itself; else None."""
     if not is_held(folder):
         return None
     try:
-        return msgspec.json.decode((folder / FILE).read_bytes(), type=Running)
+        return msgspec.json.decode((folder / FILE).read_bytes(), type=RunningServer)
     except FileNotFoundError:
         return None
 

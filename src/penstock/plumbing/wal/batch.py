@@ -22,7 +22,17 @@ from google_crc32c import extend
 
 from penstock.plumbing.wal.checksum import crc32c, has_crc, with_crc
 
-__all__ = ["HEAD_BYTES", "INDEX_BYTES", "MAGIC", "Head", "crcs_in", "decode_head", "encode", "is_index", "lengths_in"]
+__all__ = [
+    "HEAD_BYTES",
+    "INDEX_BYTES",
+    "MAGIC",
+    "BatchHead",
+    "crcs_in",
+    "decode_head",
+    "encode",
+    "is_index",
+    "lengths_in",
+]
 
 MAGIC: Final = b"PnB1"
 HEAD_BYTES: Final = 40
@@ -34,7 +44,7 @@ assert _HEAD.size + 4 == HEAD_BYTES
 assert array("I").itemsize == 4
 
 
-class Head(msgspec.Struct, frozen=True, gc=False):
+class BatchHead(msgspec.Struct, frozen=True, gc=False):
     """The first 40 bytes of a batch, found right."""
 
     count: int  # of records; 0 is a mark
@@ -54,17 +64,17 @@ def encode(records: list[bytes], first_lsn: int, salt: int, chain: int) -> tuple
     return b"".join((with_crc(head), index, *records)), crcs[-1]
 
 
-def decode_head(data: bytes, at: int, salt: int) -> Head | None:
+def decode_head(data: bytes, at: int, salt: int) -> BatchHead | None:
     """The head at this place, or None if these bytes are no head of a segment with this salt."""
     if len(data) < at + HEAD_BYTES or not has_crc(data[at : at + HEAD_BYTES]):
         return None
     magic, count, first_lsn, its_salt, payload_bytes, chain, index_crc = _HEAD.unpack_from(data, at)
     if magic != MAGIC or its_salt != salt:
         return None
-    return Head(count, first_lsn, salt, payload_bytes, chain, index_crc)
+    return BatchHead(count, first_lsn, salt, payload_bytes, chain, index_crc)
 
 
-def is_index(head: Head, data: bytes) -> bool:
+def is_index(head: BatchHead, data: bytes) -> bool:
     """Return whether these bytes are the index that belongs to the head."""
     return len(data) == INDEX_BYTES * head.count and crc32c(data) == head.index_crc
 

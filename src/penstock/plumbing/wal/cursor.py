@@ -11,18 +11,27 @@ from typing import Final
 
 import msgspec
 
-from penstock.plumbing.wal.batch import HEAD_BYTES, INDEX_BYTES, MAGIC, Head, crcs_in, decode_head, is_index, lengths_in
+from penstock.plumbing.wal.batch import (
+    HEAD_BYTES,
+    INDEX_BYTES,
+    MAGIC,
+    BatchHead,
+    crcs_in,
+    decode_head,
+    is_index,
+    lengths_in,
+)
 from penstock.plumbing.wal.checksum import crc32c
 from penstock.plumbing.wal.disk import Disk, read_fully
-from penstock.plumbing.wal.segment import Segment
+from penstock.plumbing.wal.segment import WalSegment
 
-__all__ = ["Batch", "Cursor", "Damage", "find_head", "is_blank"]
+__all__ = ["Cursor", "Damage", "LogBatch", "find_head", "is_blank"]
 
 READ_BYTES: Final = 256 * 1024  # at once: stays in the cache of a core until it is checked
 _ZEROS: Final = bytes(READ_BYTES)
 
 
-class Batch(msgspec.Struct, frozen=True, gc=False):
+class LogBatch(msgspec.Struct, frozen=True, gc=False):
     """A batch as it was found, right in all its parts. Records after the asked Lsn are cut off."""
 
     at: int
@@ -58,7 +67,7 @@ class Damage(msgspec.Struct, frozen=True):
     why: str
     batch_at: int  # where the batch begins in which this happened
     is_misplaced: bool = False  # a valid segment head in a place where no crash leaves one
-    intact: Batch | None = None  # that batch with the records before the damage, if any
+    intact: LogBatch | None = None  # that batch with the records before the damage, if any
 
 
 class Cursor:
@@ -68,7 +77,7 @@ class Cursor:
         self,
         disk: Disk,
         fd: int,
-        segment: Segment,
+        segment: WalSegment,
         *,
         at: int,
         chain: int | None,
@@ -86,12 +95,12 @@ class Cursor:
         self._window_at = at
 
     @classmethod
-    def before(cls, disk: Disk, fd: int, segment: Segment, lsn: int) -> "Cursor":
+    def before(cls, disk: Disk, fd: int, segment: WalSegment, lsn: int) -> "Cursor":
         """A cursor a little before the batch which holds `lsn`, or at it."""
         at, first_lsn = segment.place_before(lsn)
         return cls(disk, fd, segment, at=at, chain=None, lsn=first_lsn)
 
-    def next(self, last_lsn: int) -> Batch | Damage:
+    def next(self, last_lsn: int) -> LogBatch | Damage:
         """The next batch, with its records up to `last_lsn`. Of the later ones, not even the bytes need exist."""
         head = decode_head(self._bytes(self.at, HEAD_BYTES), 0, self._salt)
         if head is None:
@@ -105,7 +114,7 @@ class Cursor:
             return self._damage("the batch's index does not match its checksum")
         return self._payload(head, index, min(head.count, last_lsn - head.first_lsn + 1))
 
-    def _payload(self, head: Head, index: bytes, count: int) -> Batch | Damage:
+    def _payload(self, head: BatchHead, index: bytes, count: int) -> LogBatch | Damage:
         """The rest of a batch whose head and index are right: its first `count` records."""
         if count == head.count:
             payload_bytes = head.payload_bytes
@@ -117,7 +126,7 @@ class Cursor:
         payload = self._bytes(payload_at, payload_bytes)
         if len(payload) != payload_bytes or crc32c(payload, head.chain) != crc:
             return _first_wrong(self.at, head, index, payload)
-        batch = Batch(self.at, head.first_lsn, index, payload, count, crc)
+        batch = LogBatch(self.at, head.first_lsn, index, payload, count, crc)
         self.at = payload_at + payload_bytes
         self.lsn = head.first_lsn + count
         self.chain = crc
@@ -136,7 +145,7 @@ class Cursor:
         return Damage(self.at, self.lsn, why, self.at, is_misplaced)
 
 
-def _first_wrong(at: int, head: Head, index: bytes, payload: bytes) -> Damage:
+def _first_wrong(at: int, head: BatchHead, index: bytes, payload: bytes) -> Damage:
     """Return the first wrong record of a batch, and the batch as far as it is right."""
     chain = head.chain
     start = 0
@@ -146,12 +155,12 @@ def _first_wrong(at: int, head: Head, index: bytes, payload: bytes) -> Damage:
             break
         start, chain = end, crc
         count += 1
-    intact = Batch(at, head.first_lsn, index, payload[:start], count, chain) if count else None
+    intact = LogBatch(at, head.first_lsn, index, payload[:start], count, chain) if count else None
     place = at + HEAD_BYTES + len(index) + start
     return Damage(place, head.first_lsn + count, "the record does not match its checksum", at, intact=intact)
 
 
-def find_head(disk: Disk, fd: int, segment: Segment, *, at: int, lsn: int) -> tuple[int, Head] | None:
+def find_head(disk: Disk, fd: int, segment: WalSegment, *, at: int, lsn: int) -> tuple[int, BatchHead] | None:
     """The first right head at or behind byte `at` of a batch which begins at or behind `lsn`."""
     while True:
         window = read_fully(disk, fd, READ_BYTES, at)

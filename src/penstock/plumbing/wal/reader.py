@@ -18,7 +18,7 @@ from penstock.plumbing.wal.disk import Disk, storage_error
 from penstock.plumbing.wal.records import Records, SegmentGone, no_records, read_records
 from penstock.plumbing.wal.segments import Segments
 
-__all__ = ["Reader"]
+__all__ = ["WalReader"]
 
 
 @dataclass(slots=True, eq=False)
@@ -29,7 +29,7 @@ class _Walk:
     cut_to: int | None = None  # truncated meanwhile
 
 
-class Reader:
+class WalReader:
     """Reads of one WAL. All methods are called on the loop."""
 
     def __init__(self, disk: Disk, segments: Segments) -> None:

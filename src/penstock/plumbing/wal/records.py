@@ -13,9 +13,9 @@ from itertools import accumulate
 import msgspec
 
 from penstock.kernel.ids import Lsn
-from penstock.plumbing.wal.cursor import Batch, Cursor, Damage
+from penstock.plumbing.wal.cursor import Cursor, Damage, LogBatch
 from penstock.plumbing.wal.disk import Disk
-from penstock.plumbing.wal.segment import Segment, corrupt, read_header
+from penstock.plumbing.wal.segment import WalSegment, corrupt, read_header
 
 __all__ = ["Records", "SegmentGone", "no_records", "read_records"]
 
@@ -51,7 +51,7 @@ def no_records(first_lsn: Lsn) -> Records:
     return Records(first_lsn, array("I"), b"")
 
 
-def read_records(disk: Disk, live: tuple[Segment, ...], first_lsn: Lsn, last_lsn: Lsn, bytes_max: int) -> Records:
+def read_records(disk: Disk, live: tuple[WalSegment, ...], first_lsn: Lsn, last_lsn: Lsn, bytes_max: int) -> Records:
     """Records from `first_lsn` on, not behind `last_lsn`, both of which the segments hold. At least one is returned.
 
     The payloads have at most `bytes_max` bytes together, unless the first alone has more.
@@ -79,7 +79,9 @@ def read_records(disk: Disk, live: tuple[Segment, ...], first_lsn: Lsn, last_lsn
     return Records(first_lsn, lengths, b"".join(payloads))
 
 
-def _batches(disk: Disk, live: tuple[Segment, ...], first_lsn: int, last_lsn: int) -> Generator[Batch, None, None]:
+def _batches(
+    disk: Disk, live: tuple[WalSegment, ...], first_lsn: int, last_lsn: int
+) -> Generator[LogBatch, None, None]:
     """Return the batches that hold these records, cut off after the last one."""
     for segment, following in zip(live, (*live[1:], None), strict=True):
         end_lsn = last_lsn if following is None else min(last_lsn, following.first_lsn - 1)
@@ -98,7 +100,7 @@ def _batches(disk: Disk, live: tuple[Segment, ...], first_lsn: int, last_lsn: in
             disk.close(fd)
 
 
-def _open(disk: Disk, segment: Segment) -> int:
+def _open(disk: Disk, segment: WalSegment) -> int:
     try:
         fd = disk.open(segment.path)
     except FileNotFoundError as error:

@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 
 from penstock.kernel.ids import Lsn
-from penstock.plumbing.wal.cursor import Batch, Cursor, Damage, find_head, is_blank
+from penstock.plumbing.wal.cursor import Cursor, Damage, LogBatch, find_head, is_blank
 from penstock.plumbing.wal.disk import Disk
-from penstock.plumbing.wal.segment import HEADER_BYTES, SUFFIX, TEMPORARY, Segment, corrupt, read_header
+from penstock.plumbing.wal.segment import HEADER_BYTES, SUFFIX, TEMPORARY, WalSegment, corrupt, read_header
 
 __all__ = ["Recovery", "Survey", "Tail", "TornTail", "survey"]
 
@@ -56,7 +56,7 @@ class Tail(msgspec.Struct, frozen=True):
 class Survey(msgspec.Struct, frozen=True):
     """A folder's segments, checked from the first byte to the last."""
 
-    live: tuple[Segment, ...]  # by first Lsn, and by serial
+    live: tuple[WalSegment, ...]  # by first Lsn, and by serial
     dead: tuple[str, ...]  # names to be removed
     tail: Tail | None  # None in a new folder
     bytes_checked: int = 0
@@ -88,7 +88,7 @@ def _is_segment(name: str) -> bool:
     return name.endswith(SUFFIX) and name.removesuffix(SUFFIX).isdecimal()
 
 
-def _open_header(disk: Disk, path: Path) -> Segment:
+def _open_header(disk: Disk, path: Path) -> WalSegment:
     fd = disk.open(path)
     try:
         return read_header(disk, fd, path)
@@ -96,9 +96,9 @@ def _open_header(disk: Disk, path: Path) -> Segment:
         disk.close(fd)
 
 
-def _live(found: Iterable[Segment]) -> tuple[Segment, ...]:
+def _live(found: Iterable[WalSegment]) -> tuple[WalSegment, ...]:
     """Return the segments that no newer one ended before they began."""
-    live: list[Segment] = []
+    live: list[WalSegment] = []
     for segment in sorted(found, key=lambda segment: segment.serial):
         while live and live[-1].first_lsn >= segment.first_lsn:
             live.pop()
@@ -106,7 +106,7 @@ def _live(found: Iterable[Segment]) -> tuple[Segment, ...]:
     return tuple(live)
 
 
-def _check_sealed(disk: Disk, segment: Segment, chain: int, following: Segment) -> int:
+def _check_sealed(disk: Disk, segment: WalSegment, chain: int, following: WalSegment) -> int:
     """Walk a segment up to where the following one takes over; how many bytes that was."""
     last_lsn = following.first_lsn - 1
     fd = disk.open(segment.path)
@@ -126,13 +126,13 @@ def _check_sealed(disk: Disk, segment: Segment, chain: int, following: Segment) 
     return cursor.at
 
 
-def _check_last(disk: Disk, segment: Segment, chain: int) -> tuple[Tail, TornTail | None]:
+def _check_last(disk: Disk, segment: WalSegment, chain: int) -> tuple[Tail, TornTail | None]:
     """Walk the last segment to its end, and judge its records."""
     fd = disk.open(segment.path)
     try:
         cursor = Cursor(disk, fd, segment, at=HEADER_BYTES, chain=chain, lsn=segment.first_lsn)
         unsure_at = None
-        while isinstance(batch := cursor.next(_NO_LIMIT), Batch):
+        while isinstance(batch := cursor.next(_NO_LIMIT), LogBatch):
             segment.note(batch.first_lsn, batch.at)
             unsure_at = batch.at if batch.count else None
         tail = Tail(cursor.at, Lsn(cursor.lsn - 1), cursor.chain or 0, unsure_at)
@@ -141,7 +141,7 @@ def _check_last(disk: Disk, segment: Segment, chain: int) -> tuple[Tail, TornTai
         disk.close(fd)
 
 
-def _judge(disk: Disk, fd: int, segment: Segment, damage: Damage, tail: Tail) -> tuple[Tail, TornTail | None]:
+def _judge(disk: Disk, fd: int, segment: WalSegment, damage: Damage, tail: Tail) -> tuple[Tail, TornTail | None]:
     """Why the walk stopped: the clean end, a torn tail (which may leave records of its batch), or corruption."""
     if is_blank(disk, fd, damage.batch_at):
         return tail, None

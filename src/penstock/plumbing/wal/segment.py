@@ -22,7 +22,16 @@ from penstock.kernel.ids import Lsn
 from penstock.plumbing.wal.checksum import has_crc, with_crc
 from penstock.plumbing.wal.disk import Disk, read_fully, write_fully
 
-__all__ = ["HEADER_BYTES", "SUFFIX", "TEMPORARY", "Segment", "corrupt", "create_segment", "read_header", "segment_name"]
+__all__ = [
+    "HEADER_BYTES",
+    "SUFFIX",
+    "TEMPORARY",
+    "WalSegment",
+    "corrupt",
+    "create_segment",
+    "read_header",
+    "segment_name",
+]
 
 SUFFIX: Final = ".wal"
 TEMPORARY: Final = ".tmp"
@@ -34,7 +43,7 @@ assert _HEADER.size + 4 == HEADER_BYTES
 
 
 @dataclass(slots=True, eq=False)
-class Segment:
+class WalSegment:
     """The facts about one segment file. The sparse index grows while batches are written or scanned."""
 
     path: Path
@@ -64,14 +73,14 @@ def segment_name(first_lsn: int) -> str:
 
 def create_segment(
     disk: Disk, folder: Path, *, first_lsn: Lsn, serial: int, chain: int, reserve_bytes: int
-) -> tuple[Segment, int]:
+) -> tuple[WalSegment, int]:
     """Make a segment under a temporary name, and when it is durable give it its own. Its open descriptor is returned.
 
     Space is reserved first: a full disk is found here, before any record is written.
     """
     path = folder / segment_name(first_lsn)
     temporary = path.with_name(path.name + TEMPORARY)
-    segment = Segment(path, first_lsn, serial, secrets.randbits(64), chain)
+    segment = WalSegment(path, first_lsn, serial, secrets.randbits(64), chain)
     fd = disk.create(temporary)
     try:
         disk.fallocate(fd, reserve_bytes)
@@ -85,7 +94,7 @@ def create_segment(
     return segment, fd
 
 
-def read_header(disk: Disk, fd: int, path: Path) -> Segment:
+def read_header(disk: Disk, fd: int, path: Path) -> WalSegment:
     """The segment a file holds, or an error if its header is not right."""
     data = read_fully(disk, fd, HEADER_BYTES, 0)
     if len(data) != HEADER_BYTES or not has_crc(data):
@@ -96,10 +105,10 @@ def read_header(disk: Disk, fd: int, path: Path) -> Segment:
     check_version(WAL_SEGMENT, version, str(path))
     if path.name != segment_name(first_lsn):
         raise _damaged(path, f"its header says that it begins at lsn {first_lsn}")
-    return Segment(path, Lsn(first_lsn), serial, salt, chain)
+    return WalSegment(path, Lsn(first_lsn), serial, salt, chain)
 
 
-def _encode_header(segment: Segment) -> bytes:
+def _encode_header(segment: WalSegment) -> bytes:
     first = (WAL_SEGMENT.magic, WAL_SEGMENT.version, segment.chain, segment.first_lsn, segment.serial, segment.salt)
     return with_crc(_HEADER.pack(*first, 0))
 

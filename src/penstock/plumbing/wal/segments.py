@@ -13,10 +13,10 @@ from typing import Final
 
 from penstock.kernel.ids import Lsn
 from penstock.plumbing.wal.batch import HEAD_BYTES, encode
-from penstock.plumbing.wal.cursor import Batch, Cursor, Damage
+from penstock.plumbing.wal.cursor import Cursor, Damage, LogBatch
 from penstock.plumbing.wal.disk import Disk, lock_folder, make_folder, read_fully, storage_error, write_fully
 from penstock.plumbing.wal.recovery import Recovery, Survey, Tail, survey
-from penstock.plumbing.wal.segment import HEADER_BYTES, Segment, corrupt, create_segment
+from penstock.plumbing.wal.segment import HEADER_BYTES, WalSegment, corrupt, create_segment
 
 __all__ = ["LOCK_NAME", "Segments"]
 
@@ -27,7 +27,7 @@ class Segments:
     """An open folder of segments, locked for this object."""
 
     def __init__(self, disk: Disk, folder: Path, segment_bytes: int, lock_fd: int) -> None:
-        self.live: tuple[Segment, ...] = ()
+        self.live: tuple[WalSegment, ...] = ()
         self.last_lsn = Lsn(0)
         self.written_lsn = Lsn(0)  # as last_lsn, but not yet durable between a write and its fdatasync
         self.chain = 0
@@ -153,7 +153,7 @@ class Segments:
         batch = self._batch_of(segment, lsn)
         return batch.chain, batch.end
 
-    def _batch_of(self, segment: Segment, lsn: Lsn) -> Batch:
+    def _batch_of(self, segment: WalSegment, lsn: Lsn) -> LogBatch:
         """Return the batch that holds a record, cut off after it."""
         fd = self._disk.open(segment.path)
         try:
@@ -171,7 +171,7 @@ class Segments:
         if names:
             self._disk.fsync_folder(self._folder)
 
-    def _cut(self, segment: Segment, end: int) -> None:
+    def _cut(self, segment: WalSegment, end: int) -> None:
         """Give back the space after the last live record of a segment. It is dead already: this only saves space."""
         fd = self._disk.open(segment.path)
         try:

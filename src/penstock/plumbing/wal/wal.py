@@ -29,15 +29,15 @@ from penstock.kernel.ids import Lsn
 from penstock.plumbing.ports.workers import SerialWorkers, SystemWorkers
 from penstock.plumbing.wal.disk import Disk, LocalDisk
 from penstock.plumbing.wal.options import WalOptions
-from penstock.plumbing.wal.reader import Reader
+from penstock.plumbing.wal.reader import WalReader
 from penstock.plumbing.wal.records import Records
 from penstock.plumbing.wal.recovery import Recovery
 from penstock.plumbing.wal.segments import Segments
 from penstock.plumbing.wal.state_file import StateFile
 from penstock.plumbing.wal.statistics import TALLY, WalStatistics
-from penstock.plumbing.wal.work import Done, Job, Poison, Work
+from penstock.plumbing.wal.work import Done, Poison, WalJob, Work
 from penstock.plumbing.wal.work_queue import Bytes, WorkQueue
-from penstock.plumbing.wal.writer import Writer
+from penstock.plumbing.wal.writer import WalWriter
 
 __all__ = ["OnDurable", "Wal"]
 
@@ -65,8 +65,8 @@ class Wal:
         self._trimmed_to = 0  # the highest Lsn of a trim
         self._is_poisoned = False
         self._closing: asyncio.Future[None] | None = None
-        self._reader = Reader(disk, segments)
-        self._writer = Writer(segments, self._notify, folder=str(folder))
+        self._reader = WalReader(disk, segments)
+        self._writer = WalWriter(segments, self._notify, folder=str(folder))
         self._writer.start(workers, options.mark_after_s)
         self._queue = WorkQueue(options, recovery.last_lsn, self._writer.put)
 
@@ -182,7 +182,7 @@ class Wal:
                 self._durable_lsn = self._cuts.popleft()
             _tell(on_durable, lsn, error)
 
-        self._queue.put_job(Job(f"truncating to lsn {lsn}", partial(self._segments.truncate, lsn), on_done))
+        self._queue.put_job(WalJob(f"truncating to lsn {lsn}", partial(self._segments.truncate, lsn), on_done))
 
     async def trim(self, lsn: Lsn) -> None:
         """Drop records before `lsn`, a whole segment at a time: more may be kept than asked."""
@@ -200,7 +200,7 @@ class Wal:
                 self._trimmed_to = Lsn(0)  # `first_lsn` is the first record that is kept from now on
             _tell(on_durable, lsn, error)
 
-        self._queue.put_job(Job(f"trimming to lsn {lsn}", partial(self._segments.trim, lsn), on_done))
+        self._queue.put_job(WalJob(f"trimming to lsn {lsn}", partial(self._segments.trim, lsn), on_done))
 
     async def save_state(self, file: StateFile, state: bytes) -> None:
         """Save a machine's state behind everything appended before, and before everything after."""
@@ -210,7 +210,7 @@ class Wal:
         """Do the same as `save_state`, with a callback on the loop."""
         self._queue.check_open()
         file.check_size(state)
-        job = Job(f"saving {file.path}", partial(file.save, state), partial(_tell, on_durable, self.last_lsn))
+        job = WalJob(f"saving {file.path}", partial(file.save, state), partial(_tell, on_durable, self.last_lsn))
         self._queue.put_job(job)
 
     async def read(self, first_lsn: Lsn, *, bytes_max: int = READ_BYTES, include_unsynced: bool = False) -> Records:
@@ -246,7 +246,7 @@ class Wal:
         on_done = partial(_settle, marked, self.last_lsn)
         try:
             if not self._is_poisoned:
-                self._queue.put_job(Job("marking the end of the log", self._segments.mark, on_done))
+                self._queue.put_job(WalJob("marking the end of the log", self._segments.mark, on_done))
                 await marked
         finally:
             self._writer.stop()
@@ -282,7 +282,7 @@ class Wal:
         work = done.work
         if done.poison is not None:
             self._on_poison(done, done.poison)
-        elif isinstance(work, Job):
+        elif isinstance(work, WalJob):
             work.on_done(None)
         else:
             self._durable_lsn = work.lsns[-1]
@@ -302,7 +302,7 @@ class Wal:
 
 
 def _fail(work: Work, make_error: Callable[[], PenstockError]) -> None:
-    if isinstance(work, Job):
+    if isinstance(work, WalJob):
         work.on_done(make_error())
         return
     for waiter in work.waiters:

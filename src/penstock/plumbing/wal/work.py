@@ -8,7 +8,7 @@ import msgspec
 from penstock.kernel.errors import PenstockError, WalPoisoned, Written
 from penstock.kernel.ids import Lsn
 
-__all__ = ["Done", "Group", "Job", "Poison", "Waiter", "Work"]
+__all__ = ["Done", "Group", "Poison", "Waiter", "WalJob", "Work"]
 
 
 class Waiter(Protocol):
@@ -42,7 +42,7 @@ class Group:
         self.queued_bytes = 0  # payloads and index
 
 
-class Job(msgspec.Struct, frozen=True):
+class WalJob(msgspec.Struct, frozen=True):
     """Something else to be done to the disk in its turn: a truncation, a trim, a state to save."""
 
     doing: str
@@ -50,7 +50,7 @@ class Job(msgspec.Struct, frozen=True):
     on_done: Callable[[PenstockError | None], None]
 
 
-Work = Group | Job
+Work = Group | WalJob
 
 
 class Poison(msgspec.Struct, frozen=True):

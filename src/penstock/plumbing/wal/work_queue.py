@@ -18,7 +18,7 @@ from penstock.kernel.errors import InvalidArgument, LimitExceeded, PenstockError
 from penstock.kernel.ids import Lsn
 from penstock.plumbing.wal.batch import INDEX_BYTES
 from penstock.plumbing.wal.options import WalOptions
-from penstock.plumbing.wal.work import Group, Job, Waiter, Work
+from penstock.plumbing.wal.work import Group, Waiter, WalJob, Work
 
 __all__ = ["Bytes", "WorkQueue"]
 
@@ -78,7 +78,7 @@ class WorkQueue:
             self._begin()
         return lsn
 
-    def put_job(self, job: Job) -> None:
+    def put_job(self, job: WalJob) -> None:
         """Queue a job behind everything put before it."""
         self._complete_group()
         self._ready.append(job)

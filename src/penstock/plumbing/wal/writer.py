@@ -15,12 +15,12 @@ from penstock.plumbing.ports.workers import SerialWorkers
 from penstock.plumbing.wal.disk import storage_error
 from penstock.plumbing.wal.segments import Segments
 from penstock.plumbing.wal.statistics import WalStatistics
-from penstock.plumbing.wal.work import Done, Group, Job, Poison, Work
+from penstock.plumbing.wal.work import Done, Group, Poison, WalJob, Work
 
-__all__ = ["Writer"]
+__all__ = ["WalWriter"]
 
 
-class Writer:
+class WalWriter:
     """The body of the worker. `notify` is called in it, once for each piece of work; False: its listener is gone."""
 
     def __init__(self, segments: Segments, notify: Callable[[Done], bool], *, folder: str) -> None:
@@ -62,7 +62,7 @@ class Writer:
         self.statistics.bytes += group.queued_bytes
         return Done(group)
 
-    def _do_job(self, job: Job) -> Done:
+    def _do_job(self, job: WalJob) -> Done:
         self.statistics.jobs += 1
         is_done = self._attempt(job.doing, job.run)
         return Done(job, self._poison, Written.YES if is_done else Written.UNKNOWN)

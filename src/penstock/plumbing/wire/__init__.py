@@ -8,8 +8,8 @@ and what each side promises, is in docs/reference/wire.md. From the bottom up: `
 from penstock.kernel.backoff import Backoff
 from penstock.plumbing.wire.client import Channel
 from penstock.plumbing.wire.client_stream import ClientStream
-from penstock.plumbing.wire.limits import Limits
-from penstock.plumbing.wire.message import Call, Message
+from penstock.plumbing.wire.limits import WireLimits
+from penstock.plumbing.wire.message import WireCall, WireMessage
 from penstock.plumbing.wire.protocol.frames import Bulk
 from penstock.plumbing.wire.records import RecordMethod
 from penstock.plumbing.wire.server import Server
@@ -22,11 +22,8 @@ from penstock.plumbing.wire.tls import Tls
 __all__ = [
     "Backoff",
     "Bulk",
-    "Call",
     "Channel",
     "ClientStream",
-    "Limits",
-    "Message",
     "Receiver",
     "RecordMethod",
     "Server",
@@ -34,4 +31,7 @@ __all__ = [
     "Service",
     "Statistics",
     "Tls",
+    "WireCall",
+    "WireLimits",
+    "WireMessage",
 ]

@@ -21,8 +21,8 @@ from penstock.plumbing.wire.client_connection import NotTaken
 from penstock.plumbing.wire.client_stream import ClientStream
 from penstock.plumbing.wire.deadlines import NEVER
 from penstock.plumbing.wire.dialler import Dialler
-from penstock.plumbing.wire.limits import Limits
-from penstock.plumbing.wire.message import Message
+from penstock.plumbing.wire.limits import WireLimits
+from penstock.plumbing.wire.message import WireMessage
 from penstock.plumbing.wire.protocol.frames import Bulk
 from penstock.plumbing.wire.statistics import TALLY, Statistics
 from penstock.plumbing.wire.stream import Receiver
@@ -46,7 +46,7 @@ class Channel:
         *,
         token: str | None = None,
         tls: Tls | None = None,
-        limits: Limits | None = None,
+        limits: WireLimits | None = None,
         backoff: Backoff | None = None,
         deadline_s: float = 30.0,
         patience_s: float = 0.0,
@@ -60,7 +60,7 @@ class Channel:
             address,
             token=token,
             tls=tls,
-            limits=limits or Limits(),
+            limits=limits or WireLimits(),
             backoff=backoff or Backoff(ports.chance.generator()),
             patience_s=patience_s,
             statistics=self._statistics,
@@ -91,7 +91,7 @@ class Channel:
 
     async def call(
         self, method: str, body: bytes = b"", bulk: Bulk = b"", *, deadline_s: float | None = None
-    ) -> Message:
+    ) -> WireMessage:
         """Send a request, wait for its reply. If the caller is cancelled, so is the server's handler."""
         if deadline_s is None:
             deadline_s = self._deadline_s
@@ -109,7 +109,7 @@ class Channel:
                     deadline_at = pending.deadline_at
         return await self._call_later(method, body, bulk, deadline_at or asyncio.get_running_loop().time() + deadline_s)
 
-    async def _call_later(self, method: str, body: bytes, bulk: Bulk, deadline_at: float) -> Message:
+    async def _call_later(self, method: str, body: bytes, bulk: Bulk, deadline_at: float) -> WireMessage:
         """Send a request when there is a connection with room for it; again, if the server has not taken it."""
         loop = asyncio.get_running_loop()
         for _ in range(SENDS_MAX):

@@ -27,21 +27,27 @@ from penstock.kernel.errors import (
 from penstock.kernel.version import Release
 from penstock.plumbing.ports.ports import Clocks
 from penstock.plumbing.wire.client_stream import ClientStream
-from penstock.plumbing.wire.connection import SMALL_BYTES, Connection
+from penstock.plumbing.wire.connection import SMALL_BYTES, WireConnection
 from penstock.plumbing.wire.deadlines import NEVER, DeadlineSweep, deadline_ms_of
-from penstock.plumbing.wire.limits import Limits
+from penstock.plumbing.wire.limits import WireLimits
 from penstock.plumbing.wire.line import Line
 from penstock.plumbing.wire.lookout import Lookout
-from penstock.plumbing.wire.message import ERROR_CODEC, Message, as_body, as_bulk
-from penstock.plumbing.wire.protocol.flow import Flow
-from penstock.plumbing.wire.protocol.frames import Bulk, Kind, encode_frame, pack_header
-from penstock.plumbing.wire.protocol.hello import HELLO_CODEC, WELCOME_BYTES_MAX, WELCOME_CODEC, Hello, check_welcome
+from penstock.plumbing.wire.message import ERROR_CODEC, WireMessage, as_body, as_bulk
+from penstock.plumbing.wire.protocol.flow import WireFlow
+from penstock.plumbing.wire.protocol.frames import Bulk, FrameKind, encode_frame, pack_header
+from penstock.plumbing.wire.protocol.hello import (
+    HELLO_CODEC,
+    WELCOME_BYTES_MAX,
+    WELCOME_CODEC,
+    WireHello,
+    check_welcome,
+)
 from penstock.plumbing.wire.statistics import Statistics
 
 __all__ = ["ClientConnection", "NotTaken", "Pending"]
 
-_REQUEST: Final = int(Kind.REQUEST)
-_OPEN: Final = int(Kind.OPEN)
+_REQUEST: Final = int(FrameKind.REQUEST)
+_OPEN: Final = int(FrameKind.OPEN)
 
 
 class NotTaken(Exception):
@@ -54,17 +60,17 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     id: int
     size: int  # bytes in flight
     deadline_at: float
-    reply: "asyncio.Future[Message]"
+    reply: "asyncio.Future[WireMessage]"
 
 
-class ClientConnection(Connection):
+class ClientConnection(WireConnection):
     """One connection of a channel. `ready` is done when the server has said welcome, or will not."""
 
     role = "client"
 
     def __init__(
         self,
-        limits: Limits,
+        limits: WireLimits,
         statistics: Statistics,
         clock: Clocks,
         *,
@@ -96,8 +102,8 @@ class ClientConnection(Connection):
         self._sweep = DeadlineSweep(self._loop, self._expire)
         self._pinged_at = 0.0
         self._ping_ms = limits.keepalive_ms
-        self._on[Kind.WELCOME] = self._on_welcome
-        self._on[Kind.CLOSE] = self._on_close
+        self._on[FrameKind.WELCOME] = self._on_welcome
+        self._on[FrameKind.CLOSE] = self._on_close
 
     # The hello, and the end.
 
@@ -110,7 +116,7 @@ class ClientConnection(Connection):
             # and occupy the port of the real server.
             self.abort_for(ConnectionLost("no process listens there: the connection came back to its caller"))
             return
-        self.queue(encode_frame(Kind.HELLO, body=HELLO_CODEC.encode(Hello.of(self.limits, self._token))))
+        self.queue(encode_frame(FrameKind.HELLO, body=HELLO_CODEC.encode(WireHello.of(self.limits, self._token))))
 
     def _on_welcome(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
         welcome = WELCOME_CODEC.decode(body)
@@ -125,14 +131,14 @@ class ClientConnection(Connection):
         self._ping_ms = min(self.limits.keepalive_ms, welcome.silence_ms // 3)
         self._parser.frame_bytes_max = self.limits.frame_bytes_max
         self._restart_ticks()
-        self._on[Kind.WELCOME] = self._on_unexpected
-        self._on[Kind.RESPONSE] = self._on_response
-        self._on[Kind.MESSAGE] = self._on_message
-        self._on[Kind.END] = self._on_end
-        self._on[Kind.ERROR] = self._on_error
-        self._on[Kind.CREDIT] = self._on_credit
-        self._on[Kind.PONG] = self._on_pong
-        self._on[Kind.GOAWAY] = self._on_goaway
+        self._on[FrameKind.WELCOME] = self._on_unexpected
+        self._on[FrameKind.RESPONSE] = self._on_response
+        self._on[FrameKind.MESSAGE] = self._on_message
+        self._on[FrameKind.END] = self._on_end
+        self._on[FrameKind.ERROR] = self._on_error
+        self._on[FrameKind.CREDIT] = self._on_credit
+        self._on[FrameKind.PONG] = self._on_pong
+        self._on[FrameKind.GOAWAY] = self._on_goaway
         self.is_usable = True
         if not self.ready.done():
             self.ready.set_result(None)
@@ -244,7 +250,7 @@ class ClientConnection(Connection):
         """The caller is gone. The handler is cancelled; the place is free when the server has said so."""
         if pending.id in self._calls and not self.is_closing:
             self._statistics.cancellations += 1
-            self.queue(pack_header(0, Kind.CANCEL, 0, pending.id, 0, 0))
+            self.queue(pack_header(0, FrameKind.CANCEL, 0, pending.id, 0, 0))
 
     def _on_response(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
         pending = self._calls.pop(id, None)
@@ -252,7 +258,7 @@ class ClientConnection(Connection):
             raise ProtocolViolation("an answer without a request", id=id)
         self._request_bytes -= pending.size
         if not pending.reply.done():
-            pending.reply.set_result(Message(body, bulk))
+            pending.reply.set_result(WireMessage(body, bulk))
         if self._waiting_calls.waiters:
             self._waiting_calls.wake()
         if not self.is_usable:
@@ -290,7 +296,7 @@ class ClientConnection(Connection):
         deadline_ms = deadline_ms_of(deadline_at - self._loop.time())
         self._last_id = id = self._last_id + 1
         self._statistics.streams += 1
-        flow = Flow(window=self.limits.stream_window_bytes, peer_window=self.peer_window)
+        flow = WireFlow(window=self.limits.stream_window_bytes, peer_window=self.peer_window)
         stream = ClientStream(self, id, flow, method=method, body=body, bulk=bulk, deadline_at=deadline_at)
         self._streams[id] = stream
         self._sweep.note(deadline_at)
@@ -300,14 +306,14 @@ class ClientConnection(Connection):
     def end_stream(self, stream: ClientStream) -> None:
         """This side sends no more."""
         stream.flow.end_local()
-        self.queue(pack_header(0, Kind.END, 0, stream.id, 0, 0))
+        self.queue(pack_header(0, FrameKind.END, 0, stream.id, 0, 0))
 
     def fail_stream(self, stream: ClientStream, error: PenstockError) -> None:
         """This side gives the stream up. Nothing happens if it is over."""
         if self._streams.pop(stream.id, None) is not None:
             self._abandoned.add(stream.id)
             self._statistics.cancellations += 1
-            self.queue(pack_header(0, Kind.CANCEL, 0, stream.id, 0, 0))
+            self.queue(pack_header(0, FrameKind.CANCEL, 0, stream.id, 0, 0))
             stream.close(error)
 
     def _on_end(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
@@ -379,4 +385,4 @@ class ClientConnection(Connection):
                 self.abort_for(ConnectionLost(f"the server was silent for {self.limits.pong_ms} ms after a PING"))
         elif self.is_usable and now - min(self._heard_at, self._sent_at) >= self._ping_ms / 1000:
             self._pinged_at = now
-            self.queue(pack_header(0, Kind.PING, 0, 0, 0, 0))
+            self.queue(pack_header(0, FrameKind.PING, 0, 0, 0, 0))

@@ -4,14 +4,14 @@ import asyncio
 from typing import Protocol
 
 from penstock.kernel.errors import Cancelled, PenstockError
-from penstock.plumbing.wire.message import Message
+from penstock.plumbing.wire.message import WireMessage
 from penstock.plumbing.wire.protocol.flow import FlowState
-from penstock.plumbing.wire.stream import Link, Receiver, Stream
+from penstock.plumbing.wire.stream import Receiver, Stream, StreamLink
 
 __all__ = ["ClientLink", "ClientStream"]
 
 
-class ClientLink(Link, Protocol):
+class ClientLink(StreamLink, Protocol):
     """What a client's stream needs of its connection."""
 
     def end_stream(self, stream: "ClientStream") -> None: ...
@@ -39,7 +39,7 @@ class ClientStream(Stream):
         """Give the stream up. The server's handler is cancelled. Nothing happens if the stream is over."""
         self._link.fail_stream(self, Cancelled("cancelled by this side"))
 
-    async def finish(self) -> Message | None:
+    async def finish(self) -> WireMessage | None:
         """Send no more, wait until the server has ended the stream, and return its last message.
 
         With a receiver, that has got the messages, and None is returned.

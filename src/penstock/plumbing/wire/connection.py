@@ -19,25 +19,25 @@ from penstock.kernel.errors import (
     RemoteError,
 )
 from penstock.plumbing.process.logs import get_logger
-from penstock.plumbing.wire.limits import SPARE_WINDOW_BYTES, Limits
+from penstock.plumbing.wire.limits import SPARE_WINDOW_BYTES, WireLimits
 from penstock.plumbing.wire.message import encode_error
 from penstock.plumbing.wire.protocol.frames import (
     KIND_MAX,
     Bulk,
     Frame,
+    FrameKind,
     FrameParser,
-    Kind,
     encode_frame,
     pack_header,
 )
 from penstock.plumbing.wire.statistics import Statistics
 from penstock.plumbing.wire.stream import Stream
 
-__all__ = ["SMALL_BYTES", "Connection"]
+__all__ = ["SMALL_BYTES", "WireConnection"]
 
 OnFrame: TypeAlias = Callable[[int, int, int, bytes, Bulk], None]  # method, id, argument, body, bulk
 
-_MESSAGE: Final = int(Kind.MESSAGE)
+_MESSAGE: Final = int(FrameKind.MESSAGE)
 SMALL_BYTES: Final = 1024  # frames below this are counted, not measured
 SEPARATE_BYTES: Final = 16 * 1024  # payload from here on is not joined with other frames, which would copy it
 FLUSH_FRAMES: Final = 64  # one write has no more frames than this, so that the peer can begin with them,
@@ -45,13 +45,13 @@ FLUSH_BYTES: Final = 1024 * 1024  # and is not much longer than this
 log = get_logger()
 
 
-class Connection(asyncio.BufferedProtocol):
+class WireConnection(asyncio.BufferedProtocol):
     """One connection. The roles add what their frames mean."""
 
     role: str
     _streams: Mapping[int, Stream]  # by their ids
 
-    def __init__(self, limits: Limits, statistics: Statistics, hello_bytes_max: int) -> None:
+    def __init__(self, limits: WireLimits, statistics: Statistics, hello_bytes_max: int) -> None:
         self.limits = limits
         self.peer = "?"
         self.peer_frame_bytes_max = 0  # what the peer takes: known after the hello
@@ -243,7 +243,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._write(b"".join((pack_header(size, kind, method, id, length, argument), body, bulk)))
 
-    def queue_error(self, kind: Kind, id: int, error: PenstockError) -> None:
+    def queue_error(self, kind: FrameKind, id: int, error: PenstockError) -> None:
         self.queue(encode_frame(kind, id=id, body=encode_error(error)))
 
     def flush(self) -> None:
@@ -294,7 +294,7 @@ class Connection(asyncio.BufferedProtocol):
         """Close, and say why: to the peer, and in the log."""
         if not self.is_closing:
             self._note_end(error)
-            self.queue_error(Kind.CLOSE, 0, error)
+            self.queue_error(FrameKind.CLOSE, 0, error)
             self.close()
 
     def abort_for(self, error: PenstockError) -> None:

@@ -21,7 +21,7 @@ from penstock.kernel.errors import (
 from penstock.plumbing.ports.ports import Clocks
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.wire.client_connection import ClientConnection
-from penstock.plumbing.wire.limits import Limits
+from penstock.plumbing.wire.limits import WireLimits
 from penstock.plumbing.wire.statistics import Statistics
 from penstock.plumbing.wire.tls import Tls, client_context
 
@@ -51,7 +51,7 @@ class Dialler:
         *,
         token: str | None,
         tls: Tls | None,
-        limits: Limits,
+        limits: WireLimits,
         backoff: Backoff,
         patience_s: float,
         statistics: Statistics,

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.kernel.errors import ConfigError
 
-__all__ = ["FRAME_BYTES_MIN", "SPARE_WINDOW_BYTES", "Limits"]
+__all__ = ["FRAME_BYTES_MIN", "SPARE_WINDOW_BYTES", "WireLimits"]
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -22,7 +22,7 @@ SPARE_WINDOW_BYTES: Final = 16 * MIB  # by which all windows of a connection tog
 FRAME_BYTES_MIN: Final = 4 * KIB  # so that every error fits
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WireLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The limits of a server or a channel. Times are in milliseconds."""
 
     frame_bytes_max: int = 4 * MIB  # payload of one frame

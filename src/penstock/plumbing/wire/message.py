@@ -12,20 +12,20 @@ from penstock.kernel.codec import Codec
 from penstock.kernel.errors import ErrorRecord, InvalidArgument, PenstockError
 from penstock.plumbing.wire.protocol.frames import Bulk
 
-__all__ = ["ERROR_BYTES_MAX", "ERROR_CODEC", "Call", "Message", "as_body", "as_bulk", "encode_error"]
+__all__ = ["ERROR_BYTES_MAX", "ERROR_CODEC", "WireCall", "WireMessage", "as_body", "as_bulk", "encode_error"]
 
 ERROR_BYTES_MAX: Final = 4096  # every side takes frames of this size
 ERROR_CODEC: Final = Codec[ErrorRecord](ErrorRecord)
 
 
-class Message(msgspec.Struct, frozen=True, gc=False):
+class WireMessage(msgspec.Struct, frozen=True, gc=False):
     """A response, or a message on a stream."""
 
     body: bytes = b""
     bulk: Bulk = b""
 
 
-class Call(msgspec.Struct, frozen=True, gc=False):
+class WireCall(msgspec.Struct, frozen=True, gc=False):
     """A unary request, as its handler gets it."""
 
     method: str

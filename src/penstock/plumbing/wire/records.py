@@ -13,14 +13,14 @@ from typing import Generic, TypeAlias, TypeVar
 
 from penstock.kernel.codec import Codec
 from penstock.plumbing.wire.client import Channel
-from penstock.plumbing.wire.message import Call
+from penstock.plumbing.wire.message import WireCall
 from penstock.plumbing.wire.service import Service
 
 __all__ = ["RecordMethod"]
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
-Handler: TypeAlias = Callable[[Request, Call], Awaitable[Reply]]
+Handler: TypeAlias = Callable[[Request, WireCall], Awaitable[Reply]]
 
 
 class RecordMethod(Generic[Request, Reply]):
@@ -40,7 +40,7 @@ class RecordMethod(Generic[Request, Reply]):
 
         def add(handler: Handler[Request, Reply]) -> Handler[Request, Reply]:
             @service.unary(self.name)
-            async def serve_one(call: Call) -> bytes:
+            async def serve_one(call: WireCall) -> bytes:
                 return self._reply.encode(await handler(self._request.decode(call.body), call))
 
             return handler

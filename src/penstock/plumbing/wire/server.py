@@ -13,7 +13,7 @@ from types import TracebackType
 
 from penstock.kernel.errors import ConfigError, InvalidArgument, Overloaded, ShuttingDown
 from penstock.plumbing.process.logs import get_logger
-from penstock.plumbing.wire.limits import Limits
+from penstock.plumbing.wire.limits import WireLimits
 from penstock.plumbing.wire.protocol.hello import METHODS_MAX
 from penstock.plumbing.wire.server_connection import ServerConnection
 from penstock.plumbing.wire.service import Service
@@ -29,7 +29,7 @@ log = get_logger()
 class Server:
     """A listening server. Make one with `Server.start`."""
 
-    def __init__(self, service: Service, limits: Limits, token: str | None) -> None:
+    def __init__(self, service: Service, limits: WireLimits, token: str | None) -> None:
         self._methods = service.methods
         self._limits = limits
         self._token = token
@@ -47,7 +47,7 @@ class Server:
         host: str = "127.0.0.1",
         port: int = 0,
         *,
-        limits: Limits | None = None,
+        limits: WireLimits | None = None,
         token: str | None = None,
         tls: Tls | None = None,
     ) -> "Server":
@@ -56,7 +56,7 @@ class Server:
             raise InvalidArgument(f"a service has at most {METHODS_MAX} methods")
         if token == "":
             raise InvalidArgument("an empty token protects nothing: give None to ask for none")
-        server = cls(service, limits or Limits(), token)
+        server = cls(service, limits or WireLimits(), token)
         context = server_context(tls) if tls is not None else None
         handshake_seconds = server._limits.hello_ms / 1000 if context is not None else None
         try:

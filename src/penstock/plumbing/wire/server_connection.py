@@ -23,12 +23,12 @@ from penstock.kernel.errors import (
     error_from_record,
 )
 from penstock.plumbing.process.logs import get_logger
-from penstock.plumbing.wire.connection import SMALL_BYTES, Connection
+from penstock.plumbing.wire.connection import SMALL_BYTES, WireConnection
 from penstock.plumbing.wire.deadlines import NEVER, DeadlineSweep
-from penstock.plumbing.wire.limits import Limits
-from penstock.plumbing.wire.message import ERROR_CODEC, Call, Message, as_body, as_bulk
-from penstock.plumbing.wire.protocol.flow import Flow
-from penstock.plumbing.wire.protocol.frames import Bulk, Kind, encode_frame, pack_header
+from penstock.plumbing.wire.limits import WireLimits
+from penstock.plumbing.wire.message import ERROR_CODEC, WireCall, WireMessage, as_body, as_bulk
+from penstock.plumbing.wire.protocol.flow import WireFlow
+from penstock.plumbing.wire.protocol.frames import Bulk, FrameKind, encode_frame, pack_header
 from penstock.plumbing.wire.protocol.hello import HELLO_BYTES_MAX, HELLO_CODEC, WELCOME_CODEC, Welcome, agree
 from penstock.plumbing.wire.server_stream import ServerStream
 from penstock.plumbing.wire.service import Method, MethodKind
@@ -37,19 +37,19 @@ from penstock.plumbing.wire.workers import Job, Workers
 
 __all__ = ["ServerConnection"]
 
-_RESPONSE: Final = int(Kind.RESPONSE)
+_RESPONSE: Final = int(FrameKind.RESPONSE)
 _UNARY: Final = MethodKind.UNARY
 log = get_logger()
 
 
-class ServerConnection(Connection):
+class ServerConnection(WireConnection):
     """One client of a server."""
 
     role = "server"
 
     def __init__(
         self,
-        limits: Limits,
+        limits: WireLimits,
         statistics: Statistics,
         *,
         methods: list[Method],
@@ -72,8 +72,8 @@ class ServerConnection(Connection):
         self._is_going_away = False
         self._sweep = DeadlineSweep(self._loop, self._expire)
         self._busy_at = self._began_at
-        self._on[Kind.HELLO] = self._on_hello
-        self._on[Kind.CLOSE] = self._on_close
+        self._on[FrameKind.HELLO] = self._on_hello
+        self._on[FrameKind.CLOSE] = self._on_close
 
     # The hello, and the end.
 
@@ -88,16 +88,16 @@ class ServerConnection(Connection):
         self.peer_window = hello.stream_window_bytes
         self._parser.frame_bytes_max = self.limits.frame_bytes_max
         self._is_welcome = True
-        self._on[Kind.HELLO] = self._on_unexpected
-        self._on[Kind.REQUEST] = self._on_request
-        self._on[Kind.OPEN] = self._on_open
-        self._on[Kind.MESSAGE] = self._on_message
-        self._on[Kind.END] = self._on_end
-        self._on[Kind.CREDIT] = self._on_credit
-        self._on[Kind.CANCEL] = self._on_cancel
-        self._on[Kind.PING] = self._on_ping
+        self._on[FrameKind.HELLO] = self._on_unexpected
+        self._on[FrameKind.REQUEST] = self._on_request
+        self._on[FrameKind.OPEN] = self._on_open
+        self._on[FrameKind.MESSAGE] = self._on_message
+        self._on[FrameKind.END] = self._on_end
+        self._on[FrameKind.CREDIT] = self._on_credit
+        self._on[FrameKind.CANCEL] = self._on_cancel
+        self._on[FrameKind.PING] = self._on_ping
         welcome = Welcome.of(self.limits, version, [known.name for known in self._methods])
-        self.queue(encode_frame(Kind.WELCOME, body=WELCOME_CODEC.encode(welcome)))
+        self.queue(encode_frame(FrameKind.WELCOME, body=WELCOME_CODEC.encode(welcome)))
 
     def _on_close(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
         why = error_from_record(ERROR_CODEC.decode(body))
@@ -109,7 +109,7 @@ class ServerConnection(Connection):
         if not self._is_going_away and not self.is_closing:
             self._is_going_away = True
             if self._is_welcome:  # a peer that was not welcomed has sent no request, and expects no other frame first
-                self.queue(pack_header(0, Kind.GOAWAY, 0, self._last_id, 0, 0))
+                self.queue(pack_header(0, FrameKind.GOAWAY, 0, self._last_id, 0, 0))
             self._close_if_done()
 
     def _close_if_done(self) -> None:
@@ -139,7 +139,7 @@ class ServerConnection(Connection):
             return
         known = self._methods[method]
         deadline_at = self._heard_at + argument / 1000 if argument else NEVER
-        call = Call(known.name, self.peer, body, bulk, deadline_at)
+        call = WireCall(known.name, self.peer, body, bulk, deadline_at)
         if known.kind is _UNARY:
             jobs, limits = self._jobs, self.limits
             self._request_bytes += len(body) + len(bulk)
@@ -154,7 +154,7 @@ class ServerConnection(Connection):
         else:
             self._fail(id, InvalidArgument(f"{known.name} is a stream"))
 
-    def _run_inline(self, id: int, known: Method, call: Call) -> None:
+    def _run_inline(self, id: int, known: Method, call: WireCall) -> None:
         try:
             reply = known.handler(call)
         except PenstockError as error:
@@ -165,7 +165,7 @@ class ServerConnection(Connection):
         else:
             self._respond(id, reply)
 
-    def on_done(self, job: Job, reply: Message | bytes) -> None:
+    def on_done(self, job: Job, reply: WireMessage | bytes) -> None:
         """A handler has ended well."""
         del self._jobs[job.id]
         self._request_bytes -= len(job.call.body) + len(job.call.bulk)
@@ -181,7 +181,7 @@ class ServerConnection(Connection):
         if self._is_going_away:
             self._close_if_done()
 
-    def _respond(self, id: int, reply: Message | bytes) -> None:
+    def _respond(self, id: int, reply: WireMessage | bytes) -> None:
         if type(reply) is bytes and len(reply) < SMALL_BYTES:
             length = len(reply)
             self.queue(pack_header(length, _RESPONSE, 0, id, length, 0) + reply)
@@ -199,7 +199,7 @@ class ServerConnection(Connection):
 
     def _fail(self, id: int, error: PenstockError) -> None:
         self._statistics.errors += 1
-        self.queue_error(Kind.ERROR, id, error)
+        self.queue_error(FrameKind.ERROR, id, error)
 
     # Streams.
 
@@ -220,7 +220,7 @@ class ServerConnection(Connection):
             self._fail(id, InvalidArgument(f"{known.name} is no stream"))
             return
         deadline_at = self._heard_at + argument / 1000 if argument else NEVER
-        flow = Flow(window=self.limits.stream_window_bytes, peer_window=self.peer_window)
+        flow = WireFlow(window=self.limits.stream_window_bytes, peer_window=self.peer_window)
         stream = ServerStream(self, id, flow, method=known.name, body=body, bulk=bulk, deadline_at=deadline_at)
         self._streams[id] = stream
         self._sweep.note(deadline_at)
@@ -237,7 +237,7 @@ class ServerConnection(Connection):
     def end_stream(self, stream: ServerStream) -> None:
         """The stream's proper end."""
         if self._streams.pop(stream.id, None) is not None:
-            self.queue(pack_header(0, Kind.END, 0, stream.id, 0, 0))
+            self.queue(pack_header(0, FrameKind.END, 0, stream.id, 0, 0))
             stream.close(None)
             self._close_if_done()
 
@@ -283,7 +283,7 @@ class ServerConnection(Connection):
         return min((at for at, _ in deadlines if at > now), default=NEVER)
 
     def _on_ping(self, method: int, id: int, argument: int, body: bytes, bulk: Bulk) -> None:
-        self.queue(pack_header(0, Kind.PONG, 0, 0, 0, argument))
+        self.queue(pack_header(0, FrameKind.PONG, 0, 0, 0, argument))
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -6,16 +6,16 @@ from typing import Protocol
 
 from penstock.kernel.errors import Cancelled, InternalError, PenstockError
 from penstock.plumbing.process.logs import get_logger
-from penstock.plumbing.wire.protocol.flow import Flow
+from penstock.plumbing.wire.protocol.flow import WireFlow
 from penstock.plumbing.wire.protocol.frames import Bulk
-from penstock.plumbing.wire.stream import Link, Receiver, Stream
+from penstock.plumbing.wire.stream import Receiver, Stream, StreamLink
 
 __all__ = ["ServerLink", "ServerStream"]
 
 log = get_logger()
 
 
-class ServerLink(Link, Protocol):
+class ServerLink(StreamLink, Protocol):
     """What a server's stream needs of its connection."""
 
     def end_stream(self, stream: "ServerStream") -> None: ...
@@ -27,7 +27,7 @@ class ServerStream(Stream):
     _link: ServerLink
 
     def __init__(
-        self, link: ServerLink, id: int, flow: Flow, *, method: str, body: bytes, bulk: Bulk, deadline_at: float
+        self, link: ServerLink, id: int, flow: WireFlow, *, method: str, body: bytes, bulk: Bulk, deadline_at: float
     ) -> None:
         super().__init__(link, id, flow, method=method, body=body, bulk=bulk, deadline_at=deadline_at)
         self._task: asyncio.Task[None] | None = None

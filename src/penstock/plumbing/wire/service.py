@@ -1,7 +1,7 @@
 """Service: the methods a server offers, by name, and what runs for each.
 
-unary      `async def (call) -> Message | bytes`: runs in a task, which a cancelled request cancels
-inline     `def (call) -> Message | bytes`: runs at once, between two reads: for answers which need no waiting
+unary      `async def (call) -> WireMessage | bytes`: runs in a task, which a cancelled request cancels
+inline     `def (call) -> WireMessage | bytes`: runs at once, between two reads: for answers which need no waiting
 stream     `async def (stream) -> None`: runs in a task; when it returns, the stream has ended
 pipelined  `def (stream) -> Receiver`: no task; the receiver is called with batches of messages
 """
@@ -13,14 +13,14 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from penstock.kernel.errors import InvalidArgument
-from penstock.plumbing.wire.message import Call, Message
+from penstock.plumbing.wire.message import WireCall, WireMessage
 from penstock.plumbing.wire.server_stream import ServerStream
 from penstock.plumbing.wire.stream import Receiver
 
 __all__ = ["Method", "MethodKind", "Service"]
 
-UnaryHandler: TypeAlias = Callable[[Call], Awaitable[Message | bytes]]
-InlineHandler: TypeAlias = Callable[[Call], Message | bytes]
+UnaryHandler: TypeAlias = Callable[[WireCall], Awaitable[WireMessage | bytes]]
+InlineHandler: TypeAlias = Callable[[WireCall], WireMessage | bytes]
 StreamHandler: TypeAlias = Callable[[ServerStream], Awaitable[None]]
 PipelinedHandler: TypeAlias = Callable[[ServerStream], Receiver]
 

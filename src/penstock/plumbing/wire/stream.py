@@ -1,9 +1,9 @@
 """Stream: messages in both directions, with one reader and any number of senders on each side.
 
-A stream is read in one of two ways. By its owner's own task, with `receive`, `receive_batch` or `async for`; or by a
-`Receiver`, whose `on_messages` is called straight from the connection with all that one read brought: no task, and no
-wake-up per message. The credit is `Flow`'s business; this is the part that waits. What always holds: a message's credit
-is given back only when the reader has taken it; no task waits on a closed stream.
+A stream is read in one of two ways. Either its owner's task calls `receive`, `receive_batch` or `async for`, or the
+connection calls `on_messages` of a `Receiver` with every message of one read: no task, and no wake-up per message.
+`WireFlow` counts the credit; this module waits for it. What always holds: the stream returns a message's credit only
+after the reader took the message, and no task waits on a closed stream.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ from typing import Any, Final, Protocol, Self
 from penstock.kernel.errors import AlreadyClosed, InternalError, InvalidArgument, LimitExceeded, PenstockError
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.wire.line import Line
-from penstock.plumbing.wire.message import Message, as_body, as_bulk
-from penstock.plumbing.wire.protocol.flow import MESSAGE_COST, Flow, FlowState
-from penstock.plumbing.wire.protocol.frames import Bulk, Kind, pack_header
+from penstock.plumbing.wire.message import WireMessage, as_body, as_bulk
+from penstock.plumbing.wire.protocol.flow import MESSAGE_COST, FlowState, WireFlow
+from penstock.plumbing.wire.protocol.frames import Bulk, FrameKind, pack_header
 
-__all__ = ["Link", "Receiver", "Stream"]
+__all__ = ["Receiver", "Stream", "StreamLink"]
 
-_MESSAGE: Final = int(Kind.MESSAGE)
-_CREDIT: Final = int(Kind.CREDIT)
+_MESSAGE: Final = int(FrameKind.MESSAGE)
+_CREDIT: Final = int(FrameKind.CREDIT)
 _CLOSED: Final = FlowState.CLOSED
 log = get_logger()
 
@@ -28,7 +28,7 @@ log = get_logger()
 class Receiver(Protocol):
     """Takes what arrives on a stream. The connection itself calls it, so it must not block."""
 
-    def on_messages(self, messages: list[Message]) -> None:
+    def on_messages(self, messages: list[WireMessage]) -> None:
         """Everything one read brought. When this returns, the messages count as consumed (see `hold_credit`)."""
 
     def on_end(self) -> None:
@@ -41,7 +41,7 @@ class Receiver(Protocol):
         """The stream is over. Called once, and nothing after it."""
 
 
-class Link(Protocol):
+class StreamLink(Protocol):
     """What a stream needs of its connection."""
 
     is_writable: bool
@@ -60,7 +60,7 @@ class Stream:
     """One side of a stream. `ServerStream` and `ClientStream` add how it ends."""
 
     def __init__(
-        self, link: Link, id: int, flow: Flow, *, method: str, body: bytes, bulk: Bulk, deadline_at: float
+        self, link: StreamLink, id: int, flow: WireFlow, *, method: str, body: bytes, bulk: Bulk, deadline_at: float
     ) -> None:
         self.id = id
         self.method = method
@@ -72,7 +72,7 @@ class Stream:
         self.is_stopped = False  # told to end from outside: nothing which comes on it matters any more
         self.error: PenstockError | None = None  # why the stream is over, if not by its proper end
         self._link = link
-        self._inbox: deque[Message] = deque()  # received and not taken: bounded by the window
+        self._inbox: deque[WireMessage] = deque()  # received and not taken: bounded by the window
         self._reader: asyncio.Future[None] | None = None
         self._senders = Line()
         self._receiver: Receiver | None = None
@@ -106,7 +106,7 @@ class Stream:
             self._was_full = True
             return False
         if flow.may_send and cost <= link.peer_frame_bytes_max:
-            flow.credit -= cost  # as `Flow.send` does, of which all conditions hold
+            flow.credit -= cost  # as `WireFlow.send` does, of which all conditions hold
             link.queue_payload(_MESSAGE, 0, self.id, 0, body, bulk)
         else:
             self._push(body, bulk, cost)  # which names the error
@@ -121,7 +121,7 @@ class Stream:
             self._was_full = True
             return False
         if flow.may_send and cost <= link.peer_frame_bytes_max:
-            flow.credit -= cost  # as `Flow.send` does, of which all conditions hold
+            flow.credit -= cost  # as `WireFlow.send` does, of which all conditions hold
             link.write_payload(_MESSAGE, 0, self.id, 0, body, bulk)
         else:
             self._push(body, bulk, cost)  # which names the error
@@ -166,7 +166,7 @@ class Stream:
 
     # Receiving.
 
-    async def receive(self) -> Message | None:
+    async def receive(self) -> WireMessage | None:
         """The next message, or None when the peer has sent its last."""
         if not self._inbox and not await self._wait_for_message():
             return None
@@ -174,7 +174,7 @@ class Stream:
         self._consume(len(message.body) + len(message.bulk) + MESSAGE_COST)
         return message
 
-    async def receive_batch(self) -> list[Message]:
+    async def receive_batch(self) -> list[WireMessage]:
         """Return all messages that have arrived, at least one; or none when the peer has sent its last."""
         if not self._inbox and not await self._wait_for_message():
             return []
@@ -186,7 +186,7 @@ class Stream:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> WireMessage:
         message = await self.receive()
         if message is None:
             raise StopAsyncIteration
@@ -234,7 +234,7 @@ class Stream:
         """A message came. Return True if the stream has to join the list of streams to deliver."""
         both_wait = has_waited and (self._reader is not None or self._receiver is not None)
         self.flow.receive(len(body) + len(bulk) + MESSAGE_COST, both_wait=both_wait)
-        self._inbox.append(Message(body, bulk))
+        self._inbox.append(WireMessage(body, bulk))
         if self._is_touched:
             return False
         self._is_touched = True
@@ -249,7 +249,7 @@ class Stream:
             return
         is_grant_due = self.flow.pass_on(len(body) + len(bulk) + MESSAGE_COST, both_wait=has_waited)
         try:
-            receiver.on_messages([Message(body, bulk)])
+            receiver.on_messages([WireMessage(body, bulk)])
         except Exception as error:
             self._fail_for(error)
         if is_grant_due and not self._is_holding:

@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.kernel.errors import Cancelled, InternalError, PenstockError
 from penstock.plumbing.process.logs import get_logger
-from penstock.plumbing.wire.message import Call, Message
+from penstock.plumbing.wire.message import WireCall, WireMessage
 
 __all__ = ["Job", "Workers"]
 
@@ -26,10 +26,10 @@ CLOSE_SECONDS_MAX: Final = 5.0
 log = get_logger()
 
 
-class Owner(Protocol):
+class JobOwner(Protocol):
     """A callback for the end of a job. One of these is called, once per job; neither may raise."""
 
-    def on_done(self, job: "Job", reply: Message | bytes) -> None: ...
+    def on_done(self, job: "Job", reply: WireMessage | bytes) -> None: ...
     def on_failed(self, job: "Job", error: PenstockError) -> None: ...
 
 
@@ -37,9 +37,9 @@ class Job(msgspec.Struct, eq=False):
     """A request on its way through a handler."""
 
     id: int
-    call: Call
-    handler: Callable[[Call], Awaitable[Message | bytes]]
-    owner: Owner
+    call: WireCall
+    handler: Callable[[WireCall], Awaitable[WireMessage | bytes]]
+    owner: JobOwner
     task: "asyncio.Task[None] | None" = None  # while it runs
     stopped_for: PenstockError | None = None  # it was asked to stop
 

@@ -13,32 +13,32 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.plumbing.config.secret import Secret
-from penstock.plumbing.config.sections import Config, ObjectStore, Tls, Wal, Wire
+from penstock.plumbing.config.sections import Config, ObjectStoreSection, TlsSection, WalSection, Wire
 
 if TYPE_CHECKING:
     from penstock.plumbing.objects.options import StoreOptions
     from penstock.plumbing.wal.options import WalOptions
     from penstock.plumbing.wire import tls as wire
-    from penstock.plumbing.wire.limits import Limits
+    from penstock.plumbing.wire.limits import WireLimits
 
 __all__ = ["object_store_url", "store_options", "wal_options", "wire_limits", "wire_tls"]
 
 CREDENTIALS = ("access_key_id", "secret_access_key", "session_token", "service_account_key", "account_key")
 
 
-def wire_limits(wire: Wire) -> "Limits":
-    from penstock.plumbing.wire.limits import Limits
+def wire_limits(wire: Wire) -> "WireLimits":
+    from penstock.plumbing.wire.limits import WireLimits
 
-    return Limits(**fields_from(wire, Limits))
+    return WireLimits(**fields_from(wire, WireLimits))
 
 
-def wire_tls(tls: Tls) -> "wire.Tls | None":
+def wire_tls(tls: TlsSection) -> "wire.Tls | None":
     from penstock.plumbing.wire import tls as wire
 
     return wire.Tls(**fields_from(tls, wire.Tls)) if tls.enabled else None
 
 
-def wal_options(wal: Wal) -> "WalOptions":
+def wal_options(wal: WalSection) -> "WalOptions":
     from penstock.plumbing.wal.options import WalOptions
 
     options = WalOptions(**fields_from(wal, WalOptions))
@@ -46,7 +46,7 @@ def wal_options(wal: Wal) -> "WalOptions":
     return options
 
 
-def store_options(store: ObjectStore) -> "StoreOptions":
+def store_options(store: ObjectStoreSection) -> "StoreOptions":
     from penstock.plumbing.objects.options import StoreOptions
 
     given = {name: getattr(store, name) for name in CREDENTIALS}

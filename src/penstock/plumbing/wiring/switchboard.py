@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.kernel.errors import Unavailable
-from penstock.plumbing.wire.message import Call, Message
+from penstock.plumbing.wire.message import WireCall, WireMessage
 from penstock.plumbing.wire.server import Server
 from penstock.plumbing.wire.server_stream import ServerStream
 from penstock.plumbing.wire.service import Method, MethodKind, Service
@@ -52,12 +52,12 @@ class Switchboard:
     def _proxy(self, name: str, kind: MethodKind) -> Any:
         handlers = self._handlers
 
-        async def unary(call: Call) -> Message | bytes:
-            answer: Message | bytes = await (handlers.get(name) or self._absent(name))(call)
+        async def unary(call: WireCall) -> WireMessage | bytes:
+            answer: WireMessage | bytes = await (handlers.get(name) or self._absent(name))(call)
             return answer
 
-        def inline(call: Call) -> Message | bytes:
-            answer: Message | bytes = (handlers.get(name) or self._absent(name))(call)
+        def inline(call: WireCall) -> WireMessage | bytes:
+            answer: WireMessage | bytes = (handlers.get(name) or self._absent(name))(call)
             return answer
 
         async def stream(opened: ServerStream) -> None:

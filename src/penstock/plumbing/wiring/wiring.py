@@ -6,7 +6,7 @@ from penstock.kernel.backoff import Backoff
 from penstock.plumbing.ports.ports import Ports, system_ports
 from penstock.plumbing.process.health import Health
 from penstock.plumbing.wire.client import Channel
-from penstock.plumbing.wire.limits import Limits
+from penstock.plumbing.wire.limits import WireLimits
 from penstock.plumbing.wire.tls import Tls
 from penstock.plumbing.wiring.advertise import announced, check_announced
 from penstock.plumbing.wiring.switchboard import Switchboard
@@ -15,7 +15,7 @@ __all__ = ["PEER_LIMITS", "Wiring"]
 
 MIB = 1 << 20
 # A follower that must catch up gets megabytes at a time; a paused peer is noticed within seconds, not minutes.
-PEER_LIMITS = Limits(
+PEER_LIMITS = WireLimits(
     frame_bytes_max=32 * MIB,
     stream_window_bytes=32 * MIB,
     request_bytes_max=64 * MIB,
@@ -33,7 +33,7 @@ class Wiring(msgspec.Struct, frozen=True):
     token: str | None = None
     server_tls: Tls | None = None
     client_tls: Tls | None = None
-    limits: Limits = PEER_LIMITS
+    limits: WireLimits = PEER_LIMITS
     ports: Ports = msgspec.field(default_factory=system_ports)
     advertise: str = ""  # the host that others dial; empty: the one that is bound
     health: Health = msgspec.field(default_factory=Health)  # the checks of this process

@@ -21,7 +21,7 @@ from penstock.kernel.ids import EntryId
 from penstock.plumbing.wire.client import Channel
 from penstock.plumbing.wire.client_stream import ClientStream
 from penstock.plumbing.wire.deadlines import NEVER, DeadlineSweep
-from penstock.plumbing.wire.message import Message
+from penstock.plumbing.wire.message import WireMessage
 from penstock.quorum.client.finder import SILENT_S, LeaderFinder
 from penstock.quorum.client.sending import Answer, Next, Sending
 from penstock.quorum.records.answers import Fate
@@ -193,7 +193,7 @@ class Appends:
 
     # Receiver
 
-    def on_messages(self, messages: list[Message]) -> None:
+    def on_messages(self, messages: list[WireMessage]) -> None:
         for message in messages:
             answers = _ANSWERS.decode(message.body)
             self._answered(answers)

@@ -34,8 +34,8 @@ from penstock.kernel.ids import NO_ENTRY, EntryId, Offset
 from penstock.plumbing.ports.ports import Ports, system_ports
 from penstock.plumbing.wire.client import Channel
 from penstock.plumbing.wire.client_stream import ClientStream
-from penstock.plumbing.wire.limits import Limits
-from penstock.plumbing.wire.message import Message
+from penstock.plumbing.wire.limits import WireLimits
+from penstock.plumbing.wire.message import WireMessage
 from penstock.plumbing.wire.tls import Tls
 from penstock.quorum.client.appends import Appends
 from penstock.quorum.client.finder import SILENT_S, LeaderFinder
@@ -66,7 +66,7 @@ OPS_BYTES_MAX: Final = 3 << 19  # a transaction of a KeySpace has up to 1.25 MiB
 RETRY_S: Final = 0.02
 QUIET_S: Final = 2.0  # a subscription that gets nothing for this time asks whether there was anything to get
 SILENT_ATTEMPT_S: Final = 0.5  # a read without an answer for so long looks for another leader, then waits longer
-LIMITS: Final = Limits(
+LIMITS: Final = WireLimits(
     frame_bytes_max=16 << 20, stream_window_bytes=16 << 20, hello_ms=1_000, keepalive_ms=500, pong_ms=2_000
 )
 FIRST: Final = Offset(1)
@@ -105,7 +105,7 @@ class QuorumLog:
         token: str | None = None,
         tls: Tls | None = None,
         window_bytes: int = 8 << 20,
-        limits: Limits | None = None,
+        limits: WireLimits | None = None,
         ports: Ports | None = None,
     ) -> None:
         if not addresses:
@@ -266,7 +266,7 @@ class QuorumLog:
         stream.end()
         return stream
 
-    async def _hear(self, stream: ClientStream, at: Offset) -> Message | None:
+    async def _hear(self, stream: ClientStream, at: Offset) -> WireMessage | None:
         """The next message of a subscription. `Unavailable` if its node was left behind: it lives, but it knows less
         than has been committed."""
         while True:

@@ -26,14 +26,14 @@ from penstock.kernel.ids import Offset, Revision
 from penstock.keyspace.core.limits import check_key, check_lease_ms, check_prefix, check_transaction
 from penstock.keyspace.core.records import (
     NO_REVISION,
+    KeySnapshot,
+    KeySpaceStatus,
     KeyValue,
     Lease,
     LeaseId,
     LeaseStatus,
-    Snapshot,
-    Status,
 )
-from penstock.keyspace.core.transaction import Compare, Operation, Outcome, Transaction
+from penstock.keyspace.core.transaction import Compare, Operation, Transaction, TransactOutcome
 from penstock.plumbing.ports.ports import Ports, system_ports
 from penstock.plumbing.wire.tls import Tls
 from penstock.quorum.client.quorum import QuorumLog
@@ -101,7 +101,7 @@ class QuorumKeySpace:
         self._saw(found.revision)
         return found.entry
 
-    async def range(self, prefix: str, *, at: Revision | None = None) -> Snapshot:
+    async def range(self, prefix: str, *, at: Revision | None = None) -> KeySnapshot:
         check_prefix(prefix)
         while True:
             try:
@@ -110,7 +110,7 @@ class QuorumKeySpace:
                 if at is not None:
                     raise  # else the pages took longer than the history lasts: begin again with the present
 
-    async def _range(self, prefix: str, at: Revision | None) -> Snapshot:
+    async def _range(self, prefix: str, at: Revision | None) -> KeySnapshot:
         page = await self._ask(RangePart, RangeQuery(prefix, "", at))
         if at is None:
             self._saw(page.snapshot.revision)
@@ -118,12 +118,12 @@ class QuorumKeySpace:
         while not page.is_last:
             page = await self._ask(RangePart, RangeQuery(prefix, entries[-1].key, revision))
             entries += page.snapshot.entries
-        return Snapshot(revision, entries)
+        return KeySnapshot(revision, entries)
 
-    async def status(self) -> Status:
-        status = await self._ask(Status, StatusQuery())
+    async def status(self) -> KeySpaceStatus:
+        status = await self._ask(KeySpaceStatus, StatusQuery())
         if not status.store_id:
-            status = await self._do(Status, FoundKeySpace(self._ports.chance.token(16).hex()))
+            status = await self._do(KeySpaceStatus, FoundKeySpace(self._ports.chance.token(16).hex()))
         self._saw(status.revision)
         return status
 
@@ -135,10 +135,10 @@ class QuorumKeySpace:
 
     async def transact(
         self, compares: Iterable[Compare] = (), then: Iterable[Operation] = (), otherwise: Iterable[Operation] = ()
-    ) -> Outcome:
+    ) -> TransactOutcome:
         transaction = Transaction(tuple(compares), tuple(then), tuple(otherwise))
         check_transaction(transaction)
-        outcome = await self._do(Outcome, RunTransaction(transaction))
+        outcome = await self._do(TransactOutcome, RunTransaction(transaction))
         self._saw(outcome.revision)
         return outcome
 
@@ -190,7 +190,7 @@ class QuorumKeySpace:
 
         `KeySpaceForgot`: the KeySpace is behind a revision that it has shown.
         """
-        status, upto = await self._read(Status, StatusQuery())
+        status, upto = await self._read(KeySpaceStatus, StatusQuery())
         if status.revision < revision:
             raise KeySpaceForgot(f"the KeySpace is at revision {status.revision}, and was at {revision}")
         return status.revision, upto
@@ -221,7 +221,7 @@ class QuorumKeySpace:
         except (DeadlineExceeded, Indeterminate, NotFound, Overloaded, Unimplemented) as error:
             raise Unavailable(error.message, next_step=error.next_step) from error
         answer = decode_answer(kind, read.result)
-        if isinstance(answer, EntryAt | Status) and answer.revision < before:
+        if isinstance(answer, EntryAt | KeySpaceStatus) and answer.revision < before:
             raise KeySpaceForgot(f"the KeySpace is at revision {answer.revision}, and was at {before}")
         return answer, read.applied
 

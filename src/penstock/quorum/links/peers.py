@@ -20,7 +20,7 @@ from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.tasks import Tasks
 from penstock.plumbing.wire.channels import Channels
 from penstock.plumbing.wire.client_stream import ClientStream
-from penstock.plumbing.wire.message import Message
+from penstock.plumbing.wire.message import WireMessage
 from penstock.plumbing.wire.server_stream import ServerStream
 from penstock.plumbing.wire.stream import Stream
 from penstock.quorum.records.messages import Message as PeerMessage
@@ -90,7 +90,7 @@ class PeerLink:
         else:
             self.dropped += 1
 
-    def on_messages(self, messages: list[Message]) -> None:
+    def on_messages(self, messages: list[WireMessage]) -> None:
         try:
             decoded = [_CODEC.decode_known(message.body, f"a message of {self.peer}") for message in messages]
         except FormatTooNew as error:

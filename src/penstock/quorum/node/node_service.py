@@ -7,7 +7,7 @@ import msgspec
 from penstock.kernel.codec import Codec
 from penstock.kernel.errors import Compacted, LimitExceeded
 from penstock.kernel.ids import Offset
-from penstock.plumbing.wire.message import Call
+from penstock.plumbing.wire.message import WireCall
 from penstock.plumbing.wire.server_stream import ServerStream
 from penstock.plumbing.wire.service import Service
 from penstock.quorum.links.peers import METHOD, PeerHello, PeerLink
@@ -82,7 +82,7 @@ class NodeService:
         hello = _HELLO.decode(stream.body)
         return AppendSession(self._server.host(hello.shard), hello.client, stream)
 
-    async def _read(self, call: Call) -> bytes:
+    async def _read(self, call: WireCall) -> bytes:
         query = _READ.decode(call.body)
         if len(query.query) > QUERY_BYTES_MAX:
             raise LimitExceeded(f"a query has at most {QUERY_BYTES_MAX} bytes")
@@ -90,28 +90,28 @@ class NodeService:
         result, applied = await host.read(query.query, is_linearizable=query.is_linearizable, after=query.after)
         return _encode(ReadResult(result, applied))
 
-    async def _session(self, call: Call) -> bytes:
+    async def _session(self, call: WireCall) -> bytes:
         query = _SESSION.decode(call.body)
         return _encode(SessionFound(await self._server.host(query.shard).highest_seq(query.client)))
 
-    async def _resolve(self, call: Call) -> bytes:
+    async def _resolve(self, call: WireCall) -> bytes:
         query = _RESOLVE.decode(call.body)
         return _encode(ResolveResult(await self._server.host(query.shard).resolve(query.entry), self._server.node))
 
-    async def _member(self, call: Call) -> bytes:
+    async def _member(self, call: WireCall) -> bytes:
         query = _MEMBER.decode(call.body)
         return _encode(await self._server.member(query.shard, wiped=query.wiped))
 
-    async def _snapshot(self, call: Call) -> bytes:
+    async def _snapshot(self, call: WireCall) -> bytes:
         self._server.host(_MEMBER.decode(call.body).shard).take_snapshot()
         return b""
 
-    def _leader(self, call: Call) -> bytes:
+    def _leader(self, call: WireCall) -> bytes:
         host = self._server.host(_LEADER.decode(call.body).shard)
         leads = host.node.leader is not None and not host.failed
         return _encode(LeaderFound(host.node.epoch, leads, host.leader_address))
 
-    def _status(self, call: Call) -> bytes:
+    def _status(self, call: WireCall) -> bytes:
         return _encode([(each, explain(each)) for each in self._server.statuses()])
 
     async def _subscribe(self, stream: ServerStream) -> None:

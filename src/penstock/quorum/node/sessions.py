@@ -11,7 +11,7 @@ import msgspec
 from penstock.kernel.codec import Codec
 from penstock.kernel.errors import Overloaded, PenstockError
 from penstock.kernel.ids import MILLISECOND, Offset
-from penstock.plumbing.wire.message import Message
+from penstock.plumbing.wire.message import WireMessage
 from penstock.plumbing.wire.server_stream import ServerStream
 from penstock.quorum.records.answers import Answers, Fate
 from penstock.quorum.records.api import AppendAnswers, ClientAppend
@@ -46,7 +46,7 @@ class AppendSession:
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
 
-    def on_messages(self, messages: list[Message]) -> None:
+    def on_messages(self, messages: list[WireMessage]) -> None:
         host, client = self._host, self._client
         for message in messages:
             for each in _BATCH.decode(message.body):

@@ -11,7 +11,7 @@ import msgspec
 from penstock.kernel.errors import Compacted, NotFound, PenstockError, PreconditionFailed
 from penstock.kernel.ids import NodeId, Revision
 from penstock.keyspace.core.records import KeyValue
-from penstock.keyspace.core.transaction import Put, is_absent
+from penstock.keyspace.core.transaction import PutKey, is_absent
 from penstock.keyspace.shell.port import KeySpace
 from penstock.plumbing.ports.ports import Ports
 from penstock.plumbing.process.logs import get_logger
@@ -69,7 +69,7 @@ class OperatorServer:
     async def add_node(self, node: NodeId, address: str) -> None:
         """Remember where a node listens. Again with another address: it has moved."""
         valid_name(node, "node")
-        await self._keyspace.transact((), [Put(NODES + node, address.encode())])
+        await self._keyspace.transact((), [PutKey(NODES + node, address.encode())])
         self._learn({node: address})
 
     async def create(self, shard: str, nodes: list[NodeId]) -> Metadata:
@@ -80,7 +80,7 @@ class OperatorServer:
         ensemble = tuple([await self._member(shard, node) for node in nodes])
         metadata = Metadata(ensemble)
         key = SHARDS + shard
-        outcome = await self._keyspace.transact([is_absent(key)], [Put(key, encode_metadata(metadata))])
+        outcome = await self._keyspace.transact([is_absent(key)], [PutKey(key, encode_metadata(metadata))])
         if not outcome.succeeded:
             raise PreconditionFailed(f"there is a shard {shard!r} already", next_step="penstock quorum shards")
         self._care_for(shard)

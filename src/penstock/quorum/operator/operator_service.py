@@ -3,7 +3,7 @@
 import msgspec
 
 from penstock.kernel.codec import Codec
-from penstock.plumbing.wire.message import Call
+from penstock.plumbing.wire.message import WireCall
 from penstock.plumbing.wire.service import Service
 from penstock.quorum.operator.operator_server import OperatorServer
 from penstock.quorum.records.operator_calls import AddNode, Create, ElectLeader, OperatorStatus, Reconfiguration
@@ -31,23 +31,23 @@ class OperatorService:
         service.unary("operator.reconfigure")(self._reconfigure)
         service.inline("operator.status")(self._status)
 
-    async def _add_node(self, call: Call) -> bytes:
+    async def _add_node(self, call: WireCall) -> bytes:
         wanted = _ADD.decode(call.body)
         await self._operator.add_node(wanted.node, wanted.address)
         return b""
 
-    async def _create(self, call: Call) -> bytes:
+    async def _create(self, call: WireCall) -> bytes:
         wanted = _CREATE.decode(call.body)
         return _encode(await self._operator.create(wanted.shard, wanted.nodes))
 
-    async def _elect(self, call: Call) -> bytes:
+    async def _elect(self, call: WireCall) -> bytes:
         wanted = _ELECT.decode(call.body)
         return _encode(await self._operator.elect(wanted.shard, wanted.prefer, aborts=wanted.aborts))
 
-    async def _reconfigure(self, call: Call) -> bytes:
+    async def _reconfigure(self, call: WireCall) -> bytes:
         wanted = _CHANGE.decode(call.body)
         return _encode(await self._operator.reconfigure(wanted.shard, wanted.op, wanted.old, wanted.new))
 
-    def _status(self, call: Call) -> bytes:
+    def _status(self, call: WireCall) -> bytes:
         operator = self._operator
         return _encode(OperatorStatus(operator.me, operator.directory, operator.metadata()))

@@ -10,7 +10,7 @@ from penstock.kernel.codec import Codec
 from penstock.kernel.effects import Effect, Received, Reply, Requested
 from penstock.kernel.errors import InternalError, PenstockError, ShuttingDown
 from penstock.kernel.ids import Lsn, NodeId, RequestId, Revision
-from penstock.keyspace.core.transaction import Put, is_at
+from penstock.keyspace.core.transaction import PutKey, is_at
 from penstock.keyspace.shell.port import KeySpace
 from penstock.plumbing.host.loop import Done, MachineLoop
 from penstock.plumbing.ports.ports import Ports
@@ -156,7 +156,7 @@ class ShardOperator:
     async def _write(self, effect: WriteMetadata) -> None:
         value = encode_metadata(effect.metadata)
         try:
-            outcome = await self._keyspace.transact([is_at(self._key, effect.revision)], [Put(self._key, value)])
+            outcome = await self._keyspace.transact([is_at(self._key, effect.revision)], [PutKey(self._key, value)])
         except PenstockError as error:
             # It may have been written: to this operator it was not. Reading again shows the present metadata, and an
             # epoch it cannot claim as its own is taken over by a new one (P9).

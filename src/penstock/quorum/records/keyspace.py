@@ -20,7 +20,7 @@ from penstock.kernel.errors import (
     PreconditionFailed,
 )
 from penstock.kernel.ids import Revision
-from penstock.keyspace.core.records import KeyValue, LeaseId, Snapshot
+from penstock.keyspace.core.records import KeySnapshot, KeyValue, LeaseId
 from penstock.keyspace.core.transaction import Transaction
 
 __all__ = [
@@ -154,7 +154,7 @@ class EntryAt(msgspec.Struct, frozen=True, array_like=True, tag="entry"):
 class RangePart(msgspec.Struct, frozen=True, array_like=True, tag="page"):
     """A part of a range, and whether it is the last one."""
 
-    snapshot: Snapshot
+    snapshot: KeySnapshot
     is_last: bool
 
 

@@ -22,7 +22,7 @@ import msgspec
 
 from penstock.kernel.errors import InvalidArgument, NotFound
 from penstock.keyspace.shell.embedded.lock import LOCK_FILE, WriterLock, is_stopped
-from penstock.plumbing.process.ports import Ports
+from penstock.plumbing.process.ports import ReservedPorts
 
 __all__ = ["ClusterPlan", "LocalCluster", "ProcessPlan", "Role"]
 
@@ -92,7 +92,7 @@ class LocalCluster:
         names: list[tuple[str, Role]] = [(f"op{n}", "operator") for n in range(1, operators + 1)]
         names += [(f"n{n}", "node") for n in range(1, nodes + spares + 1)]
         names += [(f"b{n}", "broker") for n in range(1, brokers + 1)]
-        ports = Ports(len(names))
+        ports = ReservedPorts(len(names))
         processes = [ProcessPlan(name, role, port) for (name, role), port in zip(names, ports.numbers, strict=True)]
         folder.mkdir(parents=True, exist_ok=True)
         plan = ClusterPlan(processes, shard, machine, snapshot_entries, failure_ms, lease_ms, keyspace)

@@ -19,7 +19,7 @@ from penstock.kernel.errors import FormatTooNew, PreconditionFailed
 from penstock.kernel.ids import Revision
 from penstock.kernel.version import Release
 from penstock.keyspace.core.records import NO_REVISION, KeyValue
-from penstock.keyspace.core.transaction import Put, is_absent, is_at
+from penstock.keyspace.core.transaction import PutKey, is_absent, is_at
 from penstock.keyspace.shell.membership import Membership
 from penstock.keyspace.shell.port import KeySpace
 
@@ -72,8 +72,8 @@ async def join_cluster(
         keyspace, MACHINES + machine.name, _encode(machine), clock, lease_ms=lease_ms, on_lost=on_lost
     )
     try:
-        await keyspace.transact(then=[Put(JOINED, machine.name.encode())])
-        await keyspace.transact([is_absent(LEVEL)], [Put(LEVEL, str(machine.level_max).encode())])
+        await keyspace.transact(then=[PutKey(JOINED, machine.name.encode())])
+        await keyspace.transact([is_absent(LEVEL)], [PutKey(LEVEL, str(machine.level_max).encode())])
         level = await level_of(keyspace)
         if not machine.speaks.speaks(level):
             raise FormatTooNew(
@@ -119,7 +119,7 @@ async def raise_level(keyspace: KeySpace) -> tuple[int, int]:
                 level=before,
             )
         compares = [is_at(JOINED, _revision(joined)), is_at(LEVEL, level.mod_revision)]
-        outcome = await keyspace.transact(compares, [Put(LEVEL, str(before + 1).encode())])
+        outcome = await keyspace.transact(compares, [PutKey(LEVEL, str(before + 1).encode())])
         if outcome.succeeded:
             return before, before + 1
 

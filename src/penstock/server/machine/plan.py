@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from penstock.kernel.errors import ConfigError
-from penstock.plumbing.config import Config, Effective, Source
+from penstock.plumbing.config import Config, ConfigSource, Effective
 from penstock.plumbing.config.values import Address
 from penstock.plumbing.wiring.options import object_store_url
 
@@ -126,7 +126,7 @@ def _on_fixed_ports(plan: MachinePlan, effective: Effective) -> MachinePlan:
 
 
 def _is_default(effective: Effective, key: str) -> bool:
-    return effective.origins[key].source is Source.DEFAULT
+    return effective.origins[key].source is ConfigSource.DEFAULT
 
 
 def members_of(config: Config) -> dict[str, str]:

@@ -21,14 +21,14 @@ from penstock.kernel.errors import ConfigError, InvalidArgument
 from penstock.kernel.formats import CREDENTIALS
 from penstock.kernel.version import Release
 from penstock.keyspace.core.limits import LEASE_MS_MAX
-from penstock.keyspace.core.transaction import Put, is_absent
+from penstock.keyspace.core.transaction import PutKey, is_absent
 from penstock.keyspace.shell.membership import Membership
 from penstock.keyspace.shell.port import KeySpace
 from penstock.lake.rest.credentials import Credentials
 from penstock.plumbing.files.data_folder import enter_folder
 from penstock.plumbing.files.sealed import write_sealed
 from penstock.plumbing.process.logs import get_logger
-from penstock.plumbing.process.running import Running
+from penstock.plumbing.process.running import RunningServer
 from penstock.plumbing.wire.server import Server
 from penstock.plumbing.wire.service import Service
 from penstock.plumbing.wiring.switchboard import Switchboard
@@ -123,9 +123,9 @@ class RunningMachine:
         return running.broker.server if isinstance(running, BrokerRole) else None
 
     @property
-    def running(self) -> Running:
+    def running(self) -> RunningServer:
         """Return the addresses for `up.json`."""
-        return Running(os.getpid(), self.wire, self.wire, self.wire, self.lake_url, SHARD)
+        return RunningServer(os.getpid(), self.wire, self.wire, self.wire, self.lake_url, SHARD)
 
 
 @asynccontextmanager
@@ -190,7 +190,7 @@ async def _credentials(session: Session, keyspace: KeySpace, plan: MachinePlan) 
     if plan.is_alone or made_in is None:
         return credentials
     fields = {"access_key_id": credentials.access_key_id, "secret_access_key": credentials.secret_access_key}
-    await keyspace.transact([is_absent(LAKE_KEYS)], [Put(LAKE_KEYS, msgspec.json.encode(fields))])
+    await keyspace.transact([is_absent(LAKE_KEYS)], [PutKey(LAKE_KEYS, msgspec.json.encode(fields))])
     found = await keyspace.get(LAKE_KEYS)
     assert found is not None, "no call removes it"
     shared = msgspec.json.decode(found.value, type=dict[str, str])

@@ -14,7 +14,7 @@ from penstock.journals.broker.status.health import short_journals
 from penstock.kernel.codec import Codec
 from penstock.kernel.errors import PenstockError, Unavailable
 from penstock.plumbing.process.health import CheckReport, Health, HealthState
-from penstock.plumbing.wire.message import Call
+from penstock.plumbing.wire.message import WireCall
 from penstock.plumbing.wire.records import RecordMethod
 from penstock.plumbing.wire.service import Service
 from penstock.quorum.records.api import ShardStatus
@@ -83,7 +83,7 @@ class MachineStatusService:
     def register(self, service: Service) -> None:
         STATUS.serve(service)(self._answer)
 
-    async def _answer(self, _: MachineQuery, call: Call) -> MachineStatus:
+    async def _answer(self, _: MachineQuery, call: WireCall) -> MachineStatus:
         running = self.running
         if running is None:
             raise Unavailable("this machine is starting", next_step="penstock status")

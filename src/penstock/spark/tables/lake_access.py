@@ -15,7 +15,7 @@ import msgspec
 from penstock.kernel.errors import Indeterminate, InvalidArgument, NotFound, PenstockError, Unavailable
 from penstock.kernel.formats import CREDENTIALS
 from penstock.lake.client.lake import LakeClient, LakeUrl, parse_lake_url
-from penstock.plumbing.config import Effective, Source, load
+from penstock.plumbing.config import ConfigSource, Effective, load
 from penstock.plumbing.files.sealed import read_sealed
 from penstock.plumbing.process.running import running_in
 
@@ -86,7 +86,7 @@ def access_from(options: Mapping[str, str], effective: Effective | None = None) 
     url = options.get("lake", "")
     if not url:
         up = running_in(config.data.folder)
-        is_told = effective.origins["lake.listen"].source is not Source.DEFAULT
+        is_told = effective.origins["lake.listen"].source is not ConfigSource.DEFAULT
         scheme = "https" if config.tls.enabled else "http"
         url = up.lake if up is not None and not is_told else f"{scheme}://{config.lake.listen}"
     key, secret = options.get("access_key_id", ""), options.get("secret_access_key", "")

@@ -12,7 +12,7 @@ from penstock.consumers.core.recoverylog.playback import (
     Playback,
     PlayState,
     Promote,
-    ReadLog,
+    ReadRecoveryLog,
     RemoveFile,
     WriteFile,
 )
@@ -81,7 +81,7 @@ class Room:
 
     def perform(self, effect: Effect, rivals: list[bytes]) -> list[Effect]:
         match effect:
-            case ReadLog(offset):
+            case ReadRecoveryLog(offset):
                 at, data = self.log.read(offset, self.chunk)
                 return self.playback.step(LogChunk(Offset(at), data) if data else AtHead(Offset(at)), NOW)
             case CreateFile(fnode):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.consumers.core.recoverylog.logs import Fenced, Log, Room, recorder_of
 
-from penstock.consumers.core.recoverylog.hints import FnodeHints, Hints, Point
+from penstock.consumers.core.recoverylog.hints import FnodeHints, Hints, LogPoint
 from penstock.consumers.core.recoverylog.playback import Playback, PlayState
 from penstock.consumers.core.recoverylog.pruning import Extent, plan
 from penstock.consumers.core.recoverylog.recorder import Recorder
@@ -161,6 +161,6 @@ def test_hints_skip_what_is_dead() -> None:
 
 
 def test_a_file_which_was_never_made_cannot_be_hinted_alive() -> None:
-    hints = Hints("log", (FnodeHints(7, ()),), Point(1, 0, Offset(0)))
+    hints = Hints("log", (FnodeHints(7, ()),), LogPoint(1, 0, Offset(0)))
     room = Room(Log(), Playback(hints)).run(1)
     assert room.files == {}

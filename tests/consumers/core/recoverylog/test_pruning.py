@@ -1,6 +1,6 @@
 import pytest
 
-from penstock.consumers.core.recoverylog.hints import FnodeHints, Hints, Point, Segment
+from penstock.consumers.core.recoverylog.hints import FnodeHints, Hints, HintSegment, LogPoint
 from penstock.consumers.core.recoverylog.pruning import Extent, plan
 from penstock.kernel.errors import InvalidArgument
 from penstock.kernel.ids import Offset
@@ -9,8 +9,8 @@ FRAGMENTS = [Extent(Offset(begin), Offset(begin + 100)) for begin in range(0, 50
 
 
 def hints(end: int, *extents: tuple[int, int]) -> Hints:
-    segments = [Segment(1, n * 10 + 1, Offset(b), 0, n * 10 + 2, Offset(e)) for n, (b, e) in enumerate(extents)]
-    return Hints("log", (FnodeHints(1, tuple(segments)),), Point(99, 0, Offset(end)))
+    segments = [HintSegment(1, n * 10 + 1, Offset(b), 0, n * 10 + 2, Offset(e)) for n, (b, e) in enumerate(extents)]
+    return Hints("log", (FnodeHints(1, tuple(segments)),), LogPoint(99, 0, Offset(end)))
 
 
 def gone(*all_hints: Hints) -> list[int]:

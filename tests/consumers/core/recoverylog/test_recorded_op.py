@@ -3,14 +3,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.consumers.core.recoverylog.recorded_op import (
-    Create,
     Handoff,
-    Link,
     Op,
     OpReader,
+    RecordedCreate,
+    RecordedLink,
     RecordedOp,
+    RecordedWrite,
     Unlink,
-    Write,
     encode,
 )
 from penstock.kernel.errors import MalformedFrame
@@ -19,10 +19,10 @@ from penstock.kernel.ids import Offset
 
 def chained() -> tuple[bytes, list[RecordedOp]]:
     checksum, frames, ops = 0, [], []
-    chain: list[Op] = [Create("a"), Write(1, 5, 9), Link(1, "b"), Unlink(1, "a"), Handoff()]
+    chain: list[Op] = [RecordedCreate("a"), RecordedWrite(1, 5, 9), RecordedLink(1, "b"), Unlink(1, "a"), Handoff()]
     for number, op in enumerate(chain, start=1):
         recorded = RecordedOp(number, checksum, 7, op)
-        frame, checksum = encode(recorded, b"x" * 9 if isinstance(op, Write) else b"")
+        frame, checksum = encode(recorded, b"x" * 9 if isinstance(op, RecordedWrite) else b"")
         frames.append(frame)
         ops.append(recorded)
     return b"".join(frames), ops
@@ -40,7 +40,7 @@ def test_operations_are_read_wherever_chunks_end_and_form_a_chain(chunk: int) ->
 
 
 def test_content_is_under_the_checksum_too() -> None:
-    recorded = RecordedOp(1, 0, 7, Write(1, 0, 1))
+    recorded = RecordedOp(1, 0, 7, RecordedWrite(1, 0, 1))
     assert encode(recorded, b"a")[1] != encode(recorded, b"b")[1]
 
 

@@ -2,7 +2,14 @@ import pytest
 
 from penstock.consumers.core.recoverylog.fsm import RecoveryFsm
 from penstock.consumers.core.recoverylog.hints import Hints
-from penstock.consumers.core.recoverylog.recorded_op import Create, Link, Op, OpReader, Unlink, Write
+from penstock.consumers.core.recoverylog.recorded_op import (
+    Op,
+    OpReader,
+    RecordedCreate,
+    RecordedLink,
+    RecordedWrite,
+    Unlink,
+)
 from penstock.consumers.core.recoverylog.recorder import Recorder
 from penstock.kernel.errors import InvalidArgument, NotFound
 from penstock.kernel.ids import Offset
@@ -20,15 +27,15 @@ def test_a_rename_is_links_and_unlinks_in_an_order_which_loses_nothing() -> None
     mine = recorder()
     mine.create("a")
     mine.create("b")
-    assert ops(mine.rename("a", "b")) == [Unlink(2, "b"), Link(1, "b"), Unlink(1, "a")]
+    assert ops(mine.rename("a", "b")) == [Unlink(2, "b"), RecordedLink(1, "b"), Unlink(1, "a")]
     assert mine.rename("b", "b") == b""
 
 
 def test_creating_what_is_there_is_truncating_it() -> None:
     mine = recorder()
-    assert ops(mine.create("a")) == [Create("a")]
-    assert ops(mine.create("a")) == [Unlink(1, "a"), Create("a")]
-    assert ops(mine.write("a", 5, b"xy")) == [Write(3, 5, 2)]
+    assert ops(mine.create("a")) == [RecordedCreate("a")]
+    assert ops(mine.create("a")) == [Unlink(1, "a"), RecordedCreate("a")]
+    assert ops(mine.write("a", 5, b"xy")) == [RecordedWrite(3, 5, 2)]
 
 
 def test_what_is_not_there_cannot_be_changed() -> None:

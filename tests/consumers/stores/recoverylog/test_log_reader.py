@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.consumers.stores.recoverylog.site import LOG, PREFIX, checkpoint, fill, notes, running_site
 
-from penstock.keyspace.core.transaction import Delete
+from penstock.keyspace.core.transaction import DeleteKey
 
 
 async def test_a_store_is_read_straight_and_only_where_the_hints_lead(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ async def test_a_store_is_read_straight_and_only_where_the_hints_lead(tmp_path: 
         assert played < end // 2
         await site.stored()
         unhinted = site.json()
-        await site.keyspace.transact(then=[Delete(f"{PREFIX}/", is_prefix=True)])
+        await site.keyspace.transact(then=[DeleteKey(f"{PREFIX}/", is_prefix=True)])
         assert await unhinted.restore() == checkpoint(100)
         assert unhinted.log.played_bytes >= end
         player = unhinted.log._player

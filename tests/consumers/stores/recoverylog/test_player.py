@@ -7,7 +7,7 @@ import apsw
 import pytest
 from tests.consumers.stores.recoverylog.site import LOG, fill, running_site, write
 
-from penstock.consumers.core.recoverylog.hints import Hints, Point
+from penstock.consumers.core.recoverylog.hints import Hints, LogPoint
 from penstock.consumers.stores.recoverylog.log_reader import LogReader
 from penstock.consumers.stores.recoverylog.player import Player, _checked
 from penstock.journals.storage.fragment_store import FragmentStores
@@ -31,7 +31,7 @@ async def test_a_log_which_lacks_what_hints_name_is_refused(tmp_path: Path, monk
             await store.restore()
         await store.close()
         ahead = site.keeper()
-        await ahead.keep(Hints(LOG, (), Point(10**6, 0, Offset(10**9))))
+        await ahead.keep(Hints(LOG, (), LogPoint(10**6, 0, Offset(10**9))))
         other = site.sqlite()
         with pytest.raises(StorageError, match="possible data loss"):
             await other.restore()

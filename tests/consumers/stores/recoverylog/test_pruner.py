@@ -6,7 +6,7 @@ from tests.consumers.stores.recoverylog.site import LOG, PREFIX, checkpoint, fil
 
 from penstock.consumers.stores.recoverylog.pruner import plan_pruning, prune
 from penstock.journals.storage.fragment_store import FragmentStores
-from penstock.keyspace.core.transaction import Delete
+from penstock.keyspace.core.transaction import DeleteKey
 
 
 async def test_a_pruned_log_is_played_back_and_nothing_alive_is_pruned(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ async def test_without_hints_nothing_is_pruned(tmp_path: Path) -> None:
     async with running_site(tmp_path, fragment_bytes=8 << 10) as site:
         await fill(site, 40)
         await site.stored()
-        await site.keyspace.transact(then=[Delete(f"{PREFIX}/", is_prefix=True)])
+        await site.keyspace.transact(then=[DeleteKey(f"{PREFIX}/", is_prefix=True)])
         planned = await plan_pruning(site.journals, LOG, [site.keeper()])
         assert planned.gone == ()
         assert planned.kept

@@ -16,7 +16,7 @@ from penstock.journals.records.protocol import ReplicateHello
 from penstock.kernel.effects import Event
 from penstock.kernel.ids import NodeId, Offset, Revision
 from penstock.plumbing.process.tasks import Tasks
-from penstock.plumbing.wire.message import Message
+from penstock.plumbing.wire.message import WireMessage
 
 
 class Wire:
@@ -179,8 +179,8 @@ async def test_primaries_are_told_when_somebody_waits_here_and_when_nobody_does_
     assert len(heard) == 2 * MARKS_UNHEARD_MAX + 1  # every mark was the core's as well
 
 
-def wire_messages(*messages: Any) -> list[Message]:
-    return [Message(body, bulk) for body, bulk in encode_messages(list(messages))]
+def wire_messages(*messages: Any) -> list[WireMessage]:
+    return [WireMessage(body, bulk) for body, bulk in encode_messages(list(messages))]
 
 
 async def test_who_says_that_content_is_here_is_known_and_nothing_of_it_leaves_if_that_is_not_so() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.keyspace.core.allocator.world import World
 
 from penstock.keyspace.core.allocator import Demand, MemberId
-from penstock.keyspace.core.transaction import Put
+from penstock.keyspace.core.transaction import PutKey
 
 
 def zones_of(world: World, name: str) -> set[str]:
@@ -38,7 +38,7 @@ def test_an_item_for_which_no_transaction_can_be_made_is_set_aside_and_stops_no_
     """D20: the key of an assignment would be too long."""
     world = three_zones()
     bad = "x" * 2_030
-    world.put(Put(world.allocator.layout.items + bad, msgspec.json.encode(Demand(3, 1.0))))
+    world.put(PutKey(world.allocator.layout.items + bad, msgspec.json.encode(Demand(3, 1.0))))
     world.item("y", 3)
     world.settle()
     assert world.members_of("y") == {"a#one", "b#one", "c#one"}
@@ -186,7 +186,7 @@ def test_a_removal_is_lost_if_its_guard_changed_after_the_plan() -> None:
     world.item("x", 2)
     world.catch_up()
     batches = [batch for member in world.leases for batch in world.allocator.plan(member)]
-    world.put(Put("/test/heads/x", b"another head"))
+    world.put(PutKey("/test/heads/x", b"another head"))
     assert [world.judged(batch.transaction) for batch in batches] == [False]
     assert len(world.members_of("x")) == 3
 
@@ -310,7 +310,7 @@ def test_an_item_nobody_can_read_keeps_what_it_has() -> None:
     world.item("x", 2)
     world.settle()
     members = world.members_of("x")
-    world.put(Put("/test/items/x", b'{"replication": -1}'))
+    world.put(PutKey("/test/items/x", b'{"replication": -1}'))
     world.catch_up()
     for _ in range(3):
         world.round()
@@ -321,7 +321,7 @@ def test_members_which_hold_the_last_bytes_are_preferred() -> None:
     world = three_zones()
     for zone in "abc":
         world.join(zone, "two", 100)
-    world.put(Put("/test/heads/x", b"a#two b#two"))
+    world.put(PutKey("/test/heads/x", b"a#two b#two"))
     world.item("x", 2)
     world.settle()
     assert world.members_of("x") == {"a#two", "b#two"}
@@ -329,7 +329,7 @@ def test_members_which_hold_the_last_bytes_are_preferred() -> None:
 
 def test_who_holds_the_last_bytes_is_called_back_when_it_returns() -> None:
     world = three_zones()
-    world.put(Put("/test/heads/x", b"a#two b#two"))
+    world.put(PutKey("/test/heads/x", b"a#two b#two"))
     world.item("x", 2)
     world.settle()
     assert world.allocator.bereft_items == ["x"]
@@ -354,7 +354,7 @@ def test_a_place_that_is_free_goes_to_another_who_holds_the_last_bytes() -> None
     world.item("x", 2)
     world.settle()
     first, second = sorted(world.members_of("x"))
-    world.put(Put("/test/heads/x", f"{first} {second} c#two".encode()))
+    world.put(PutKey("/test/heads/x", f"{first} {second} c#two".encode()))
     world.join("c", "two", 100)
     world.leave(MemberId.parse(second))
     world.round()
@@ -376,8 +376,8 @@ def test_two_primaries_by_accident_become_one() -> None:
     world = three_zones()
     world.item("x", 2)
     lease = world.leases[MemberId("b", "one")]
-    world.put(Put("/test/assign/x#a#one#0", b"", world.leases[MemberId("a", "one")]))
-    world.put(Put("/test/assign/x#b#one#0", b"", lease))
+    world.put(PutKey("/test/assign/x#a#one#0", b"", world.leases[MemberId("a", "one")]))
+    world.put(PutKey("/test/assign/x#b#one#0", b"", lease))
     world.settle()
     assert sorted(world.routes()["x"]) == [("a#one", 0), ("b#one", 1)]
 

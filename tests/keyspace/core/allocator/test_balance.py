@@ -5,14 +5,14 @@ from hypothesis import strategies as st
 
 from penstock.keyspace.core.allocator.balance import find_moves
 from penstock.keyspace.core.allocator.ranking import Ranking, is_spread
-from penstock.keyspace.core.allocator.state import Item, Member
+from penstock.keyspace.core.allocator.state import AllocatorMember, Item
 
 
 def cluster(capacities: list[int]) -> Ranking:
     ranking = Ranking()
     for number, capacity in enumerate(capacities):
         name = f"{'ab'[number % 2]}#{number}"
-        member = ranking.members[name] = Member(name, name[0])
+        member = ranking.members[name] = AllocatorMember(name, name[0])
         ranking.resize(member, capacity)
     return ranking
 

@@ -2,19 +2,19 @@
 
 from penstock.keyspace.core.allocator.placement import Placement
 from penstock.keyspace.core.allocator.ranking import Ranking
-from penstock.keyspace.core.allocator.state import Item, Member
+from penstock.keyspace.core.allocator.state import AllocatorMember, Item
 
 
-def cluster(**capacities: int) -> tuple[Ranking, Placement, dict[str, Member]]:
+def cluster(**capacities: int) -> tuple[Ranking, Placement, dict[str, AllocatorMember]]:
     """Members by name; the first letter is the zone."""
     ranking = Ranking()
     for name, capacity in capacities.items():
-        member = ranking.members[name] = Member(name, name[0])
+        member = ranking.members[name] = AllocatorMember(name, name[0])
         ranking.resize(member, capacity)
     return ranking, Placement(ranking), ranking.members
 
 
-def placed(ranking: Ranking, placement: Placement, name: str, replication: int, *at: Member) -> Item:
+def placed(ranking: Ranking, placement: Placement, name: str, replication: int, *at: AllocatorMember) -> Item:
     item = Item(name, replication=replication)
     ranking.demand += replication
     ranking.retarget(item, list(at))

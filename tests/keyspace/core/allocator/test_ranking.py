@@ -1,16 +1,16 @@
 from penstock.keyspace.core.allocator.ranking import Ranking, is_spread
-from penstock.keyspace.core.allocator.state import Item, Member
+from penstock.keyspace.core.allocator.state import AllocatorMember, Item
 
 
-def ranking_of(*capacities: tuple[str, int]) -> tuple[Ranking, dict[str, Member]]:
+def ranking_of(*capacities: tuple[str, int]) -> tuple[Ranking, dict[str, AllocatorMember]]:
     ranking = Ranking()
     for name, capacity in capacities:
-        member = ranking.members[name] = Member(name, name.partition("#")[0])
+        member = ranking.members[name] = AllocatorMember(name, name.partition("#")[0])
         ranking.resize(member, capacity)
     return ranking, ranking.members
 
 
-def give(ranking: Ranking, member: Member, count: int, load: float = 1.0) -> None:
+def give(ranking: Ranking, member: AllocatorMember, count: int, load: float = 1.0) -> None:
     for _ in range(count):
         ranking.demand += load
         ranking.retarget(Item(f"{member.name}-{len(member.wanted)}", load=load), [member])
@@ -75,5 +75,5 @@ def test_many_changes_leave_a_short_heap() -> None:
 
 
 def test_one_alone_is_spread_and_two_of_a_zone_are_not() -> None:
-    a, b = Member("a#1", "a"), Member("b#1", "b")
-    assert [is_spread([a]), is_spread([a, b]), is_spread([a, Member("a#2", "a")])] == [True, True, False]
+    a, b = AllocatorMember("a#1", "a"), AllocatorMember("b#1", "b")
+    assert [is_spread([a]), is_spread([a, b]), is_spread([a, AllocatorMember("a#2", "a")])] == [True, True, False]

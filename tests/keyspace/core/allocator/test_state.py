@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.keyspace.core.allocator.state import Item, Member
+from penstock.keyspace.core.allocator.state import AllocatorMember, Item
 
 steps = st.lists(st.tuples(st.sampled_from(["target", "serve", "unserve", "weigh"]), st.integers(0, 7)), max_size=40)
 
 
 @given(steps)
 def test_loads_and_occupancies_are_those_of_what_is_wanted_and_served(history: list[tuple[str, int]]) -> None:
-    members = [Member(f"m{number}", "z") for number in range(3)]
+    members = [AllocatorMember(f"m{number}", "z") for number in range(3)]
     items = [Item(f"i{number}", load=1.0 + number) for number in range(2)]
     for what, number in history:
         item, chosen = items[number % 2], [m for bit, m in enumerate(members) if number >> bit & 1]

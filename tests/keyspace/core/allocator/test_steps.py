@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 from penstock.kernel.ids import Revision
 from penstock.keyspace.core.allocator.layout import Layout
 from penstock.keyspace.core.allocator.policy import Capacity, Demand
-from penstock.keyspace.core.allocator.state import Assignment, Item, Member
-from penstock.keyspace.core.allocator.steps import Step, Stepper, pack
+from penstock.keyspace.core.allocator.state import AllocatorMember, Item, ItemAssignment
+from penstock.keyspace.core.allocator.steps import AllocationStep, Stepper, pack
 from penstock.keyspace.core.limits import check_transaction
-from penstock.keyspace.core.mirror import Entry
+from penstock.keyspace.core.mirror import MirrorEntry
 from penstock.keyspace.core.records import KeyValue, LeaseId
-from penstock.keyspace.core.transaction import Compare, Delete, Operation, Put, is_absent, is_at
+from penstock.keyspace.core.transaction import Compare, DeleteKey, Operation, PutKey, is_absent, is_at
 
 LEADER = is_at("leader", Revision(7))
 
 
-def step_of(number: int, operations: int, value_bytes: int) -> Step:
-    step = Step(f"item-{number}")
+def step_of(number: int, operations: int, value_bytes: int) -> AllocationStep:
+    step = AllocationStep(f"item-{number}")
     for index in range(operations):
         key = f"item-{number}/{index}"
-        step.operations.append(Put(key, bytes(value_bytes)))
+        step.operations.append(PutKey(key, bytes(value_bytes)))
         step.require([is_at(key, Revision(0)), is_at("shared", Revision(3))])
     return step
 
@@ -53,41 +53,43 @@ def test_no_steps_are_no_transaction() -> None:
 
 
 class ConsumerPolicy:
-    def demand(self, item: Entry) -> Demand:
+    def demand(self, item: MirrorEntry) -> Demand:
         return Demand(2)
 
-    def capacity(self, member: Entry) -> Capacity:
+    def capacity(self, member: MirrorEntry) -> Capacity:
         return Capacity(10)
 
-    def consistent(self, item: Entry, assignments: Sequence[Entry]) -> Sequence[bool]:
+    def consistent(self, item: MirrorEntry, assignments: Sequence[MirrorEntry]) -> Sequence[bool]:
         return [entry.value == b"standby" for entry in assignments]
 
-    def guards(self, item: Entry) -> Sequence[Compare]:
+    def guards(self, item: MirrorEntry) -> Sequence[Compare]:
         return [is_at("guard", Revision(5))]
 
-    def preferred(self, item: Entry) -> Sequence[str]:
+    def preferred(self, item: MirrorEntry) -> Sequence[str]:
         return ()
 
-    def may_pass_over(self, item: Entry, rest: Sequence[Entry], coming: int) -> bool:
+    def may_pass_over(self, item: MirrorEntry, rest: Sequence[MirrorEntry], coming: int) -> bool:
         return False
 
     def item_of(self, key: str) -> str | None:
         return None
 
 
-def entry(key: str, value: bytes = b"", lease: int = 0) -> Entry:
-    return Entry(KeyValue(key, value, Revision(2), Revision(2), 1, LeaseId(lease)), value)
+def entry(key: str, value: bytes = b"", lease: int = 0) -> MirrorEntry:
+    return MirrorEntry(KeyValue(key, value, Revision(2), Revision(2), 1, LeaseId(lease)), value)
 
 
 def item_with(*assigned: tuple[str, int, bytes], target: str) -> Item:
     """Members are letters; `target` names those it should have."""
-    members = {name: Member(f"z#{name}", "z", entry(f"/r/members/z#{name}", lease=ord(name))) for name in "abcd"}
+    members = {
+        name: AllocatorMember(f"z#{name}", "z", entry(f"/r/members/z#{name}", lease=ord(name))) for name in "abcd"
+    }
     for member in members.values():
         member.capacity = 10
     item = Item("x", entry("/r/items/x"), Demand(2), replication=2)
     for name, slot, value in assigned:
         key = f"/r/assign/x#z#{name}#{slot}"
-        item.assignments[key] = Assignment(entry(key, value, ord(name)), "x", members[name], slot)
+        item.assignments[key] = ItemAssignment(entry(key, value, ord(name)), "x", members[name], slot)
         members[name].serve("x")
     item.retarget([members[name] for name in target])
     return item
@@ -105,8 +107,8 @@ def test_what_is_as_it_should_be_needs_no_step() -> None:
 def test_a_consistent_replica_is_promoted_before_one_that_is_not() -> None:
     item = item_with(("a", 1, b"backfill"), ("b", 2, b"standby"), target="ab")
     assert operations(item) == [
-        Delete("/r/assign/x#z#b#2"),
-        Put("/r/assign/x#z#b#0", b"standby", LeaseId(ord("b"))),
+        DeleteKey("/r/assign/x#z#b#2"),
+        PutKey("/r/assign/x#z#b#0", b"standby", LeaseId(ord("b"))),
     ]
 
 
@@ -115,9 +117,9 @@ def test_a_primary_leaves_when_two_others_are_consistent_and_one_of_them_leads_a
     assert operations(behind) == []
     ready = item_with(("a", 0, b"standby"), ("b", 1, b"standby"), ("c", 2, b"standby"), target="bc")
     assert operations(ready) == [
-        Delete("/r/assign/x#z#a#0"),
-        Delete("/r/assign/x#z#b#1"),
-        Put("/r/assign/x#z#b#0", b"standby", LeaseId(ord("b"))),
+        DeleteKey("/r/assign/x#z#a#0"),
+        DeleteKey("/r/assign/x#z#b#1"),
+        PutKey("/r/assign/x#z#b#0", b"standby", LeaseId(ord("b"))),
     ]
 
 
@@ -133,7 +135,7 @@ def test_an_addition_takes_the_lowest_free_slot_under_its_members_lease() -> Non
     item = item_with(("a", 0, b"standby"), ("b", 2, b"standby"), target="ac")
     step = Stepper(Layout("/r"), ConsumerPolicy()).step(item)
     assert step is not None
-    assert step.operations == [Put("/r/assign/x#z#c#1", b"", LeaseId(ord("c")))]
+    assert step.operations == [PutKey("/r/assign/x#z#c#1", b"", LeaseId(ord("c")))]
     assert is_absent("/r/assign/x#z#c#1") in step.compares.values()
     judged_by = ["/r/assign/x#z#a#0", "/r/assign/x#z#b#2", "/r/items/x", "/r/members/z#c", "guard"]
     assert sorted(step.compares) == sorted(["/r/assign/x#z#c#1", *judged_by])
@@ -144,7 +146,7 @@ def test_what_a_dead_member_left_behind_is_swept_away() -> None:
     item.assignments["/r/assign/x#z#d#2"].member.entry = None
     step = Stepper(Layout("/r"), ConsumerPolicy()).step(item)
     assert step is not None
-    assert step.operations == [Delete("/r/assign/x#z#d#2")]
+    assert step.operations == [DeleteKey("/r/assign/x#z#d#2")]
     assert is_absent("/r/members/z#d") in step.compares.values()
 
 

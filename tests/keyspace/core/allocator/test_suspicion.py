@@ -4,7 +4,7 @@ from tests.keyspace.core.allocator.world import World
 
 from penstock.kernel.ids import Revision
 from penstock.keyspace.core.allocator import Layout, MemberId, Suspicions, leader_of, suspicion_key
-from penstock.keyspace.core.mirror import Entry
+from penstock.keyspace.core.mirror import MirrorEntry
 from penstock.keyspace.core.records import NO_LEASE, KeyValue
 
 LAYOUT = Layout("/test")
@@ -23,7 +23,7 @@ def suspicions(*pairs: str) -> Suspicions:
     found = Suspicions(LAYOUT)
     for pair in pairs:
         key = suspicion_key(LAYOUT, f"z#{pair[0]}", f"z#{pair[1]}")
-        found.note(key, Entry(KeyValue(key, b"", Revision(1), Revision(1), 1, NO_LEASE), b""))
+        found.note(key, MirrorEntry(KeyValue(key, b"", Revision(1), Revision(1), 1, NO_LEASE), b""))
     return found
 
 
@@ -49,7 +49,7 @@ def test_a_suspicion_that_was_taken_back_counts_no_more() -> None:
 
 def test_the_oldest_that_is_not_away_leads() -> None:
     entries = [
-        Entry(KeyValue(f"/test/members/z#{name}", b"", Revision(at), Revision(at), 1, NO_LEASE), b"")
+        MirrorEntry(KeyValue(f"/test/members/z#{name}", b"", Revision(at), Revision(at), 1, NO_LEASE), b"")
         for at, name in enumerate("abc", 1)
     ]
 

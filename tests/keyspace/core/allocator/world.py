@@ -11,12 +11,20 @@ from random import Random
 import msgspec
 
 from penstock.kernel.ids import Instant, Revision
-from penstock.keyspace.core.allocator import Allocator, Batch, Capacity, Demand, MemberId, Suspicions, suspicion_key
+from penstock.keyspace.core.allocator import (
+    AllocationBatch,
+    Allocator,
+    Capacity,
+    Demand,
+    MemberId,
+    Suspicions,
+    suspicion_key,
+)
 from penstock.keyspace.core.limits import check_transaction
-from penstock.keyspace.core.mirror import Entry, Mirror
+from penstock.keyspace.core.mirror import Mirror, MirrorEntry
 from penstock.keyspace.core.records import LeaseId
-from penstock.keyspace.core.store import Store
-from penstock.keyspace.core.transaction import Compare, Delete, Operation, Put, Transaction, is_at
+from penstock.keyspace.core.store import KeyStore
+from penstock.keyspace.core.transaction import Compare, DeleteKey, Operation, PutKey, Transaction, is_at
 
 ROOT = "/test"
 
@@ -27,28 +35,28 @@ class JsonPolicy:
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
 
-    def demand(self, item: Entry) -> Demand:
+    def demand(self, item: MirrorEntry) -> Demand:
         demand = msgspec.json.decode(item.value, type=Demand)
         load = self._mirror.get(f"{ROOT}/loads/{item.key.rpartition('/')[2]}")
         return demand if load is None else Demand(demand.replication, float(load.value))
 
-    def capacity(self, member: Entry) -> Capacity:
+    def capacity(self, member: MirrorEntry) -> Capacity:
         return msgspec.json.decode(member.value, type=Capacity)
 
-    def consistent(self, item: Entry, assignments: Sequence[Entry]) -> Sequence[bool]:
+    def consistent(self, item: MirrorEntry, assignments: Sequence[MirrorEntry]) -> Sequence[bool]:
         route = route_of([entry.key for entry in assignments])
         return [all(entry.value == route for entry in assignments)] * len(assignments)
 
-    def guards(self, item: Entry) -> Sequence[Compare]:
+    def guards(self, item: MirrorEntry) -> Sequence[Compare]:
         key = f"{ROOT}/heads/{item.key.rpartition('/')[2]}"
         head = self._mirror.get(key)
         return [is_at(key, Revision(0) if head is None else head.stored.mod_revision)]
 
-    def preferred(self, item: Entry) -> Sequence[str]:
+    def preferred(self, item: MirrorEntry) -> Sequence[str]:
         head = self._mirror.get(f"{ROOT}/heads/{item.key.rpartition('/')[2]}")
         return [] if head is None else head.value.decode().split()
 
-    def may_pass_over(self, item: Entry, rest: Sequence[Entry], coming: int) -> bool:
+    def may_pass_over(self, item: MirrorEntry, rest: Sequence[MirrorEntry], coming: int) -> bool:
         """Allow it as journals do: a synchronized member that the head names remains, and all but one member."""
         preferred = self.preferred(item)
         members = {entry.key: entry.key.rsplit("/", 1)[1].split("#", 1)[1].rpartition("#")[0] for entry in rest}
@@ -68,7 +76,7 @@ class World:
     """The store, its leases, and what everybody may ask of it."""
 
     def __init__(self, *, moves_max: int = 200) -> None:
-        self.store = Store()
+        self.store = KeyStore()
         self.leases: dict[MemberId, LeaseId] = {}
         self.moves_max = moves_max
         self.mirror = Mirror(ROOT)
@@ -90,7 +98,7 @@ class World:
 
     def offer(self, member: MemberId, limit: int, *, is_exiting: bool = False) -> None:
         value = msgspec.json.encode(Capacity(limit, is_exiting))
-        self.put(Put(self.allocator.layout.member_key(member), value, self.leases[member]))
+        self.put(PutKey(self.allocator.layout.member_key(member), value, self.leases[member]))
 
     def leave(self, member: MemberId) -> None:
         """End its lease, and all its assignments with it."""
@@ -99,24 +107,24 @@ class World:
     def suspect(self, member: MemberId, *by: MemberId) -> None:
         """Some members cannot reach another."""
         for each in by:
-            self.put(Put(suspicion_key(self.allocator.layout, str(member), str(each)), b"", self.leases[each]))
+            self.put(PutKey(suspicion_key(self.allocator.layout, str(member), str(each)), b"", self.leases[each]))
 
     def trust(self, member: MemberId) -> None:
-        self.put(Delete(f"{self.allocator.layout.suspects}{member}#", is_prefix=True))
+        self.put(DeleteKey(f"{self.allocator.layout.suspects}{member}#", is_prefix=True))
 
     def away(self) -> frozenset[str]:
         layout = self.allocator.layout
         return Suspicions.of(layout, self.mirror.range(layout.suspects)).away(self.capacities())
 
     def item(self, name: str, replication: int, load: float = 1.0) -> None:
-        self.put(Put(self.allocator.layout.item_key(name), msgspec.json.encode(Demand(replication, load))))
+        self.put(PutKey(self.allocator.layout.item_key(name), msgspec.json.encode(Demand(replication, load))))
 
     def delete(self, name: str) -> None:
-        self.put(Delete(self.allocator.layout.item_key(name)), Delete(f"{ROOT}/heads/{name}"))
+        self.put(DeleteKey(self.allocator.layout.item_key(name)), DeleteKey(f"{ROOT}/heads/{name}"))
 
     def measure(self, name: str, load: float) -> None:
         """Measure an item's load."""
-        self.put(Put(f"{ROOT}/loads/{name}", str(load).encode()))
+        self.put(PutKey(f"{ROOT}/loads/{name}", str(load).encode()))
 
     def sync(self, *names: str) -> None:
         """The items become consistent; without names, all of them."""
@@ -125,8 +133,8 @@ class World:
             route = route_of([entry.key for entry in entries])
             stale = [entry for entry in entries if entry.value != route]
             if stale and not self.is_bereft(name):
-                head = Put(f"{ROOT}/heads/{name}", " ".join(sorted(self.members_of(name))).encode())
-                self.put(head, *(Put(entry.key, route, entry.lease) for entry in stale))
+                head = PutKey(f"{ROOT}/heads/{name}", " ".join(sorted(self.members_of(name))).encode())
+                self.put(head, *(PutKey(entry.key, route, entry.lease) for entry in stale))
 
     def is_bereft(self, name: str) -> bool:
         head = self.store.get(f"{ROOT}/heads/{name}")
@@ -134,7 +142,7 @@ class World:
 
     def give_up(self) -> None:
         """An operator resets the heads of all items whose bytes no serving member has."""
-        lost = [Delete(f"{ROOT}/heads/{name}") for name in self.routes() if self.is_bereft(name)]
+        lost = [DeleteKey(f"{ROOT}/heads/{name}") for name in self.routes() if self.is_bereft(name)]
         if lost:
             self.put(*lost)
 
@@ -157,7 +165,7 @@ class World:
         *,
         items_max: int = 50,
         meanwhile: Callable[[], None] | None = None,
-    ) -> list[Batch]:
+    ) -> list[AllocationBatch]:
         """Carry out one plan of the leader, except for batches that are lost on the way, or overtaken meanwhile."""
         self.catch_up()
         batches = [batch for member in self.leases for batch in self.allocator.plan(member, items_max=items_max)]

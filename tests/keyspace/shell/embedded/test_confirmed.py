@@ -9,7 +9,7 @@ import pytest
 
 from penstock.kernel.errors import DataDamaged, KeySpaceForgot, PenstockError, StorageError
 from penstock.kernel.ids import Revision
-from penstock.keyspace.core.transaction import Delete, Put
+from penstock.keyspace.core.transaction import DeleteKey, PutKey
 from penstock.keyspace.shell.embedded.confirmed import WITNESS_FILE, Confirmed, check_store
 from penstock.keyspace.shell.embedded.store import EmbeddedKeySpace
 from penstock.plumbing.files.witness import read_witness
@@ -19,8 +19,8 @@ COMMITS = 60
 
 async def fill(keyspace: EmbeddedKeySpace, count: int = COMMITS, start: int = 0) -> None:
     for number in range(start, start + count):
-        await keyspace.transact(then=[Put(f"/k/{number % 20:02}", b"value %06d " % number * 30)])
-    await keyspace.transact(then=[Delete("/k/03")])
+        await keyspace.transact(then=[PutKey(f"/k/{number % 20:02}", b"value %06d " % number * 30)])
+    await keyspace.transact(then=[DeleteKey("/k/03")])
 
 
 async def as_kill_leaves_it(folder: Path, copy: Path) -> None:
@@ -143,12 +143,12 @@ async def test_the_witness_is_exact_after_each_commit(tmp_path: Path) -> None:
     folder = tmp_path / "keyspace"
     async with await EmbeddedKeySpace.open(folder) as keyspace:
         for number in range(5):
-            outcome = await keyspace.transact(then=[Put(f"/{number}", b"x")])
+            outcome = await keyspace.transact(then=[PutKey(f"/{number}", b"x")])
             payload = read_witness(folder / WITNESS_FILE)
             assert payload is not None
             assert Confirmed.decode(payload).revision == outcome.revision
         lease = await keyspace.grant_lease(60_000)
-        await keyspace.transact(then=[Put("/leased", b"x", lease.id)])
+        await keyspace.transact(then=[PutKey("/leased", b"x", lease.id)])
         await keyspace.revoke_lease(lease.id)
         await keyspace.compact((await keyspace.status()).revision)
     assert check_store(folder / "store.sqlite")

@@ -12,7 +12,7 @@ from tests.keyspace.shell.behaviours import WAIT_S, shown_until
 from tests.keyspace.shell.processes import worker
 
 from penstock.kernel.ids import Revision
-from penstock.keyspace.core.transaction import Put
+from penstock.keyspace.core.transaction import PutKey
 from penstock.keyspace.shell.embedded.options import EmbeddedOptions
 from penstock.keyspace.shell.embedded.store import EmbeddedKeySpace
 from penstock.plumbing.files.versions import check_versions
@@ -134,10 +134,10 @@ async def test_a_second_open_in_one_process_takes_no_lock_from_the_first(tmp_pat
     # then remove the log that this one still writes to
     folder = tmp_path / "keyspace"
     async with await EmbeddedKeySpace.open(folder) as keyspace:
-        await keyspace.transact(then=[Put("a", b"1")])
+        await keyspace.transact(then=[PutKey("a", b"1")])
         async with await EmbeddedKeySpace.open(folder):
             assert await seen_by_another_process(folder) == "['a']"
             check_versions(tmp_path)
             assert await seen_by_another_process(folder) == "['a']"
-        await keyspace.transact(then=[Put("b", b"2")])
+        await keyspace.transact(then=[PutKey("b", b"2")])
         assert await seen_by_another_process(folder) == "['a', 'b']"

@@ -23,7 +23,7 @@ from penstock.kernel.errors import (
 )
 from penstock.kernel.ids import Revision
 from penstock.keyspace.core.records import NO_LEASE
-from penstock.keyspace.core.transaction import Delete, Outcome, Put
+from penstock.keyspace.core.transaction import DeleteKey, PutKey, TransactOutcome
 from penstock.keyspace.shell.embedded.lock import WriterLock
 from penstock.keyspace.shell.embedded.options import EmbeddedOptions
 from penstock.keyspace.shell.embedded.store import EmbeddedKeySpace
@@ -45,14 +45,14 @@ def lock_of(harness: EmbeddedHarness) -> WriterLock:
 
 async def test_revisions_have_no_gaps_whoever_writes(harness: EmbeddedHarness) -> None:
     clients = [await harness.open() for _ in range(3)]
-    outcomes = await asyncio.gather(*(clients[n % 3].transact(then=[Put(f"k{n}", b"")]) for n in range(60)))
+    outcomes = await asyncio.gather(*(clients[n % 3].transact(then=[PutKey(f"k{n}", b"")]) for n in range(60)))
     assert sorted(outcome.revision for outcome in outcomes) == list(range(2, 62))
 
 
 async def test_a_store_is_the_same_after_all_have_closed_it(tmp_path: Path) -> None:
     folder = tmp_path / "keyspace"
     async with await EmbeddedKeySpace.open(folder) as keyspace:
-        await keyspace.transact(then=[Put("a", b"1")])
+        await keyspace.transact(then=[PutKey("a", b"1")])
         before = await keyspace.status(), await keyspace.range("")
     assert sorted(path.name for path in folder.iterdir()) == ["store.sqlite", "wake", "witness", "writer.lock"]
     assert list((folder / "wake").iterdir()) == []
@@ -84,12 +84,12 @@ async def test_a_writer_which_holds_the_lock_too_long_makes_others_give_up(tmp_p
         lock = WriterLock(tmp_path / "writer.lock", 1_000)
         lock.acquire()
         with pytest.raises(Overloaded, match="held the KeySpace's writer lock for 50 ms") as refused:
-            await keyspace.transact(then=[Put("a", b"")])
+            await keyspace.transact(then=[PutKey("a", b"")])
         assert refused.value.written is Written.NO
         assert await keyspace.get("a") is None, "reads go on"
         lock.release()
         lock.close()
-        assert (await keyspace.transact(then=[Put("a", b"")])).succeeded
+        assert (await keyspace.transact(then=[PutKey("a", b"")])).succeeded
 
 
 async def test_a_foreign_program_which_holds_the_file_makes_writers_wait(harness: EmbeddedHarness) -> None:
@@ -97,23 +97,23 @@ async def test_a_foreign_program_which_holds_the_file_makes_writers_wait(harness
     foreign = sqlite3.connect(harness.folder / "store.sqlite", isolation_level=None)
     foreign.execute("BEGIN IMMEDIATE")
     with pytest.raises(Overloaded, match="not Penstock"):
-        await keyspace.transact(then=[Put("a", b"")])
+        await keyspace.transact(then=[PutKey("a", b"")])
     foreign.execute("ROLLBACK")
     foreign.close()
-    assert (await keyspace.transact(then=[Put("a", b"")])).succeeded
+    assert (await keyspace.transact(then=[PutKey("a", b"")])).succeeded
 
 
 async def test_more_writes_than_may_wait_are_refused(tmp_path: Path) -> None:
     async with await EmbeddedKeySpace.open(tmp_path, EmbeddedOptions(requests_max=2)) as keyspace:
         lock = WriterLock(tmp_path / "writer.lock", 1_000)
         lock.acquire()
-        tasks = [asyncio.create_task(keyspace.transact(then=[Put(f"k{n}", b"")])) for n in range(5)]
+        tasks = [asyncio.create_task(keyspace.transact(then=[PutKey(f"k{n}", b"")])) for n in range(5)]
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED, timeout=WAIT_S)
         assert {type(task.exception()) for task in done} == {Overloaded}
         lock.release()
         lock.close()
         results = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [type(result) for result in results] == [Outcome] * 3 + [Overloaded] * 2  # one began, two waited
+        assert [type(result) for result in results] == [TransactOutcome] * 3 + [Overloaded] * 2  # one began, two waited
         assert len((await keyspace.range("k")).entries) == 3
 
 
@@ -121,13 +121,13 @@ async def test_a_write_cancelled_while_it_waits_never_happens(harness: EmbeddedH
     keyspace = await harness.open()
     lock = lock_of(harness)
     lock.acquire()
-    first, waits = (asyncio.create_task(keyspace.transact(then=[Put(key, b"")])) for key in ("first", "waits"))
+    first, waits = (asyncio.create_task(keyspace.transact(then=[PutKey(key, b"")])) for key in ("first", "waits"))
     await asyncio.sleep(0)
     waits.cancel()
     lock.release()
     lock.close()
     assert (await first).succeeded
-    await keyspace.transact(then=[Put("last", b"")])
+    await keyspace.transact(then=[PutKey("last", b"")])
     assert [entry.key for entry in (await keyspace.range("")).entries] == ["first", "last"]
 
 
@@ -141,10 +141,10 @@ async def test_a_store_which_vanished_is_not_written_to(harness: EmbeddedHarness
         shutil.copy(path, f"{path}.copy")
         os.replace(f"{path}.copy", path)
     with pytest.raises(KeySpaceForgot, match=how) as refused:
-        await keyspace.transact(then=[Put("a", b"")])
+        await keyspace.transact(then=[PutKey("a", b"")])
     assert refused.value.written is Written.NO
     with pytest.raises(KeySpaceForgot):
-        await keyspace.transact(then=[Put("a", b"")])
+        await keyspace.transact(then=[PutKey("a", b"")])
     async with keyspace.watch("", Revision(2)) as watch, asyncio.timeout(WAIT_S):
         with pytest.raises(KeySpaceForgot):
             await anext(watch)
@@ -153,14 +153,14 @@ async def test_a_store_which_vanished_is_not_written_to(harness: EmbeddedHarness
 async def test_a_full_store_refuses_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
     options = EmbeddedOptions(bytes_max=1 << 20, history_bytes_max=1 << 30)
     async with await EmbeddedKeySpace.open(tmp_path, options) as keyspace:
-        await keyspace.transact(then=[Put("small", b"")])
-        await keyspace.transact(then=[Put("big", b"x" * 700_000)])
+        await keyspace.transact(then=[PutKey("small", b"")])
+        await keyspace.transact(then=[PutKey("big", b"x" * 700_000)])
         with pytest.raises(DiskFull) as refused:
-            await keyspace.transact(then=[Put("big", b"x" * 700_000)])
+            await keyspace.transact(then=[PutKey("big", b"x" * 700_000)])
         assert refused.value.written is Written.NO
         before = (await keyspace.status()).revision
         await keyspace.compact(before)
-        assert (await keyspace.transact(then=[Put("small", b"again")])).revision == before + 1
+        assert (await keyspace.transact(then=[PutKey("small", b"again")])).revision == before + 1
 
 
 async def test_what_is_no_keyspace_is_refused(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ async def test_a_write_which_waits_when_the_keyspace_is_closed_never_happens(tmp
     keyspace = await EmbeddedKeySpace.open(tmp_path, EmbeddedOptions(lock_ms_max=50))
     lock = WriterLock(tmp_path / "writer.lock", 1_000)
     lock.acquire()
-    begun, waits = (asyncio.create_task(keyspace.transact(then=[Put(key, b"")])) for key in ("begun", "waits"))
+    begun, waits = (asyncio.create_task(keyspace.transact(then=[PutKey(key, b"")])) for key in ("begun", "waits"))
     await asyncio.sleep(0)
     await keyspace.close()  # although another process holds the lock
     with pytest.raises(Overloaded):
@@ -232,7 +232,7 @@ async def test_a_lease_of_another_clock_ends_when_it_was_seen_unrenewed_for_its_
     before, after = HandClock("boot 1", now_ns=10**18), HandClock("boot 2", now_ns=5)
     async with await EmbeddedKeySpace.open(tmp_path, QUICK, clock=before) as keyspace:
         lease = await keyspace.grant_lease(1_000)
-        await keyspace.transact(then=[Put("a", b"", lease.id)])
+        await keyspace.transact(then=[PutKey("a", b"", lease.id)])
     async with await EmbeddedKeySpace.open(tmp_path, QUICK, clock=after) as keyspace:
         after.move(900)
         assert 0 < (await keyspace.lease_status(lease.id)).remaining_ms <= 100
@@ -260,7 +260,7 @@ async def test_a_lease_which_ended_while_nobody_looked_is_gone_before_the_first_
     clock = HandClock()
     async with await EmbeddedKeySpace.open(tmp_path, QUICK, clock=clock) as keyspace:
         lease = await keyspace.grant_lease(1_000)
-        await keyspace.transact(then=[Put("a", b"", lease.id)])
+        await keyspace.transact(then=[PutKey("a", b"", lease.id)])
     clock.move(1_001)
     async with await EmbeddedKeySpace.open(tmp_path, QUICK, clock=clock) as keyspace:
         assert await keyspace.get("a") is None
@@ -270,7 +270,7 @@ async def test_an_ended_lease_cannot_be_renewed_even_if_nobody_noticed_yet(tmp_p
     clock = HandClock()
     async with await EmbeddedKeySpace.open(tmp_path, EmbeddedOptions(poll_ms=600_000), clock=clock) as keyspace:
         lease = await keyspace.grant_lease(1_000)
-        await keyspace.transact(then=[Put("a", b"", lease.id)])
+        await keyspace.transact(then=[PutKey("a", b"", lease.id)])
         clock.move(1_001)
         assert await keyspace.get("a") is not None, "nobody has looked"
         with pytest.raises(LeaseExpired, match="not renewed in time"):
@@ -301,7 +301,7 @@ async def test_history_is_kept_within_its_number(tmp_path: Path) -> None:
     options = EmbeddedOptions(poll_ms=5, history_revisions_max=10)
     async with await EmbeddedKeySpace.open(tmp_path, options) as keyspace:
         for n in range(30):
-            await keyspace.transact(then=[Put("a", b"%d" % n)])
+            await keyspace.transact(then=[PutKey("a", b"%d" % n)])
         async with asyncio.timeout(WAIT_S):
             while (await keyspace.status()).compacted == 0:
                 pass
@@ -315,8 +315,8 @@ async def test_history_is_kept_within_its_number(tmp_path: Path) -> None:
 async def test_compaction_keeps_what_is_live_and_nothing_else(harness: EmbeddedHarness) -> None:
     keyspace = await harness.open()
     for n in range(5):
-        await keyspace.transact(then=[Put("kept", b"%d" % n), Put(f"gone{n}", b"")])
-    last = await keyspace.transact(then=[Delete("gone", is_prefix=True)])
+        await keyspace.transact(then=[PutKey("kept", b"%d" % n), PutKey(f"gone{n}", b"")])
+    last = await keyspace.transact(then=[DeleteKey("gone", is_prefix=True)])
     await keyspace.compact(last.revision)
     connection = sqlite3.connect(harness.folder / "store.sqlite")
     assert connection.execute("SELECT key, value FROM version").fetchall() == [(b"kept", b"4")]
@@ -326,7 +326,7 @@ async def test_compaction_keeps_what_is_live_and_nothing_else(harness: EmbeddedH
 async def test_a_batch_is_bounded_and_still_has_whole_revisions(tmp_path: Path) -> None:
     async with await EmbeddedKeySpace.open(tmp_path, EmbeddedOptions(batch_changes_max=3)) as keyspace:
         for size in (2, 1, 2, 2, 5, 1, 1, 1, 1):
-            await keyspace.transact(then=[Put(f"k{n}", b"") for n in range(size)])
+            await keyspace.transact(then=[PutKey(f"k{n}", b"") for n in range(size)])
         async with keyspace.watch("", Revision(2)) as watch:
             batches = [len((await anext(watch)).changes) for _ in range(6)]
         assert batches == [3, 2, 2, 5, 3, 1]
@@ -339,14 +339,14 @@ async def test_many_transactions_share_a_commit_and_a_refused_one_harms_no_other
     lock = lock_of(harness)
     lock.acquire()
     tasks = [
-        asyncio.create_task(keyspace.transact(then=[Put(f"k{n}", b"", lease.id if n % 3 == 1 else NO_LEASE)]))
+        asyncio.create_task(keyspace.transact(then=[PutKey(f"k{n}", b"", lease.id if n % 3 == 1 else NO_LEASE)]))
         for n in range(30)
     ]
     await asyncio.sleep(0)
     lock.release()
     lock.close()
     results = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [type(result) for result in results] == [Outcome, LeaseExpired, Outcome] * 10
-    revisions = [result.revision for result in results if isinstance(result, Outcome)]
+    assert [type(result) for result in results] == [TransactOutcome, LeaseExpired, TransactOutcome] * 10
+    revisions = [result.revision for result in results if isinstance(result, TransactOutcome)]
     assert revisions == list(range(2, 22))
     assert len((await keyspace.range("k")).entries) == 20

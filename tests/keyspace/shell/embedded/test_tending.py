@@ -5,18 +5,18 @@ from hypothesis import strategies as st
 from tests.keyspace.shell.embedded.harness import HandClock
 
 from penstock.kernel.ids import MILLISECOND, Revision
-from penstock.keyspace.core.records import LeaseId, Status
+from penstock.keyspace.core.records import KeySpaceStatus, LeaseId
 from penstock.keyspace.shell.embedded.options import EmbeddedOptions
 from penstock.keyspace.shell.embedded.queries import LeaseRow
-from penstock.keyspace.shell.embedded.tending import DueLeases, History
+from penstock.keyspace.shell.embedded.tending import DueLeases, KeyHistory
 
 
 def row(clock: HandClock, ttl_ms: int = 1_000) -> LeaseRow:
     return LeaseRow(LeaseId(1), ttl_ms, clock.id, clock.now_ns() + ttl_ms * MILLISECOND)
 
 
-def status(revision: int, compacted: int = 0) -> Status:
-    return Status("test", Revision(revision), Revision(compacted))
+def status(revision: int, compacted: int = 0) -> KeySpaceStatus:
+    return KeySpaceStatus("test", Revision(revision), Revision(compacted))
 
 
 def test_a_lease_of_our_clock_is_due_at_its_deadline() -> None:
@@ -64,7 +64,7 @@ def test_a_lease_which_was_away_is_seen_anew() -> None:
 
 
 def test_history_goes_by_number_in_large_steps() -> None:
-    history = History(EmbeddedOptions(history_revisions_max=100), HandClock())
+    history = KeyHistory(EmbeddedOptions(history_revisions_max=100), HandClock())
     assert history.cut(status(200), 0) is None
     assert history.cut(status(201), 0) == 101
     assert history.cut(status(201, compacted=101), 0) is None
@@ -72,7 +72,7 @@ def test_history_goes_by_number_in_large_steps() -> None:
 
 def test_history_goes_by_age() -> None:
     clock = HandClock()
-    history = History(EmbeddedOptions(history_ms_max=1_600), clock)
+    history = KeyHistory(EmbeddedOptions(history_ms_max=1_600), clock)
     for revision in range(1, 17):  # a hundred milliseconds apart
         assert history.cut(status(revision), 0) is None
         clock.move(100)
@@ -84,14 +84,14 @@ def test_history_goes_by_age() -> None:
 
 def test_an_old_mark_is_no_reason_to_compact_what_is_compacted() -> None:
     clock = HandClock()
-    history = History(EmbeddedOptions(history_ms_max=1_000), clock)
+    history = KeyHistory(EmbeddedOptions(history_ms_max=1_000), clock)
     assert history.cut(status(5), 0) is None
     clock.move(1_000)
     assert history.cut(status(9, compacted=7), 0) is None
 
 
 def test_history_goes_when_the_file_is_large() -> None:
-    history = History(EmbeddedOptions(history_bytes_max=1_000), HandClock())
+    history = KeyHistory(EmbeddedOptions(history_bytes_max=1_000), HandClock())
     assert history.cut(status(9), 1_000) is None
     assert history.cut(status(9), 1_001) == 9
     assert history.cut(status(9, compacted=9), 1_001) is None

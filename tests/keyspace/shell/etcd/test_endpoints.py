@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 from tests.keyspace.shell.etcd.server import EtcdServer
 
 from penstock.kernel.errors import ConfigError, ConnectFailed, InvalidArgument
-from penstock.keyspace.core.transaction import Put
+from penstock.keyspace.core.transaction import PutKey
 from penstock.keyspace.shell.etcd.options import EtcdOptions
 from penstock.keyspace.shell.etcd.store import EtcdKeySpace
 
@@ -86,7 +86,7 @@ async def test_tls_on_both_sides(tls_server: EtcdServer, authority: Authority, t
     certificate, key = authority.certify("client")
     options = EtcdOptions(authority=authority.file, certificate=certificate, key=key)
     async with await EtcdKeySpace.open([tls_server.address], options) as keyspace:
-        assert (await keyspace.transact(then=[Put("a", b"")])).succeeded
+        assert (await keyspace.transact(then=[PutKey("a", b"")])).succeeded
     stranger = Authority(tmp_path, "theirs")
     theirs, their_key = stranger.certify("client")
     for wrong in (

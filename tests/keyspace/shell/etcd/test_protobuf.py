@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.kernel.errors import MalformedFrame
 from penstock.keyspace.shell.etcd import protobuf
-from penstock.keyspace.shell.etcd.protobuf import Message, encode
+from penstock.keyspace.shell.etcd.protobuf import ProtobufMessage, encode
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 
@@ -34,7 +34,7 @@ def test_published_examples(fields: list[tuple[int, int | bytes]], data: str) ->
 
 @given(st.integers(1, 100), INT64, st.lists(st.binary(max_size=300), max_size=5))
 def test_what_was_written_is_read(field: int, number: int, values: list[bytes]) -> None:
-    message = Message(encode([(field, number), *((field + 1, value) for value in values)]))
+    message = ProtobufMessage(encode([(field, number), *((field + 1, value) for value in values)]))
     assert message.number(field) == number
     assert message.all_data(field + 1) == [value for value in values if value]
     assert message.has(field) is (number != 0)
@@ -43,21 +43,21 @@ def test_what_was_written_is_read(field: int, number: int, values: list[bytes]) 
 def test_unknown_fields_of_every_kind_are_passed_over() -> None:
     known = encode([(1, 7)])
     unknown = bytes.fromhex("99 06 01020304050607089d 06 010203049206 01 ff")
-    assert Message(unknown + known + unknown).number(1) == 7
+    assert ProtobufMessage(unknown + known + unknown).number(1) == 7
 
 
 def test_the_last_of_several_counts() -> None:
-    assert Message(encode([(1, 1), (1, 2)])).number(1) == 2
+    assert ProtobufMessage(encode([(1, 1), (1, 2)])).number(1) == 2
 
 
 @pytest.mark.parametrize("data", ["08", "0a05 61", "0b", "0c", "08" + "ff" * 11, "9d 06 0102"])
 def test_what_is_no_message_is_refused(data: str) -> None:
     with pytest.raises(MalformedFrame):
-        Message(bytes.fromhex(data))
+        ProtobufMessage(bytes.fromhex(data))
 
 
 def test_a_field_of_another_kind_is_refused() -> None:
-    message = Message(encode([(1, 7), (2, b"x")]))
+    message = ProtobufMessage(encode([(1, 7), (2, b"x")]))
     for read in (lambda: message.data(1), lambda: message.all_data(1), lambda: message.number(2)):
         with pytest.raises(MalformedFrame):
             read()
@@ -66,7 +66,7 @@ def test_a_field_of_another_kind_is_refused() -> None:
 @given(st.binary(max_size=60))
 def test_anything_is_a_message_or_refused(data: bytes) -> None:
     try:
-        message = Message(data)
+        message = ProtobufMessage(data)
         message.messages(1)
         message.number(2)
     except MalformedFrame:

@@ -29,7 +29,7 @@ from penstock.kernel.errors import (
     Written,
 )
 from penstock.kernel.ids import Revision
-from penstock.keyspace.core.transaction import Get, Put
+from penstock.keyspace.core.transaction import PutKey, ReadKey
 from penstock.keyspace.shell.etcd.options import EtcdOptions
 from penstock.keyspace.shell.etcd.protobuf import encode
 from penstock.keyspace.shell.etcd.store import EtcdKeySpace
@@ -83,7 +83,7 @@ async def test_another_cluster_is_not_mistaken_for_ours(tmp_path: Path, own_serv
             with pytest.raises(KeySpaceForgot, match="cluster"):
                 await keyspace.get("a")
             with pytest.raises(KeySpaceForgot):
-                await keyspace.transact(then=[Put("a", b"")])
+                await keyspace.transact(then=[PutKey("a", b"")])
     finally:
         other.kill()
 
@@ -97,23 +97,23 @@ async def test_a_server_which_does_not_answer_leaves_the_outcome_open(own_server
         own_server.process.send_signal(signal.SIGSTOP)
         await asyncio.to_thread(os.waitpid, own_server.process.pid, os.WUNTRACED)  # a signal takes its time
         with pytest.raises(DeadlineExceeded) as open_outcome:
-            await keyspace.transact(then=[Put("a", b"")])
+            await keyspace.transact(then=[PutKey("a", b"")])
         assert open_outcome.value.written is Written.UNKNOWN
         with pytest.raises(Unavailable) as read:
             await keyspace.get("a")
         assert read.value.written is Written.NO
         with pytest.raises(Unavailable):
-            await keyspace.transact(then=[Get("a")])
+            await keyspace.transact(then=[ReadKey("a")])
         own_server.process.send_signal(signal.SIGCONT)
         keyspace.options = patient
-        assert (await keyspace.transact(then=[Put("b", b"")])).succeeded
+        assert (await keyspace.transact(then=[PutKey("b", b"")])).succeeded
 
 
 async def test_a_server_killed_while_it_is_asked(own_server: EtcdServer) -> None:
     async with await EtcdKeySpace.open([own_server.address], QUICK) as keyspace, asyncio.timeout(WAIT_S):
         own_server.process.send_signal(signal.SIGSTOP)
         await asyncio.to_thread(os.waitpid, own_server.process.pid, os.WUNTRACED)  # a signal takes its time
-        asked = [asyncio.create_task(keyspace.transact(then=[Put(f"k{n}", b"")])) for n in range(10)]
+        asked = [asyncio.create_task(keyspace.transact(then=[PutKey(f"k{n}", b"")])) for n in range(10)]
         reading = asyncio.create_task(keyspace.get("k0"))
         await asyncio.wait(asked, timeout=0.05)
         own_server.kill()
@@ -128,7 +128,7 @@ async def test_a_server_set_back_to_an_older_state_is_noticed(own_server: EtcdSe
     """Set the server back, as a restored backup does: journals.md J1 to J5 are void then."""
     async with await EtcdKeySpace.open([own_server.address], QUICK) as keyspace, asyncio.timeout(WAIT_S):
         for n in range(5):
-            await keyspace.transact(then=[Put("a", b"%d" % n)])
+            await keyspace.transact(then=[PutKey("a", b"%d" % n)])
         last = (await keyspace.status()).revision
         async with keyspace.watch("", Revision(last)) as watch:
             await shown_until(watch, last)
@@ -169,7 +169,7 @@ async def test_large_revisions_come_whole_although_etcd_sends_them_in_fragments(
     p = harness.prefix
     value = b"x" * 12_000
     revisions = [
-        (await keyspace.transact(then=[Put(f"{p}{n:03}", value) for n in range(100)])).revision for _ in range(4)
+        (await keyspace.transact(then=[PutKey(f"{p}{n:03}", value) for n in range(100)])).revision for _ in range(4)
     ]
     seen: list[Revision] = []
     batches = 0
@@ -191,7 +191,7 @@ async def test_somebody_elses_key_which_is_no_text_stops_nobody(harness: EtcdHar
     async with grpc.aio.insecure_channel(harness.server.address) as channel:
         put = encode([(1, p.encode() + b"\xff\xfe"), (2, b"theirs")])
         await channel.unary_unary("/etcdserverpb.KV/Put")(put)
-    last = (await keyspace.transact(then=[Put(f"{p}a", b"ours")])).revision
+    last = (await keyspace.transact(then=[PutKey(f"{p}a", b"ours")])).revision
     assert [entry.value for entry in (await keyspace.range(p)).entries] == [b"ours", b"theirs"]
     async with keyspace.watch(p, start) as watch:
         assert [change.now.value for change in await shown_until(watch, last) if change.now] == [b"theirs", b"ours"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.plumbing.objects.folder.locks import FolderLocks
-from penstock.plumbing.objects.folder.staging import Staging
+from penstock.plumbing.objects.folder.staging import FolderStaging
 from penstock.plumbing.objects.folder.syscalls import Syscalls
 
 
@@ -21,15 +21,15 @@ class Stutter(Syscalls):
 
 
 @pytest.fixture
-def staging(tmp_path: Path) -> Iterator[Staging]:
+def staging(tmp_path: Path) -> Iterator[FolderStaging]:
     locks = FolderLocks(str(tmp_path), 1_000, Syscalls().fsync_folder)
     locks.create()
-    made = Staging(str(tmp_path / "staging"), locks, Stutter())
+    made = FolderStaging(str(tmp_path / "staging"), locks, Stutter())
     yield made
     made.close()
 
 
-def test_short_writes_are_continued(staging: Staging, tmp_path: Path) -> None:
+def test_short_writes_are_continued(staging: FolderStaging, tmp_path: Path) -> None:
     staged = staging.new()
     staged.write(memoryview(b"0123456789"))
     staged.write(memoryview(b""))
@@ -46,11 +46,13 @@ def test_short_writes_are_continued(staging: Staging, tmp_path: Path) -> None:
 
 
 def test_a_store_which_only_reads_leaves_no_trace(tmp_path: Path) -> None:
-    Staging(str(tmp_path / "staging"), FolderLocks(str(tmp_path), 10, Syscalls().fsync_folder), Syscalls()).close()
+    FolderStaging(
+        str(tmp_path / "staging"), FolderLocks(str(tmp_path), 10, Syscalls().fsync_folder), Syscalls()
+    ).close()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_closing_removes_what_was_staged(staging: Staging, tmp_path: Path) -> None:
+def test_closing_removes_what_was_staged(staging: FolderStaging, tmp_path: Path) -> None:
     staged = staging.new()
     staging.close()
     assert list((tmp_path / "staging").iterdir()) == []
@@ -60,7 +62,7 @@ def test_closing_removes_what_was_staged(staging: Staging, tmp_path: Path) -> No
 
 
 def test_a_lock_file_that_another_process_removed_is_gone(
-    staging: Staging, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    staging: FolderStaging, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other store closed between our listing and our look at its lock."""
     monkeypatch.setattr(os, "listdir", lambda path: ["0123.alive"])
@@ -69,7 +71,7 @@ def test_a_lock_file_that_another_process_removed_is_gone(
     assert len(list((tmp_path / "staging").iterdir())) == 2
 
 
-def test_closing_waits_for_a_sweep(staging: Staging, tmp_path: Path) -> None:
+def test_closing_waits_for_a_sweep(staging: FolderStaging, tmp_path: Path) -> None:
     staging.new().close()
     (alive,) = (tmp_path / "staging").glob("*.alive")
     locks = FolderLocks(str(tmp_path), 1_000, Syscalls().fsync_folder)

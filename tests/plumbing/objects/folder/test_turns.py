@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from penstock.plumbing.objects.folder.turns import Answer, Turns
+from penstock.plumbing.objects.folder.turns import Answer, FolderTurns
 
 FOLDER = "/a/folder"
 OTHERS = 5
@@ -46,7 +46,7 @@ class Disk:
 
 def give_together(disk: Disk) -> list[Answer]:
     """The first name is being given until all others wait. What the others hear."""
-    turns = Turns(disk.changing, disk.sync)
+    turns = FolderTurns(disk.changing, disk.sync)
     are_waiting = threading.Event()
 
     def first() -> bool:
@@ -78,7 +78,7 @@ def test_those_who_wait_are_named_under_one_lock_with_one_sync() -> None:
 
 def test_a_name_alone_is_given_at_once() -> None:
     disk = Disk()
-    turns = Turns(disk.changing, disk.sync)
+    turns = FolderTurns(disk.changing, disk.sync)
 
     assert turns.give(FOLDER, [lambda: disk.give("name")]) == [(True, None)]
     assert turns.give(FOLDER, [lambda: False]) == [(False, None)]
@@ -88,7 +88,7 @@ def test_a_name_alone_is_given_at_once() -> None:
 
 def test_what_is_wrong_with_one_name_does_not_harm_the_others() -> None:
     disk = Disk()
-    turns = Turns(disk.changing, disk.sync)
+    turns = FolderTurns(disk.changing, disk.sync)
     disk.fail_at = "bad"
 
     [(is_given, error), good] = turns.give(FOLDER, [partial(disk.give, "bad"), partial(disk.give, "good")])
@@ -113,7 +113,7 @@ def test_what_is_wrong_with_one_of_several_is_its_own() -> None:
 @pytest.mark.parametrize(("fail_at", "is_given"), [("lock", False), ("sync", True), ("free", True)])
 def test_a_failed_lock_or_sync_is_heard(fail_at: str, is_given: bool) -> None:
     disk = Disk()
-    turns = Turns(disk.changing, disk.sync)
+    turns = FolderTurns(disk.changing, disk.sync)
     disk.fail_at = fail_at
 
     [answer] = turns.give(FOLDER, [lambda: disk.give("name")])

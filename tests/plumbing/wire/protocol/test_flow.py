@@ -11,16 +11,16 @@ from penstock.kernel.errors import AlreadyClosed, LimitExceeded, Overloaded, Pro
 from penstock.plumbing.wire.protocol.flow import (
     MESSAGE_COST,
     WINDOW_BYTES_MAX,
-    Flow,
     FlowState,
+    WireFlow,
     message_cost,
 )
 
 WINDOW = 1000
 
 
-def flow() -> Flow:
-    return Flow(window=WINDOW, peer_window=WINDOW)
+def flow() -> WireFlow:
+    return WireFlow(window=WINDOW, peer_window=WINDOW)
 
 
 def test_a_message_costs_more_than_its_payload_so_that_empty_ones_are_bounded() -> None:

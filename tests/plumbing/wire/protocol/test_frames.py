@@ -17,8 +17,8 @@ from penstock.plumbing.wire.protocol.frames import (
     VIEW_BYTES,
     Bulk,
     Frame,
+    FrameKind,
     FrameParser,
-    Kind,
     encode_frame,
 )
 
@@ -50,7 +50,7 @@ def plain(frames: list[Frame]) -> list[Frame]:
 def some_frames(draw: st.DrawFn) -> list[Frame]:
     numbers = st.integers(min_value=0)
     frame = st.tuples(
-        st.sampled_from([int(kind) for kind in Kind]),
+        st.sampled_from([int(kind) for kind in FrameKind]),
         st.integers(0, 0xFFFF),
         st.integers(0, 2**64 - 1),
         st.integers(0, 2**32 - 1),
@@ -66,13 +66,13 @@ def some_frames(draw: st.DrawFn) -> list[Frame]:
 
 def encode(frames: list[Frame]) -> bytes:
     return b"".join(
-        encode_frame(Kind(kind), method=method, id=id, argument=argument, body=body, bulk=bulk)
+        encode_frame(FrameKind(kind), method=method, id=id, argument=argument, body=body, bulk=bulk)
         for kind, method, id, argument, body, bulk in frames
     )
 
 
 def test_a_frame_is_these_bytes() -> None:
-    frame = encode_frame(Kind.REQUEST, method=2, id=7, argument=500, body=b"ab", bulk=b"xyz")
+    frame = encode_frame(FrameKind.REQUEST, method=2, id=7, argument=500, body=b"ab", bulk=b"xyz")
     assert frame == (b"\x05\0\0\0\x03\0\x02\0\x07\0\0\0\0\0\0\0\x02\0\0\0\xf4\x01\0\0abxyz")
     assert len(frame) == HEADER_BYTES + 5
 
@@ -92,7 +92,7 @@ def test_the_same_failure_however_the_bytes_are_cut(frames: list[Frame], data: s
     bad = data.draw(
         st.sampled_from(
             [
-                encode_frame(Kind.PING, body=bytes(LIMIT + 1))[: HEADER_BYTES + 50],
+                encode_frame(FrameKind.PING, body=bytes(LIMIT + 1))[: HEADER_BYTES + 50],
                 b"\0\0\0\0" + (KIND_MAX + 1).to_bytes(2, "little") + bytes(40),
                 b"\x05\0\0\0\x01\0" + bytes(10) + b"\x06\0\0\0" + bytes(40),
             ]
@@ -109,9 +109,9 @@ def test_the_same_failure_however_the_bytes_are_cut(frames: list[Frame], data: s
 @pytest.mark.parametrize("size", [0, 5, LARGE_BYTES])
 def test_a_large_frame_may_be_cut_anywhere_around_its_end(size: int) -> None:
     frames: list[Frame] = [
-        (Kind.MESSAGE, 0, id, 7, bytes([id]) * 10, bytes([id]) * (LARGE_BYTES + id)) for id in (1, 2)
+        (FrameKind.MESSAGE, 0, id, 7, bytes([id]) * 10, bytes([id]) * (LARGE_BYTES + id)) for id in (1, 2)
     ]
-    frames.append((Kind.PING, 0, 0, 3, b"p" * size, b""))
+    frames.append((FrameKind.PING, 0, 0, 3, b"p" * size, b""))
     stream = encode(frames)
     end = HEADER_BYTES + 10 + LARGE_BYTES + 1
     for first in range(end - 30, end + 60):
@@ -130,7 +130,7 @@ def test_a_large_frame_is_refused_by_its_header_alone(length: int) -> None:
 
 def test_a_frame_of_exactly_the_limit_is_taken() -> None:
     parser = FrameParser(LIMIT)
-    [(_, _, _, _, body, bulk)] = feed(parser, encode_frame(Kind.MESSAGE, body=b"a", bulk=bytes(LIMIT - 1)))
+    [(_, _, _, _, body, bulk)] = feed(parser, encode_frame(FrameKind.MESSAGE, body=b"a", bulk=bytes(LIMIT - 1)))
     assert (body, len(bulk)) == (b"a", LIMIT - 1)
 
 
@@ -140,7 +140,7 @@ def test_bulk_which_is_held_is_not_overwritten_by_what_follows() -> None:
     held: list[tuple[memoryview, bytes]] = []
     for number in range(200):
         payload = random.randbytes(random.choice([LARGE_BYTES, 2 * LARGE_BYTES, 5 * LARGE_BYTES]))
-        [(_, _, _, _, _, bulk)] = feed(parser, encode_frame(Kind.MESSAGE, id=number, bulk=payload), [100, 20_000])
+        [(_, _, _, _, _, bulk)] = feed(parser, encode_frame(FrameKind.MESSAGE, id=number, bulk=payload), [100, 20_000])
         assert isinstance(bulk, memoryview)
         assert bulk.readonly
         held.append((bulk[10:-10], payload[10:-10]))
@@ -155,7 +155,7 @@ def test_bulk_of_a_middle_size_which_came_alone_is_held_likewise() -> None:
     held: list[tuple[Bulk, bytes]] = []
     for size in (VIEW_BYTES - 1, VIEW_BYTES, LARGE_BYTES // 2):
         payload = random.randbytes(size)
-        [(_, _, _, _, body, bulk)] = feed(parser, encode_frame(Kind.MESSAGE, body=b"record", bulk=payload))
+        [(_, _, _, _, body, bulk)] = feed(parser, encode_frame(FrameKind.MESSAGE, body=b"record", bulk=payload))
         assert body == b"record"
         assert isinstance(bulk, memoryview) is (size >= VIEW_BYTES)
         held.append((bulk, payload))
@@ -166,7 +166,7 @@ def test_bulk_of_a_middle_size_which_came_alone_is_held_likewise() -> None:
 @given(frames=some_frames(), seed=st.integers(0, 2**32))
 def test_any_change_of_valid_bytes_leads_to_frames_or_a_failure(frames: list[Frame], seed: int) -> None:
     random = Random(seed)
-    stream = bytearray(encode(frames) + encode_frame(Kind.PING))
+    stream = bytearray(encode(frames) + encode_frame(FrameKind.PING))
     for _ in range(random.randrange(1, 10)):
         stream[random.randrange(len(stream))] = random.randrange(256)
     parser = FrameParser(LIMIT)
@@ -177,7 +177,7 @@ def test_any_change_of_valid_bytes_leads_to_frames_or_a_failure(frames: list[Fra
 def test_the_buffer_grows_with_the_traffic_and_shrinks_without() -> None:
     parser = FrameParser(LIMIT)
     assert len(parser.space()) == BUFFER_BYTES_MIN
-    feed(parser, encode_frame(Kind.PING, body=bytes(1000)) * 2000)
+    feed(parser, encode_frame(FrameKind.PING, body=bytes(1000)) * 2000)
     assert BUFFER_BYTES_MIN < len(parser.space()) <= BUFFER_BYTES_MAX
     parser.trim()
     assert len(parser.space()) == BUFFER_BYTES_MIN
@@ -185,8 +185,11 @@ def test_the_buffer_grows_with_the_traffic_and_shrinks_without() -> None:
 
 def test_trimming_loses_nothing_of_a_frame_which_has_begun() -> None:
     parser = FrameParser(LIMIT)
-    feed(parser, encode_frame(Kind.PING, body=bytes(1000)) * 2000)
-    for frame in (encode_frame(Kind.PING, body=b"small"), encode_frame(Kind.PING, bulk=bytes(5 * LARGE_BYTES))):
+    feed(parser, encode_frame(FrameKind.PING, body=bytes(1000)) * 2000)
+    for frame in (
+        encode_frame(FrameKind.PING, body=b"small"),
+        encode_frame(FrameKind.PING, bulk=bytes(5 * LARGE_BYTES)),
+    ):
         feed(parser, frame[:-1])
         assert parser.is_partial
         parser.trim()

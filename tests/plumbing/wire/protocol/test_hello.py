@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 
 from penstock.kernel.errors import MalformedFrame, Unauthenticated, VersionMismatch
 from penstock.kernel.version import Release
-from penstock.plumbing.wire.limits import Limits
+from penstock.plumbing.wire.limits import WireLimits
 from penstock.plumbing.wire.protocol.hello import (
     HELLO_CODEC,
     METHODS_MAX,
     VERSION_MAX,
     WELCOME_CODEC,
-    Hello,
     Welcome,
+    WireHello,
     agree,
     check_welcome,
 )
 
 NEW = ("release", "level_min", "level_max")
-HELLO = Hello.of(Limits(), "secret-token")
-WELCOME = Welcome.of(Limits(), 1, ["echo"])
+HELLO = WireHello.of(WireLimits(), "secret-token")
+WELCOME = Welcome.of(WireLimits(), 1, ["echo"])
 
 
 def test_the_highest_common_version_is_chosen() -> None:

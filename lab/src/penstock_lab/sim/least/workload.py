@@ -17,7 +17,7 @@ from penstock.journals.records.route import Assignment, Topology
 from penstock.kernel.ids import MILLISECOND, Instant, NodeId
 from penstock.kernel.probes import reached
 from penstock.keyspace.core.records import LeaseId
-from penstock.keyspace.core.transaction import Delete, Transaction, is_at
+from penstock.keyspace.core.transaction import DeleteKey, Transaction, is_at
 from penstock_lab.sim.checkers.journal import JournalChecks
 from penstock_lab.sim.faults import Swarm
 from penstock_lab.sim.least.least_checks import LeastChecks
@@ -84,7 +84,7 @@ class SuspiciousAllocator(SimAllocator):
                 world = self.node.world
                 self.away[name] = Instant(world.now + int((5 + 60 * world.rng.random()) * MILLISECOND))
                 head = is_at(head_key(self.root, self.journal), topology.head_revision)
-                gone = [Delete(each.key) for each in topology.assignments if each.broker == name]
+                gone = [DeleteKey(each.key) for each in topology.assignments if each.broker == name]
                 return Transaction((head, *self._unchanged(topology)), tuple(gone))
         return None
 

@@ -17,23 +17,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from penstock.consumers.core.effects import (
-    Append,
-    Appended,
-    Chunk,
-    Commit,
-    Committed,
+    AppendIntent,
+    CommitShard,
     Consume,
     Consumed,
     Failed,
     Finalize,
     Finalized,
+    IntentAppended,
     Noticed,
-    Progress,
     Publication,
-    Read,
+    ReadSource,
     Restore,
     Restored,
     Seal,
+    ShardCommitted,
+    ShardProgress,
+    SourceChunk,
 )
 from penstock.consumers.core.shard import Shard, ShardSpec
 from penstock.consumers.core.stat import Stat, StatResult
@@ -43,7 +43,7 @@ from penstock.kernel.machine import Machine
 from penstock.kernel.probes import reached
 from penstock.messages.framing.json_lines import JsonLines
 from penstock.messages.message import Message
-from penstock.messages.reader import Committed as Found
+from penstock.messages.reader import CommittedMessage as Found
 from penstock.messages.reader import CommittedReader
 from penstock.messages.uuid import producer_id
 from penstock_lab.sim.disk import DiskContent as OnDisk
@@ -265,7 +265,7 @@ class ExactlyOnceWorkload:
         match effect:
             case Restore():
                 process.session.restore(lambda checkpoint: process.tell(Restored(checkpoint)))
-            case Read():
+            case ReadSource():
                 self._read(process, effect)
             case Consume(_, _, messages):
                 publications = self._consume(process, messages)
@@ -274,15 +274,15 @@ class ExactlyOnceWorkload:
                 after(delay() // 10, lambda: process.tell(Finalized()))
             case Seal(_, checkpoint):
                 process.session.seal(checkpoint)
-            case Commit(txn):
+            case CommitShard(txn):
                 process.session.commit(lambda is_mine: self._committed(process, txn, is_mine))
-            case Append(number, journal, data):
-                process.appender.append(journal, data, lambda end: process.tell(Appended(number, end)))
+            case AppendIntent(number, journal, data):
+                process.appender.append(journal, data, lambda end: process.tell(IntentAppended(number, end)))
             case Reply(request, StatResult(is_running=True)):
                 reached("exactly_once.read_your_writes")
                 missing = [id_ for id_ in self.asked[request] if id_ not in self.truths["A"].applied]
                 assert not missing, f"A said that it has come so far, but not applied {missing}"
-            case Progress() | Noticed() | Reply():
+            case ShardProgress() | Noticed() | Reply():
                 pass
             case _:
                 raise AssertionError(f"unknown effect {effect}")
@@ -290,14 +290,14 @@ class ExactlyOnceWorkload:
     def _committed(self, process: Process, txn: int, is_mine: bool) -> None:
         if not is_mine:
             reached("exactly_once.fenced")
-        process.tell(Committed(txn) if is_mine else Failed("fenced"))
+        process.tell(ShardCommitted(txn) if is_mine else Failed("fenced"))
 
-    def _read(self, process: Process, read: Read) -> None:
+    def _read(self, process: Process, read: ReadSource) -> None:
         size = self.world.rng.choice((50, 500, 5_000))
 
         def arrive() -> None:
             data = self.journals.read(read.journal, read.begin, read.end)[:size]
-            self.world.after(self.journals.delay(), lambda: process.tell(Chunk(read.journal, read.begin, data)))
+            self.world.after(self.journals.delay(), lambda: process.tell(SourceChunk(read.journal, read.begin, data)))
 
         self.journals.when_longer(read.journal, read.begin, arrive)
 

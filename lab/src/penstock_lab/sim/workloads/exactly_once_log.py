@@ -21,7 +21,7 @@ from penstock.consumers.core.recoverylog.playback import (
     LogChunk,
     Playback,
     Promote,
-    ReadLog,
+    ReadRecoveryLog,
     RemoveFile,
     WriteFile,
 )
@@ -130,7 +130,7 @@ class LogSession:
 
     def _perform(self, effect: Effect, then: Callable[[Checkpoint], None]) -> None:
         match effect:
-            case ReadLog(offset):
+            case ReadRecoveryLog(offset):
                 self._world.after(self._delay(), lambda: self._read(offset, then))
             case CreateFile(fnode):
                 self._files[fnode] = bytearray()

@@ -4,18 +4,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock.consumers.core.checkpoint import Checkpoint
-from penstock.consumers.core.effects import Append, Seal
+from penstock.consumers.core.effects import AppendIntent, Seal
 from penstock.consumers.core.recoverylog.hints import Hints
 from penstock.consumers.core.recoverylog.playback import LinkFiles, Playback, PlayState
 from penstock.consumers.core.recoverylog.pruning import Extent, PruningPlan, plan
 from penstock.consumers.core.shard import Shard
-from penstock.consumers.core.source import Source
-from penstock.consumers.core.transaction import Phase, Txn
+from penstock.consumers.core.source import ShardSource
+from penstock.consumers.core.transaction import ShardPhase, ShardTxn
 from penstock.kernel.effects import Effect
 from penstock.kernel.ids import Clock, Instant, Offset
 from penstock.messages.framing.framing import Framing
 from penstock.messages.message import Message
-from penstock.messages.outcome import Outcome
+from penstock.messages.outcome import SequenceOutcome
 from penstock.messages.read_state import Horizon, ReadState
 from penstock.messages.sequencing.sequencer import Sequencer
 from penstock.messages.uuid import ACK_TXN
@@ -26,12 +26,12 @@ __all__ = ["MUTANTS", "ConsumerMutant"]
 class AckBeforeCommit(Shard):
     """Appends the ACKs when the transaction is sealed, before its store has committed."""
 
-    def _close(self, txn: Txn) -> list[Effect]:
+    def _close(self, txn: ShardTxn) -> list[Effect]:
         effects = super()._close(txn)
         for journal, frame in txn.checkpoint.ack_intents.items():
             self._appends += 1
             txn.appends[self._appends] = journal
-            effects.append(Append(self._appends, journal, frame))
+            effects.append(AppendIntent(self._appends, journal, frame))
         return effects
 
 
@@ -45,7 +45,7 @@ class NoIntentsRestored(Shard):
 class NextBeforeAck(Shard):
     """Appends messages of the next transaction without waiting for the ACKs of the one before."""
 
-    def _append(self, txn: Txn, journal: str, frames: bytes) -> list[Effect]:
+    def _append(self, txn: ShardTxn, journal: str, frames: bytes) -> list[Effect]:
         prior, self.prior = self.prior, None
         effects = super()._append(txn, journal, frames)
         self.prior = prior
@@ -57,7 +57,7 @@ class CommitsTooEarly(Shard):
 
     def _go_on_with_prior(self) -> list[Effect]:
         prior = self.prior
-        if prior is not None and prior.phase is Phase.FLUSHING:
+        if prior is not None and prior.phase is ShardPhase.FLUSHING:
             self.forgotten = getattr(self, "forgotten", set()) | set(prior.appends)
             prior.appends = {}
         return super()._go_on_with_prior()
@@ -69,7 +69,7 @@ class CommitsTooEarly(Shard):
 class SealsWithoutState(Shard):
     """Leaves the producers' states out of the checkpoint: offsets alone."""
 
-    def _close(self, txn: Txn) -> list[Effect]:
+    def _close(self, txn: ShardTxn) -> list[Effect]:
         effects = super()._close(txn)
         sources = {journal: ReadState(state.offset) for journal, state in txn.checkpoint.sources.items()}
         txn.checkpoint = Checkpoint(sources, txn.checkpoint.ack_intents)
@@ -79,7 +79,7 @@ class SealsWithoutState(Shard):
 class ByOffsetOnly(Sequencer):
     """Takes every message at a new offset for a new one, whatever its clock."""
 
-    def push(self, message: Message) -> Outcome:
+    def push(self, message: Message) -> SequenceOutcome:
         if message.clock and message.flags != ACK_TXN:
             producer = self._find(message)
             before = Clock(message.clock - 1)
@@ -94,7 +94,7 @@ class ByOffsetOnly(Sequencer):
 class DedupByOffset(Shard):
     """Reads by offset only."""
 
-    def _source(self, journal: str, framing: Framing, state: ReadState) -> Source:
+    def _source(self, journal: str, framing: Framing, state: ReadState) -> ShardSource:
         source = super()._source(journal, framing, state)
         source._reader.sequencer.__class__ = ByOffsetOnly
         return source

@@ -24,7 +24,7 @@ from penstock.journals.records.spec import FragmentSpec, JournalSpec
 from penstock.kernel.ids import MICROSECOND, MILLISECOND, Instant, NodeId, Offset, RequestId, Revision
 from penstock.kernel.probes import reached
 from penstock.keyspace.core.records import NO_LEASE, LeaseId
-from penstock.keyspace.core.transaction import Put, Transaction
+from penstock.keyspace.core.transaction import PutKey, Transaction
 from penstock_lab.sim.checkers.journal import JournalChecks
 from penstock_lab.sim.checkers.journal_view import JournalContents, JournalView, Passed
 from penstock_lab.sim.disk import SimDisk
@@ -216,7 +216,9 @@ class JournalWorkload:
             fragment=FragmentSpec(length=settings.fragment_length),
             fsync=settings.is_kept,
         )
-        self.keyspace.store.transact(Transaction((), (Put(f"{ROOT}/items/{JOURNAL}", msgspec.msgpack.encode(spec)),)))
+        self.keyspace.store.transact(
+            Transaction((), (PutKey(f"{ROOT}/items/{JOURNAL}", msgspec.msgpack.encode(spec)),))
+        )
         names = [NodeId(f"b{number}") for number in range(settings.size)]
         for name in names:
             self._add_broker(name, swarm)

@@ -19,7 +19,15 @@ from penstock.kernel.ids import MILLISECOND, Instant, NodeId
 from penstock.kernel.machine import Machine
 from penstock.kernel.probes import reached
 from penstock.keyspace.core.records import NO_LEASE, NO_REVISION, KeyValue, LeaseId
-from penstock.keyspace.core.transaction import Compare, Delete, Outcome, Put, Transaction, is_absent, is_at
+from penstock.keyspace.core.transaction import (
+    Compare,
+    DeleteKey,
+    PutKey,
+    Transaction,
+    TransactOutcome,
+    is_absent,
+    is_at,
+)
 from penstock_lab.sim.disk import DiskContent
 from penstock_lab.sim.keyspace import SimulatedKeySpace
 from penstock_lab.sim.node import SimNode
@@ -92,7 +100,7 @@ class SimAllocator:
                 self.keyspace.transact(self.node, transaction, self._done)
         self.node.world.after(self.every_ns, self._look)
 
-    def _done(self, result: Outcome | PenstockError) -> None:
+    def _done(self, result: TransactOutcome | PenstockError) -> None:
         self._is_busy = False
 
     def _plan(self, topology: Topology) -> Transaction | None:
@@ -143,17 +151,17 @@ class SimAllocator:
         slot = next(slot for slot in range(len(taken) + 1) if slot not in taken)
         key = f"{self.root}/assign/{self.journal}#{name}#{slot}"
         assert leases[name] != NO_LEASE
-        return Transaction((is_absent(key), *self._unchanged(topology)), (Put(key, b"", leases[name]),))
+        return Transaction((is_absent(key), *self._unchanged(topology)), (PutKey(key, b"", leases[name]),))
 
     def _promote(self, topology: Topology, name: NodeId) -> Transaction:
         mine = next(each for each in topology.assignments if each.broker == name)
         key = f"{self.root}/assign/{self.journal}#{name}#0"
-        return Transaction(self._unchanged(topology), (Delete(mine.key), Put(key, b"", mine.lease)))
+        return Transaction(self._unchanged(topology), (DeleteKey(mine.key), PutKey(key, b"", mine.lease)))
 
     def _remove(self, topology: Topology, name: NodeId) -> Transaction:
         mine = next(each for each in topology.assignments if each.broker == name)
         head = is_at(head_key(self.root, self.journal), topology.head_revision)
-        return Transaction((head, *self._unchanged(topology)), (Delete(mine.key),))
+        return Transaction((head, *self._unchanged(topology)), (DeleteKey(mine.key),))
 
     def _unchanged(self, topology: Topology) -> tuple[Compare, ...]:
         return tuple(is_at(each.key, each.mod_revision) for each in topology.assignments)

@@ -43,8 +43,8 @@ from penstock.kernel.machine import Machine
 from penstock.kernel.probes import reached
 from penstock.keyspace.core.allocator.layout import Layout
 from penstock.keyspace.core.mirror import Mirror
-from penstock.keyspace.core.records import NO_LEASE, Lease, LeaseId, Snapshot, WatchBatch
-from penstock.keyspace.core.transaction import Outcome
+from penstock.keyspace.core.records import NO_LEASE, KeySnapshot, Lease, LeaseId, WatchBatch
+from penstock.keyspace.core.transaction import TransactOutcome
 from penstock_lab.sim.checkers.journal_view import JournalContents, JournalView, Passed, passed_in, view_of
 from penstock_lab.sim.disk import DiskContent
 from penstock_lab.sim.keyspace import SimulatedKeySpace
@@ -167,7 +167,7 @@ class BrokerProgram:
     def _load(self) -> None:
         self.keyspace.read(self.node, self.mirror.prefix, self._loaded)
 
-    def _loaded(self, result: Snapshot | PenstockError) -> None:
+    def _loaded(self, result: KeySnapshot | PenstockError) -> None:
         if isinstance(result, PenstockError):
             self.node.when_awake(lambda: self._later(5 * MILLISECOND, self._load))
             return
@@ -271,7 +271,7 @@ class BrokerProgram:
             case _:
                 raise AssertionError(f"a broker does not know {type(effect).__name__}")
 
-    def _transacted(self, number: int, result: Outcome | PenstockError) -> None:
+    def _transacted(self, number: int, result: TransactOutcome | PenstockError) -> None:
         if isinstance(result, PenstockError):
             self.node.deliver(Transacted(number, TransactionEnd.of_error(result.code)))
         else:

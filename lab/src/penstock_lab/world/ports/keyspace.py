@@ -15,9 +15,17 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from penstock.kernel.errors import AlreadyClosed, Indeterminate, PenstockError, Unavailable
 from penstock.kernel.ids import Instant, Revision
 from penstock.keyspace.core.limits import check_key, check_lease_ms, check_prefix, check_transaction
-from penstock.keyspace.core.records import KeyValue, Lease, LeaseId, LeaseStatus, Snapshot, Status, WatchBatch
-from penstock.keyspace.core.store import Store
-from penstock.keyspace.core.transaction import Compare, Operation, Outcome, Transaction
+from penstock.keyspace.core.records import (
+    KeySnapshot,
+    KeySpaceStatus,
+    KeyValue,
+    Lease,
+    LeaseId,
+    LeaseStatus,
+    WatchBatch,
+)
+from penstock.keyspace.core.store import KeyStore
+from penstock.keyspace.core.transaction import Compare, Operation, Transaction, TransactOutcome
 from penstock_lab.world.ports.answers import Awaited
 
 if TYPE_CHECKING:
@@ -52,7 +60,7 @@ class KeySpaceServer:
 
     def __init__(self, world: "World", name: str = "simulated") -> None:
         self.world = world
-        self.store = Store(name)
+        self.store = KeyStore(name)
         self.trouble = KeySpaceTrouble()
         self.rng = world.random("keyspace")
         self.watches: dict[_Watch, None] = {}
@@ -109,20 +117,20 @@ class KeySpaceClient:
         found: KeyValue | None = await self._ask(f"get {key}", lambda: store.get(key, at))
         return found
 
-    async def range(self, prefix: str, *, at: Revision | None = None) -> Snapshot:
+    async def range(self, prefix: str, *, at: Revision | None = None) -> KeySnapshot:
         check_prefix(prefix)
         store = self._server.store
-        found: Snapshot = await self._ask(f"range {prefix}", lambda: store.snapshot(prefix, at))
+        found: KeySnapshot = await self._ask(f"range {prefix}", lambda: store.snapshot(prefix, at))
         return found
 
     async def transact(
         self, compares: Iterable[Compare] = (), then: Iterable[Operation] = (), otherwise: Iterable[Operation] = ()
-    ) -> Outcome:
+    ) -> TransactOutcome:
         transaction = Transaction(tuple(compares), tuple(then), tuple(otherwise))
         check_transaction(transaction)
         keys = ",".join(operation.key for operation in transaction.then)
         store = self._server.store
-        outcome: Outcome = await self._ask(f"transact {keys}", lambda: store.transact(transaction), transaction)
+        outcome: TransactOutcome = await self._ask(f"transact {keys}", lambda: store.transact(transaction), transaction)
         return outcome
 
     def watch(self, prefix: str, start: Revision) -> "_Watch":
@@ -153,8 +161,8 @@ class KeySpaceClient:
         server = self._server
         await self._ask("compact", lambda: server.store.compact(revision))
 
-    async def status(self) -> Status:
-        found: Status = await self._ask("status", self._server.store.status)
+    async def status(self) -> KeySpaceStatus:
+        found: KeySpaceStatus = await self._ask("status", self._server.store.status)
         return found
 
     async def close(self) -> None:

@@ -40,9 +40,9 @@ from penstock.plumbing.objects.port import (
     Buffer,
     ETag,
     ObjectMeta,
+    ObjectPage,
     ObjectReader,
     ObjectWriter,
-    Page,
     SignMethod,
     StoredObject,
 )
@@ -226,7 +226,9 @@ class SimulatedObjects:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def list(self, prefix: str = "", *, after: str = "", delimiter: Literal["", "/"] = "") -> AsyncIterator[Page]:
+    async def list(
+        self, prefix: str = "", *, after: str = "", delimiter: Literal["", "/"] = ""
+    ) -> AsyncIterator[ObjectPage]:
         check_prefix(prefix)
         check_after(after)
         if delimiter:
@@ -243,7 +245,7 @@ class SimulatedObjects:
             found = await self._do(f"list {prefix} after {after}", self.bucket.listed)
             some = [meta for meta in found if meta.key.startswith(prefix) and meta.key > after][:PAGE_KEYS_MAX]
             if some:
-                yield Page(tuple(some))
+                yield ObjectPage(tuple(some))
             if len(some) < PAGE_KEYS_MAX:
                 return
             after = some[-1].key

@@ -13,17 +13,24 @@ from enum import Enum
 
 import msgspec
 
-from penstock.consumers.core.recoverylog.hints import FnodeHints, Hints, Point, Segment
-from penstock.consumers.core.recoverylog.recorded_op import Create, Handoff, Link, RecordedOp, Unlink, Write
+from penstock.consumers.core.recoverylog.hints import FnodeHints, Hints, HintSegment, LogPoint
+from penstock.consumers.core.recoverylog.recorded_op import (
+    Handoff,
+    RecordedCreate,
+    RecordedLink,
+    RecordedOp,
+    RecordedWrite,
+    Unlink,
+)
 from penstock.kernel.errors import MalformedFrame
 from penstock.kernel.ids import Offset
 
-__all__ = ["Fnode", "RecoveryFsm", "Verdict"]
+__all__ = ["Fnode", "OperationVerdict", "RecoveryFsm"]
 
 UNKNOWN_END = Offset(-1)
 
 
-class Verdict(Enum):
+class OperationVerdict(Enum):
     """What became of an operation."""
 
     APPLIED = "applied"
@@ -34,14 +41,14 @@ class Verdict(Enum):
 
     @property
     def counts(self) -> bool:
-        return self in (Verdict.APPLIED, Verdict.UNTRACKED)
+        return self in (OperationVerdict.APPLIED, OperationVerdict.UNTRACKED)
 
 
 class Fnode(msgspec.Struct, eq=False):
     """A file: its paths, and the segments of the log within which it was touched."""
 
     paths: list[str]
-    segments: list[Segment]
+    segments: list[HintSegment]
 
 
 class RecoveryFsm:
@@ -53,8 +60,8 @@ class RecoveryFsm:
         self.paths: dict[str, int] = {}
         self._hinted = {live.fnode for live in hints.live}
         self._segments = hints.segments()[::-1]  # still to come; the next one is the last of the list
-        self._end: Point | None = hints.end  # where the hints end; None: that point has passed
-        self.next = Point(0, 0, Offset(0))
+        self._end: LogPoint | None = hints.end  # where the hints end; None: that point has passed
+        self.next = LogPoint(0, 0, Offset(0))
         self._jump()
 
     @property
@@ -63,25 +70,25 @@ class RecoveryFsm:
         return self._end is not None
 
     @property
-    def segment(self) -> Segment | None:
+    def segment(self) -> HintSegment | None:
         """The segment which is being read, while hints last."""
         return self._segments[-1] if self._segments else None
 
-    def apply(self, recorded: RecordedOp, begin: Offset, end: Offset, next_checksum: int) -> Verdict:
+    def apply(self, recorded: RecordedOp, begin: Offset, end: Offset, next_checksum: int) -> OperationVerdict:
         """Take an operation at [begin, end) of the log."""
         if recorded.seq_no != self.next.seq_no:
-            return Verdict.WRONG_SEQ_NO
+            return OperationVerdict.WRONG_SEQ_NO
         if recorded.checksum != self.next.checksum:
-            return Verdict.WRONG_CHECKSUM
+            return OperationVerdict.WRONG_CHECKSUM
         segment = self.segment
         if segment is not None and recorded.author != segment.author:
-            return Verdict.WRONG_AUTHOR
+            return OperationVerdict.WRONG_AUTHOR
         is_tracked = self._apply(recorded, begin, end)
-        self.next = Point(recorded.seq_no + 1, next_checksum, end)
+        self.next = LogPoint(recorded.seq_no + 1, next_checksum, end)
         if segment is not None and recorded.seq_no == segment.last_seq_no:
             self._segments.pop()
             self._jump()
-        return Verdict.APPLIED if is_tracked else Verdict.UNTRACKED
+        return OperationVerdict.APPLIED if is_tracked else OperationVerdict.UNTRACKED
 
     def _jump(self) -> None:
         """Jump to the next segment of the hints, or to their end."""
@@ -95,20 +102,20 @@ class RecoveryFsm:
     def _apply(self, recorded: RecordedOp, begin: Offset, end: Offset) -> bool:
         """Change what there is. False: it is about a file which is not alive in the end."""
         op = recorded.op
-        if isinstance(op, Write):  # nearly all are
+        if isinstance(op, RecordedWrite):  # nearly all are
             written = self.fnodes.get(op.fnode)
             if written is not None:
                 self._touch(written, recorded, begin, end)
             return written is not None
         if isinstance(op, Handoff):
             return True
-        fnode = recorded.seq_no if isinstance(op, Create) else op.fnode
-        if isinstance(op, Create) and self._is_wanted(fnode):
+        fnode = recorded.seq_no if isinstance(op, RecordedCreate) else op.fnode
+        if isinstance(op, RecordedCreate) and self._is_wanted(fnode):
             self.fnodes[fnode] = Fnode([], [])
         if fnode not in self.fnodes:
             return False
         match op:
-            case Create(path) | Link(_, path):
+            case RecordedCreate(path) | RecordedLink(_, path):
                 self._link(fnode, path)
             case Unlink(_, path):
                 self._unlink(fnode, path)
@@ -140,7 +147,7 @@ class RecoveryFsm:
             file.segments[-1] = longer
         else:
             file.segments.append(
-                Segment(recorded.author, recorded.seq_no, begin, recorded.checksum, recorded.seq_no, end)
+                HintSegment(recorded.author, recorded.seq_no, begin, recorded.checksum, recorded.seq_no, end)
             )
 
     # hints
@@ -152,7 +159,7 @@ class RecoveryFsm:
                 msgspec.structs.replace(segment, last_offset=end) if segment.last_offset == UNKNOWN_END else segment
                 for segment in file.segments
             ]
-        self.next = Point(self.next.seq_no, self.next.checksum, end)
+        self.next = LogPoint(self.next.seq_no, self.next.checksum, end)
 
     def hints(self) -> Hints:
         """Hints to this state. Offsets must be settled."""

@@ -1,8 +1,8 @@
-"""Hints: where in a recovery log the files which are alive were made, so that the rest needs not be read.
+"""Hints: the parts of a recovery log that built the live files. A playback skips the rest of the log.
 
-A `Segment` is a run of operations by one author within which a file was touched. A file's segments are all that must be
-read to build it; those of all files together, joined where they overlap, are what a playback reads, and all that
-pruning must keep. After them comes the `Point` from which everything is read.
+A `HintSegment` is a run of operations by one author that changed a file. A playback needs only the segments of the live
+files, joined where they overlap, and pruning keeps exactly these. From the `LogPoint` after them a playback reads
+everything.
 """
 
 from collections.abc import Iterable
@@ -13,10 +13,10 @@ from penstock.consumers.core.recoverylog.recorded_op import Author
 from penstock.kernel.codec import Codec
 from penstock.kernel.ids import Offset
 
-__all__ = ["FnodeHints", "Hints", "Point", "Segment", "joined"]
+__all__ = ["FnodeHints", "HintSegment", "Hints", "LogPoint", "joined"]
 
 
-class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class HintSegment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Operations first_seq_no to last_seq_no of one author, within [first_offset, last_offset) of the log."""
 
     author: Author
@@ -27,11 +27,11 @@ class Segment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     last_offset: Offset  # at or after the end of the last operation
 
     @property
-    def point(self) -> "Point":
-        return Point(self.first_seq_no, self.first_checksum, self.first_offset)
+    def point(self) -> "LogPoint":
+        return LogPoint(self.first_seq_no, self.first_checksum, self.first_offset)
 
 
-class Point(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class LogPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A place in the chain: the next operation's number, what its checksum must be, and from where to look for it."""
 
     seq_no: int
@@ -43,7 +43,7 @@ class FnodeHints(msgspec.Struct, frozen=True, array_like=True):
     """A live file."""
 
     fnode: int
-    segments: tuple[Segment, ...]
+    segments: tuple[HintSegment, ...]
 
 
 class Hints(msgspec.Struct, frozen=True, tag="hints-1"):
@@ -51,9 +51,9 @@ class Hints(msgspec.Struct, frozen=True, tag="hints-1"):
 
     log: str
     live: tuple[FnodeHints, ...] = ()
-    end: Point = Point(1, 0, Offset(0))
+    end: LogPoint = LogPoint(1, 0, Offset(0))
 
-    def segments(self) -> list[Segment]:
+    def segments(self) -> list[HintSegment]:
         """Return the segments to read before the end, in order."""
         return joined(segment for live in self.live for segment in live.segments)
 
@@ -69,9 +69,9 @@ class Hints(msgspec.Struct, frozen=True, tag="hints-1"):
 _codec = Codec[Hints](Hints)
 
 
-def joined(segments: Iterable[Segment]) -> list[Segment]:
+def joined(segments: Iterable[HintSegment]) -> list[HintSegment]:
     """Segments of one author which overlap or touch, as one; in the order of their numbers."""
-    result: list[Segment] = []
+    result: list[HintSegment] = []
     for segment in sorted(segments, key=lambda each: (each.first_seq_no, each.last_seq_no)):
         last = result[-1] if result else None
         if last is not None and last.author == segment.author and segment.first_seq_no <= last.last_seq_no + 1:

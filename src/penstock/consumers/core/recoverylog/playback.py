@@ -10,17 +10,17 @@ is tried again after that operation. What the log no longer holds although the h
 
 from enum import Enum
 
-from penstock.consumers.core.recoverylog.fsm import RecoveryFsm, Verdict
+from penstock.consumers.core.recoverylog.fsm import OperationVerdict, RecoveryFsm
 from penstock.consumers.core.recoverylog.hints import Hints
 from penstock.consumers.core.recoverylog.recorded_op import (
     Author,
-    Create,
     Handoff,
     OpReader,
     ReadOp,
+    RecordedCreate,
     RecordedOp,
+    RecordedWrite,
     Unlink,
-    Write,
     encode,
 )
 from penstock.consumers.core.recoverylog.recorder import Recorder
@@ -38,7 +38,7 @@ __all__ = [
     "PlayState",
     "Playback",
     "Promote",
-    "ReadLog",
+    "ReadRecoveryLog",
     "RemoveFile",
     "WriteFile",
 ]
@@ -56,7 +56,7 @@ class PlayState(Enum):
 # Effects
 
 
-class ReadLog(Effect, frozen=True):
+class ReadRecoveryLog(Effect, frozen=True):
     """Bytes of the log from an offset on. Completed by `LogChunk`, or by `AtHead` where there are none yet."""
 
     offset: Offset
@@ -131,7 +131,7 @@ class Playback:
         self._reader = OpReader(self.fsm.next.offset)
 
     def start(self) -> list[Effect]:
-        return [ReadLog(self._reader.fed_upto)]
+        return [ReadRecoveryLog(self._reader.fed_upto)]
 
     def step(self, event: Event, now: Instant) -> list[Effect]:
         if self.state is PlayState.DONE:
@@ -172,7 +172,7 @@ class Playback:
             effects += self._play(read)
             if self.state is PlayState.DONE:
                 return effects
-        return [*effects, ReadLog(self._seek())]
+        return [*effects, ReadRecoveryLog(self._seek())]
 
     def _on_head(self, offset: Offset) -> list[Effect]:
         if self.fsm.is_hinted or offset < self.fsm.next.offset:
@@ -181,7 +181,7 @@ class Playback:
         if self.state is PlayState.BACKFILL:
             self.state = PlayState.TAIL
             effects = self._maybe_inject()
-        return [*effects, ReadLog(self._reader.fed_upto)]
+        return [*effects, ReadRecoveryLog(self._reader.fed_upto)]
 
     def _seek(self) -> Offset:
         """Return where to continue reading: at the next segment, if the hints jump."""
@@ -196,14 +196,14 @@ class Playback:
         verdict = self.fsm.apply(read.recorded, read.begin, read.end, read.next_checksum)
         if read.recorded == self._injected:
             return self._on_handoff(verdict)
-        if verdict is not Verdict.APPLIED:
+        if verdict is not OperationVerdict.APPLIED:
             if not verdict.counts:
                 reached("recoverylog.passed_over")
             return []
         match read.recorded.op:
-            case Create():
+            case RecordedCreate():
                 return [CreateFile(read.recorded.seq_no)]
-            case Write(fnode, offset, _):
+            case RecordedWrite(fnode, offset, _):
                 return [WriteFile(fnode, offset, read.content)]
             case Unlink(fnode) if fnode not in self.fsm.fnodes:
                 return [RemoveFile(fnode)]
@@ -225,7 +225,7 @@ class Playback:
         frame, _ = encode(self._injected)
         return AppendHandoff(self._promoted, frame)
 
-    def _on_handoff(self, verdict: Verdict) -> list[Effect]:
+    def _on_handoff(self, verdict: OperationVerdict) -> list[Effect]:
         if not verdict.counts:
             reached("recoverylog.handoff_again")
             return [self._inject()]

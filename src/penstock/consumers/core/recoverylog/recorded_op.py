@@ -16,7 +16,19 @@ from penstock.kernel.codec import Codec
 from penstock.kernel.errors import MalformedFrame
 from penstock.kernel.ids import Offset
 
-__all__ = ["Author", "Create", "Handoff", "Link", "Op", "OpReader", "ReadOp", "RecordedOp", "Unlink", "Write", "encode"]
+__all__ = [
+    "Author",
+    "Handoff",
+    "Op",
+    "OpReader",
+    "ReadOp",
+    "RecordedCreate",
+    "RecordedLink",
+    "RecordedOp",
+    "RecordedWrite",
+    "Unlink",
+    "encode",
+]
 
 MAGIC = b"\x66\x33\x93\x36"
 _HEAD = struct.Struct("<4sI")
@@ -26,13 +38,13 @@ CONTENT_BYTES_MAX = 256 << 20
 Author = int  # 32 bits, drawn at random for each process that records
 
 
-class Create(msgspec.Struct, frozen=True, tag="c", array_like=True, gc=False):
+class RecordedCreate(msgspec.Struct, frozen=True, tag="c", array_like=True, gc=False):
     """A new empty file, linked at a path. Its fnode is the operation's sequence number."""
 
     path: str
 
 
-class Link(msgspec.Struct, frozen=True, tag="l", array_like=True, gc=False):
+class RecordedLink(msgspec.Struct, frozen=True, tag="l", array_like=True, gc=False):
     """One more path of a file."""
 
     fnode: int
@@ -46,7 +58,7 @@ class Unlink(msgspec.Struct, frozen=True, tag="u", array_like=True, gc=False):
     path: str
 
 
-class Write(msgspec.Struct, frozen=True, tag="w", array_like=True, gc=False):
+class RecordedWrite(msgspec.Struct, frozen=True, tag="w", array_like=True, gc=False):
     """Bytes at an offset of a file; they follow the frame."""
 
     fnode: int
@@ -58,7 +70,7 @@ class Handoff(msgspec.Struct, frozen=True, tag="h", array_like=True, gc=False):
     """Nothing; its author takes the log over."""
 
 
-Op = Create | Link | Unlink | Write | Handoff
+Op = RecordedCreate | RecordedLink | Unlink | RecordedWrite | Handoff
 
 
 class RecordedOp(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -85,7 +97,7 @@ _codec = Codec[RecordedOp](RecordedOp)
 
 def encode(recorded: RecordedOp, content: bytes = b"") -> tuple[bytes, int]:
     """The frame, content and all, and the checksum for the next operation."""
-    assert not isinstance(recorded.op, Write) or recorded.op.length == len(content)
+    assert not isinstance(recorded.op, RecordedWrite) or recorded.op.length == len(content)
     body = _codec.encode(recorded)
     return b"%b%b%b" % (_HEAD.pack(MAGIC, len(body)), body, content), _extend(recorded.checksum, body, content)
 
@@ -143,7 +155,7 @@ class OpReader:
             body = data[body_at:content_at]
             recorded = _codec.decode(body)
             end = content_at
-            if type(recorded.op) is Write:
+            if type(recorded.op) is RecordedWrite:
                 end += recorded.op.length
                 if not content_at <= end <= content_at + CONTENT_BYTES_MAX:
                     raise MalformedFrame(f"a write of {recorded.op.length} bytes at {base + at}", begin=base + at)

@@ -6,9 +6,18 @@ still this one. A process which was replaced finds it is not: its append is refu
 A commit of the store is a barrier: when everything up to it is acknowledged (`acknowledged`), it is durable.
 """
 
-from penstock.consumers.core.recoverylog.fsm import UNKNOWN_END, RecoveryFsm, Verdict
+from penstock.consumers.core.recoverylog.fsm import UNKNOWN_END, OperationVerdict, RecoveryFsm
 from penstock.consumers.core.recoverylog.hints import Hints
-from penstock.consumers.core.recoverylog.recorded_op import Author, Create, Link, Op, RecordedOp, Unlink, Write, encode
+from penstock.consumers.core.recoverylog.recorded_op import (
+    Author,
+    Op,
+    RecordedCreate,
+    RecordedLink,
+    RecordedOp,
+    RecordedWrite,
+    Unlink,
+    encode,
+)
 from penstock.kernel.errors import InvalidArgument, NotFound
 from penstock.kernel.ids import Offset
 
@@ -31,17 +40,17 @@ class Recorder:
     def create(self, path: str) -> bytes:
         """A new empty file. An existing file is unlinked first: this is how truncating works."""
         gone = self.unlink(path) if path in self._fsm.paths else b""
-        return gone + self._record(Create(path))
+        return gone + self._record(RecordedCreate(path))
 
     def write(self, path: str, offset: int, content: bytes) -> bytes:
         if offset < 0:
             raise InvalidArgument(f"a write to {path} at {offset}")
-        return self._record(Write(self._fnode(path), offset, len(content)), content)
+        return self._record(RecordedWrite(self._fnode(path), offset, len(content)), content)
 
     def link(self, path: str, new_path: str) -> bytes:
         if new_path in self._fsm.paths:
             raise InvalidArgument(f"{new_path} exists already")
-        return self._record(Link(self._fnode(path), new_path))
+        return self._record(RecordedLink(self._fnode(path), new_path))
 
     def unlink(self, path: str) -> bytes:
         return self._record(Unlink(self._fnode(path), path))
@@ -52,7 +61,7 @@ class Recorder:
         if path == new_path or self._fsm.paths.get(new_path) == fnode:
             return b""
         gone = self.unlink(new_path) if new_path in self._fsm.paths else b""
-        return gone + self._record(Link(fnode, new_path)) + self._record(Unlink(fnode, path))
+        return gone + self._record(RecordedLink(fnode, new_path)) + self._record(Unlink(fnode, path))
 
     @property
     def recorded_upto(self) -> int:
@@ -85,7 +94,7 @@ class Recorder:
         recorded = RecordedOp(point.seq_no, point.checksum, self.author, op)
         frame, next_checksum = encode(recorded, content)
         verdict = self._fsm.apply(recorded, self._head, UNKNOWN_END, next_checksum)
-        assert verdict is Verdict.APPLIED, verdict
+        assert verdict is OperationVerdict.APPLIED, verdict
         return frame
 
     def check(self) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 from penstock.consumers.core.recoverylog.hints import Hints
 from penstock.kernel.errors import InvalidArgument, MalformedFrame
 from penstock.keyspace.core.records import NO_REVISION, KeyValue
-from penstock.keyspace.core.transaction import Put, is_at
+from penstock.keyspace.core.transaction import PutKey, is_at
 from penstock.keyspace.shell.port import KeySpace
 from penstock.plumbing.process.logs import get_logger
 
@@ -73,7 +73,7 @@ class HintsKeeper:
                 return before == hints
             kept = [found[key].value for key in self._keys if self._decoded(found.get(key)) is not None]
             backups = zip(self._keys[1:], kept if is_moving else [], strict=False)
-            changes = [Put(self._primary, hints.encode()), *(Put(key, value) for key, value in backups)]
+            changes = [PutKey(self._primary, hints.encode()), *(PutKey(key, value) for key, value in backups)]
             revision = primary.mod_revision if primary is not None else NO_REVISION
             if (await self._keyspace.transact([is_at(self._primary, revision)], changes)).succeeded:
                 return True

@@ -22,7 +22,7 @@ from penstock.consumers.core.recoverylog.playback import (
     Playback,
     PlayState,
     Promote,
-    ReadLog,
+    ReadRecoveryLog,
     RemoveFile,
     WriteFile,
 )
@@ -85,7 +85,7 @@ class Player:
 
     async def _perform(self, effect: Effect) -> list[Effect]:
         match effect:
-            case ReadLog():
+            case ReadRecoveryLog():
                 return await self._read(effect)
             case AppendHandoff(_, frame):
                 assert self._writer is not None
@@ -99,7 +99,7 @@ class Player:
                 raise AssertionError(f"unknown effect {effect}")
         return []
 
-    async def _read(self, effect: ReadLog) -> list[Effect]:
+    async def _read(self, effect: ReadRecoveryLog) -> list[Effect]:
         """Read and play. At the head, wait for more or for the promotion, whichever is first."""
         is_tail = self._playback.state is not PlayState.BACKFILL
         if self._playback.state is PlayState.TAIL:
@@ -111,7 +111,7 @@ class Player:
             return [*self._playback.step(Promote(self._writer.author), NOW), effect]
         return await self._step(await self._reader.next(effect.offset, follow=is_tail))
 
-    async def _next_or_promotion(self, effect: ReadLog) -> LogChunk | AtHead | None:
+    async def _next_or_promotion(self, effect: ReadRecoveryLog) -> LogChunk | AtHead | None:
         reading = asyncio.create_task(self._reader.next(effect.offset, follow=True))
         promoted = asyncio.create_task(self._promoted.wait())
         try:

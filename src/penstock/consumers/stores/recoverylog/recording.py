@@ -21,7 +21,7 @@ from penstock.consumers.core.recoverylog.hints import Hints
 from penstock.consumers.core.recoverylog.recorder import Recorder
 from penstock.kernel.ids import Offset
 
-__all__ = ["COPY_SUFFIX", "Barrier", "Recording"]
+__all__ = ["COPY_SUFFIX", "Recording", "RecordingBarrier"]
 
 COPY_SUFFIX: Final = "~copy"  # of a file which is being rewritten
 RUN_BYTES_MAX: Final = 1 << 20  # of writes which become one operation
@@ -30,7 +30,7 @@ REWRITE_LOG_BYTES_MIN: Final = 4 << 20
 REWRITE_STEP_BYTES: Final = 4 << 20  # copied between two barriers
 
 
-class Barrier(msgspec.Struct, frozen=True):
+class RecordingBarrier(msgspec.Struct, frozen=True):
     """All that was recorded since the barrier before: durable when the log has it."""
 
     frames: tuple[bytes, ...]
@@ -141,13 +141,13 @@ class Recording:
 
     # Barriers
 
-    def barrier(self) -> Barrier:
+    def barrier(self) -> RecordingBarrier:
         """Take the recorded frames."""
         self._flush_run()
         frames, self._frames = self._frames, []
-        return Barrier(tuple(frames), self._recorder.recorded_upto)
+        return RecordingBarrier(tuple(frames), self._recorder.recorded_upto)
 
-    def acknowledged(self, barrier: Barrier, end: Offset) -> Hints | None:
+    def acknowledged(self, barrier: RecordingBarrier, end: Offset) -> Hints | None:
         """The log has all of it, and ends at `end`. Hints to it, unless more was recorded meanwhile."""
         self._recorder.acknowledged(barrier.seq_no, end)
         if barrier.seq_no != self._recorder.recorded_upto or self._run is not None:

@@ -20,7 +20,7 @@ from penstock.consumers.stores.recoverylog.hints_keeper import HintsKeeper
 from penstock.consumers.stores.recoverylog.log_reader import LogReader
 from penstock.consumers.stores.recoverylog.log_writer import LogWriter
 from penstock.consumers.stores.recoverylog.player import Player
-from penstock.consumers.stores.recoverylog.recording import Barrier, Recording
+from penstock.consumers.stores.recoverylog.recording import Recording, RecordingBarrier
 from penstock.consumers.stores.recoverylog.work_folder import WorkFolder
 from penstock.journals.client.journal import Journals
 from penstock.journals.records.labels import LabelSelector, LabelSet
@@ -133,7 +133,7 @@ class RecoveryLog:
 
     # Recording
 
-    async def commit(self, barrier: Barrier) -> None:
+    async def commit(self, barrier: RecordingBarrier) -> None:
         """Append all of it, or raise: `Fenced` if another process has taken over."""
         end = await self._writer.append(barrier.frames)
         hints = self.recording.acknowledged(barrier, end)

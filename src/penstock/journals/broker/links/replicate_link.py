@@ -11,7 +11,7 @@ from penstock.kernel.effects import Event, Received
 from penstock.kernel.errors import MalformedFrame, PenstockError
 from penstock.kernel.ids import NodeId
 from penstock.plumbing.wire.client_stream import ClientStream
-from penstock.plumbing.wire.message import Message
+from penstock.plumbing.wire.message import WireMessage
 from penstock.plumbing.wire.server_stream import ServerStream
 from penstock.plumbing.wire.stream import Stream
 
@@ -109,7 +109,7 @@ class ReplicateLink:
         if isinstance(stream, ClientStream | ServerStream):
             stream.end()
 
-    def on_messages(self, messages: list[Message]) -> None:
+    def on_messages(self, messages: list[WireMessage]) -> None:
         if len(messages) == 1:
             decoded = decode_messages(messages[0].body, messages[0].bulk)
             if len(decoded) == 1:

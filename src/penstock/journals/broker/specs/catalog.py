@@ -30,9 +30,18 @@ from penstock.kernel.errors import (
 from penstock.kernel.ids import NodeId, Offset, Revision
 from penstock.keyspace.core.allocator.layout import Layout
 from penstock.keyspace.core.limits import OPERATIONS_MAX
-from penstock.keyspace.core.mirror import Entry, Mirror
+from penstock.keyspace.core.mirror import Mirror, MirrorEntry
 from penstock.keyspace.core.records import NO_REVISION
-from penstock.keyspace.core.transaction import Compare, Delete, Operation, Put, Relation, Target, is_at, is_present
+from penstock.keyspace.core.transaction import (
+    Compare,
+    DeleteKey,
+    Operation,
+    PutKey,
+    Relation,
+    Target,
+    is_at,
+    is_present,
+)
 from penstock.keyspace.shell.mirror import KeySpaceMirror
 from penstock.keyspace.shell.port import KeySpace
 
@@ -81,7 +90,7 @@ class Catalog:
     def has(self, journal: str) -> bool:
         return self._mirror.get(self.layout.items + journal) is not None
 
-    def info(self, entry: Entry) -> JournalInfo:
+    def info(self, entry: MirrorEntry) -> JournalInfo:
         assert isinstance(entry.value, JournalSpec)
         topology = self.topology(entry.value.name)
         head = topology.head if isinstance(topology.head, HeadRecord) else None
@@ -175,11 +184,11 @@ class Catalog:
             if change.upsert is None:
                 if change.expect_mod_revision < 0:
                     compares.append(is_present(key))
-                then.append(Delete(key))
+                then.append(DeleteKey(key))
                 continue
             spec = self._completed(change.upsert)
             check_keys(self.layout, spec)
-            then.append(Put(key, _encode(spec)))
+            then.append(PutKey(key, _encode(spec)))
             if known is None:
                 created.append(name)
             elif change.expect_mod_revision < 0:

@@ -18,9 +18,9 @@ from penstock.journals.records.spec import JournalSpec
 from penstock.kernel.errors import InvalidArgument
 from penstock.kernel.ids import Offset
 from penstock.keyspace.core.allocator.layout import Layout
-from penstock.keyspace.core.mirror import Entry
+from penstock.keyspace.core.mirror import MirrorEntry
 from penstock.keyspace.core.records import NO_REVISION
-from penstock.keyspace.core.transaction import Compare, Put, is_absent, is_at
+from penstock.keyspace.core.transaction import Compare, PutKey, is_absent, is_at
 from penstock.plumbing.objects.keys import check_key
 
 __all__ = ["Nesting", "check_keys", "folders_of"]
@@ -31,9 +31,9 @@ _NEXT: Final = "penstock journals list"
 class _Keys(Protocol):
     """A mirror of the KeySpace."""
 
-    def get(self, key: str) -> Entry | None: ...
+    def get(self, key: str) -> MirrorEntry | None: ...
 
-    def range(self, prefix: str) -> list[Entry]: ...
+    def range(self, prefix: str) -> list[MirrorEntry]: ...
 
 
 def folders_of(name: str) -> list[str]:
@@ -74,11 +74,11 @@ class Nesting:
             found.update((entry.key[len(prefix) :], None) for entry in entries)
         return list(found)
 
-    def guard(self, names: Iterable[str], *, deletes: bool) -> tuple[list[Compare], list[Put]]:
+    def guard(self, names: Iterable[str], *, deletes: bool) -> tuple[list[Compare], list[PutKey]]:
         """Return what makes these creations safe. `InvalidArgument`: a journal lies above or below one of them."""
         created = dict.fromkeys(names)
         compares: dict[str, Compare] = {}
-        puts: dict[str, Put] = {}
+        puts: dict[str, PutKey] = {}
         for name in created:
             self._check_below(name)
             for folder in folders_of(name):
@@ -88,9 +88,9 @@ class Nesting:
                     continue  # so that no journal can ever have this name
                 self._check_above(name, folder)
                 compares[folder] = is_absent(f"{self._root}/items/{folder}")
-                puts[folder] = Put(self._dir(folder), name.encode())
+                puts[folder] = PutKey(self._dir(folder), name.encode())
         if puts or deletes:
-            puts[self.counter] = Put(self.counter, b"")
+            puts[self.counter] = PutKey(self.counter, b"")
         if not created:
             return [], list(puts.values())
         counter = self._mirror.get(self.counter)

@@ -3,12 +3,12 @@
 from penstock.keyspace.core.allocator.allocator import Allocator
 from penstock.keyspace.core.allocator.layout import Layout, MemberId
 from penstock.keyspace.core.allocator.policy import Capacity, Demand, Policy
-from penstock.keyspace.core.allocator.steps import Batch
+from penstock.keyspace.core.allocator.steps import AllocationBatch
 from penstock.keyspace.core.allocator.suspicion import Suspicions, leader_of, suspicion_key
 
 __all__ = [
+    "AllocationBatch",
     "Allocator",
-    "Batch",
     "Capacity",
     "Demand",
     "Layout",

@@ -19,11 +19,11 @@ from penstock.keyspace.core.allocator.layout import PRIMARY_SLOT, Layout, Member
 from penstock.keyspace.core.allocator.placement import Placement
 from penstock.keyspace.core.allocator.policy import Capacity, Policy
 from penstock.keyspace.core.allocator.ranking import Ranking, is_spread
-from penstock.keyspace.core.allocator.state import Assignment, Item, Member
-from penstock.keyspace.core.allocator.steps import Batch, Step, Stepper, pack
+from penstock.keyspace.core.allocator.state import AllocatorMember, Item, ItemAssignment
+from penstock.keyspace.core.allocator.steps import AllocationBatch, AllocationStep, Stepper, pack
 from penstock.keyspace.core.allocator.suspicion import Suspicions, leader_of
 from penstock.keyspace.core.limits import check_transaction
-from penstock.keyspace.core.mirror import Entry, EntryChange
+from penstock.keyspace.core.mirror import EntryChange, MirrorEntry
 from penstock.keyspace.core.transaction import is_unchanged
 
 __all__ = ["ITEMS_MAX", "MOVES_MAX", "Allocator"]
@@ -103,10 +103,10 @@ class Allocator:
 
     # Following the mirror
 
-    def load(self, entries: Iterable[Entry]) -> None:
+    def load(self, entries: Iterable[MirrorEntry]) -> None:
         """Begin with what the mirror has under the root. Keeping comes first, so that new items see who is full."""
         assert not self._items, "an allocator is loaded once"
-        assigned: list[Entry] = []
+        assigned: list[MirrorEntry] = []
         others: list[EntryChange] = []
         for entry in entries:
             if entry.key.startswith(self.layout.assignments):
@@ -126,13 +126,13 @@ class Allocator:
         for member in self._ranking.members.values():
             self._ranking.changed(member)
 
-    def _assign(self, entry: Entry) -> None:
+    def _assign(self, entry: MirrorEntry) -> None:
         """Learn of an assignment."""
         place = self.layout.parse_assignment(entry.key)
         member = None if place is None else self._member(place.member)
         if place is not None and member is not None:
             item = self._item(place.item)
-            item.assignments[entry.key] = Assignment(entry, item.id, member, place.slot)
+            item.assignments[entry.key] = ItemAssignment(entry, item.id, member, place.slot)
             member.serve(item.id)
             member.primaries += item.load * (place.slot == PRIMARY_SLOT)
 
@@ -190,7 +190,7 @@ class Allocator:
                 member.is_away = name in away
                 self._offer(member)
 
-    def _offer(self, member: Member) -> None:
+    def _offer(self, member: AllocatorMember) -> None:
         """Read what a member offers: nothing, if it is gone, or exits, or is away."""
         before = member.capacity
         offered = None if member.entry is None else _asked(self._policy.capacity, member.entry)
@@ -244,7 +244,7 @@ class Allocator:
             self._rank(item, place.member)
         self._touch(item.id)
 
-    def _unassign(self, item: Item, assignment: Assignment) -> None:
+    def _unassign(self, item: Item, assignment: ItemAssignment) -> None:
         member = assignment.member
         del item.assignments[assignment.entry.key]
         member.unserve(item.id)
@@ -265,13 +265,13 @@ class Allocator:
         for member in item.target:
             self._ranking.changed(member)
 
-    def _member(self, name: str) -> Member | None:
+    def _member(self, name: str) -> AllocatorMember | None:
         member = self._ranking.members.get(name)
         if member is None:
             zone, _, suffix = name.partition("#")
             if not zone or not suffix or "#" in suffix:
                 return None
-            member = self._ranking.members[name] = Member(name, zone)
+            member = self._ranking.members[name] = AllocatorMember(name, zone)
         return member
 
     def _item(self, item_id: str) -> Item:
@@ -280,7 +280,7 @@ class Allocator:
             item = self._items[item_id] = Item(item_id)
         return item
 
-    def _drop_if_gone(self, member: Member) -> None:
+    def _drop_if_gone(self, member: AllocatorMember) -> None:
         if member.entry is None and not member.serves and not member.wanted:
             self._ranking.members.pop(member.name, None)
 
@@ -290,7 +290,7 @@ class Allocator:
 
     # Planning
 
-    def plan(self, me: MemberId, *, items_max: int = ITEMS_MAX) -> list[Batch]:
+    def plan(self, me: MemberId, *, items_max: int = ITEMS_MAX) -> list[AllocationBatch]:
         """Return the batches to carry out now. Empty if there is nothing to do until something changes, or if another
         member leads.
         """
@@ -303,7 +303,7 @@ class Allocator:
         if not self._dirty and not self._is_balanced:
             self._balance()
         stepper = Stepper(self.layout, self._policy)
-        steps: dict[str, Step | None] = {}
+        steps: dict[str, AllocationStep | None] = {}
         again: dict[str, None] = {}  # displaced after their step was made: the next plan sees the result
         while self._dirty and len(steps) < items_max:
             item_id, _ = self._dirty.popitem(last=False)
@@ -316,7 +316,7 @@ class Allocator:
             self._waiting.setdefault(member, {})[item_id] = None
         return list(pack(filter(None, steps.values()), [is_unchanged(leader.stored), *voices[:VOICES_MAX]]))
 
-    def retry(self, batch: Batch) -> None:
+    def retry(self, batch: AllocationBatch) -> None:
         """Look at a batch's items again, because the batch lost a compare or its outcome is unknown."""
         for item_id in batch.items:
             self._touch(item_id)
@@ -328,7 +328,7 @@ class Allocator:
             for item in self._placement.room_was_freed():
                 self._touch(item.id)
 
-    def _step_of(self, item_id: str, stepper: Stepper) -> Step | None:
+    def _step_of(self, item_id: str, stepper: Stepper) -> AllocationStep | None:
         """Return the item's next step. An item for which none can be made is set aside."""
         self._aside.pop(item_id, None)
         try:
@@ -340,7 +340,7 @@ class Allocator:
             return None
         return step
 
-    def _look_at(self, item_id: str, stepper: Stepper) -> Step | None:
+    def _look_at(self, item_id: str, stepper: Stepper) -> AllocationStep | None:
         item = self._items.get(item_id)
         if item is None:
             return None
@@ -361,7 +361,7 @@ class Allocator:
         self._note_moving(item)
         return stepper.step(item)
 
-    def _preferred(self, item: Item) -> list[Member]:
+    def _preferred(self, item: Item) -> list[AllocatorMember]:
         """Members which should have the item before others, and have room for it. Notes whether it has none of them."""
         names = _asked(self._policy.preferred, item.entry) if item.entry is not None and item.demand is not None else ()
         serving = [each for each in item.assignments.values() if each.member.name in (names or ())]
@@ -413,7 +413,7 @@ class Allocator:
             assert all(item.id in a.member.serves for a in item.assignments.values())
 
 
-def _asked(question: Callable[[Entry], T], entry: Entry) -> T | None:
+def _asked(question: Callable[[MirrorEntry], T], entry: MirrorEntry) -> T | None:
     """Return the policy's answer, or None if it cannot read the value: one bad value must not stop the rest."""
     try:
         return question(entry)

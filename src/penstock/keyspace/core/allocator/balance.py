@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 
 from penstock.keyspace.core.allocator.ranking import Ranking, is_spread
-from penstock.keyspace.core.allocator.state import Item, Member
+from penstock.keyspace.core.allocator.state import AllocatorMember, Item
 
 __all__ = ["find_moves"]
 
@@ -45,7 +45,7 @@ def _move_one(ranking: Ranking, moving: Collection[str]) -> Item | None:
     return None
 
 
-def _movable(source: Member, target: Member, moving: Collection[str]) -> Item | None:
+def _movable(source: AllocatorMember, target: AllocatorMember, moving: Collection[str]) -> Item | None:
     gain = 2 * (source.fill - target.fill) / (1 / source.capacity + 1 / target.capacity)
     gain *= 1 - _ROUNDING
     for item in islice(source.wanted.values(), _SCAN):

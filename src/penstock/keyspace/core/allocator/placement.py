@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock.kernel.probes import reached
 from penstock.keyspace.core.allocator.ranking import Ranking, is_spread
-from penstock.keyspace.core.allocator.state import Item, Member
+from penstock.keyspace.core.allocator.state import AllocatorMember, Item
 
 __all__ = ["Placement"]
 
@@ -57,7 +57,7 @@ class Placement:
             kept += _reduced(spare, item.replication - len(kept))
         self._ranking.retarget(item, _reduced(kept, item.replication))
 
-    def complete(self, item: Item, preferred: list[Member], *, needs_one: bool = False) -> None:
+    def complete(self, item: Item, preferred: list[AllocatorMember], *, needs_one: bool = False) -> None:
         """Fill the target up, and spread it over two zones, as far as that is possible.
 
         `needs_one`: no preferred member serves the item, and one must: it comes in place of another.
@@ -79,7 +79,9 @@ class Placement:
         if not is_spread(target):
             self._spread(item, recalled)
 
-    def _next(self, item: Item, target: list[Member], preferred: list[Member]) -> Member | None:
+    def _next(
+        self, item: Item, target: list[AllocatorMember], preferred: list[AllocatorMember]
+    ) -> AllocatorMember | None:
         """Return one more member: a preferred one, one with room, or one that can be given room; in another zone if
         need be.
         """
@@ -99,13 +101,13 @@ class Placement:
             or self._with_room_made(item, keeps_spread=False)
         )
 
-    def _exchange(self, item: Item, coming: Member) -> None:
+    def _exchange(self, item: Item, coming: AllocatorMember) -> None:
         reached("allocator.recalled")
         rests = [[member for member in item.target if member is not leaving] for leaving in item.target]
         best = min(rests, key=lambda rest: (not is_spread([*rest, coming]), sum(member.fill for member in rest)))
         self._ranking.retarget(item, [*best, coming])
 
-    def _spread(self, item: Item, recalled: Member | None) -> None:
+    def _spread(self, item: Item, recalled: AllocatorMember | None) -> None:
         """Exchange one member for one in another zone, but not for the member that was just called back."""
         zone = item.target[0].zone
         if self._ranking.zone_count < 2:
@@ -122,7 +124,7 @@ class Placement:
         else:
             self._ranking.retarget(item, [*staying, member])
 
-    def _reclaimed(self, item: Item) -> Member | None:
+    def _reclaimed(self, item: Item) -> AllocatorMember | None:
         """A member which serves the item, and was promised to another that waits there: waiting would have no end."""
         for member in item.members():
             if member.capacity and member not in item.target and _may_enter(item, member):
@@ -134,12 +136,14 @@ class Placement:
                         return member
         return None
 
-    def _with_room_made(self, item: Item, full: tuple[str, ...] = (), *, keeps_spread: bool = True) -> Member | None:
+    def _with_room_made(
+        self, item: Item, full: tuple[str, ...] = (), *, keeps_spread: bool = True
+    ) -> AllocatorMember | None:
         """A full member which gets room, because one of its items goes to another, and so on."""
         saturated = self._saturated.setdefault(keeps_spread, set())
         members = [m for m in self._ranking.members.values() if m.capacity and m.name not in saturated]
         starts = [m for m in members if m not in item.target and m.zone not in full and _may_enter(item, m)]
-        came_from: dict[str, tuple[Member, Item] | None] = {member.name: None for member in starts}
+        came_from: dict[str, tuple[AllocatorMember, Item] | None] = {member.name: None for member in starts}
         queue = deque(starts)
         while queue:
             member = queue.popleft()
@@ -152,7 +156,9 @@ class Placement:
         saturated.update(came_from)
         return None
 
-    def _displace(self, to: Member, came_from: dict[str, tuple[Member, Item] | None]) -> Member:
+    def _displace(
+        self, to: AllocatorMember, came_from: dict[str, tuple[AllocatorMember, Item] | None]
+    ) -> AllocatorMember:
         while (step := came_from[to.name]) is not None:
             member, moved = step
             self._ranking.retarget(moved, [to if m is member else m for m in moved.target])
@@ -161,7 +167,7 @@ class Placement:
         return to
 
 
-def _zones_full(item: Item, target: list[Member]) -> tuple[str, ...]:
+def _zones_full(item: Item, target: list[AllocatorMember]) -> tuple[str, ...]:
     """Zones which would hold the whole item with one more replica."""
     if item.replication != len(target) + 1 or not target:
         return ()
@@ -169,11 +175,11 @@ def _zones_full(item: Item, target: list[Member]) -> tuple[str, ...]:
     return (zone,) if all(member.zone == zone for member in target) else ()
 
 
-def _may_keep(item: Item, member: Member) -> bool:
+def _may_keep(item: Item, member: AllocatorMember) -> bool:
     return len(member.wanted) - (item.id in member.wanted) < member.capacity
 
 
-def _may_enter(item: Item, member: Member) -> bool:
+def _may_enter(item: Item, member: AllocatorMember) -> bool:
     """Return whether the member has room once another item has left. A member that serves more than its limit may never
     get below it.
     """
@@ -183,16 +189,16 @@ def _may_enter(item: Item, member: Member) -> bool:
 
 
 def _exits(
-    member: Member,
-    members: list[Member],
-    seen: dict[str, tuple[Member, Item] | None],
+    member: AllocatorMember,
+    members: list[AllocatorMember],
+    seen: dict[str, tuple[AllocatorMember, Item] | None],
     staying: Item,
     *,
     keeps_spread: bool,
-) -> list[tuple[Item, Member]]:
+) -> list[tuple[Item, AllocatorMember]]:
     """Return where a member's items could move, one for each member that was not looked at yet."""
     open_to = {other.name: other for other in members if other.name not in seen}
-    exits: list[tuple[Item, Member]] = []
+    exits: list[tuple[Item, AllocatorMember]] = []
     for item in islice(member.wanted.values(), _DISPLACED_SCAN):
         if not open_to:
             break
@@ -207,7 +213,7 @@ def _serving(item: Item) -> set[str]:
     return {assignment.member.name for assignment in item.assignments.values()}
 
 
-def _may_exchange(item: Item, leaving: Member, coming: Member, *, keeps_spread: bool) -> bool:
+def _may_exchange(item: Item, leaving: AllocatorMember, coming: AllocatorMember, *, keeps_spread: bool) -> bool:
     if coming in item.target or not _may_enter(item, coming):
         return False
     if not keeps_spread:
@@ -216,7 +222,7 @@ def _may_exchange(item: Item, leaving: Member, coming: Member, *, keeps_spread: 
     return is_spread(after) or not is_spread(item.target)
 
 
-def _reduced(members: list[Member], replication: int) -> list[Member]:
+def _reduced(members: list[AllocatorMember], replication: int) -> list[AllocatorMember]:
     """Return as many members as are needed: the fullest leave first, the primary last, and two zones stay two."""
     members = list(members)
     while len(members) > replication:

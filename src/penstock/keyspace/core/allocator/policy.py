@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from penstock.kernel.errors import InvalidArgument
-from penstock.keyspace.core.mirror import Entry
+from penstock.keyspace.core.mirror import MirrorEntry
 from penstock.keyspace.core.transaction import Compare
 
 __all__ = ["REPLICATION_MAX", "Capacity", "Demand", "Policy"]
@@ -48,30 +48,30 @@ class Policy(Protocol):
     What raises, or answers None, is left alone: an item whose value cannot be read keeps the assignments it has.
     """
 
-    def demand(self, item: Entry) -> Demand | None:
+    def demand(self, item: MirrorEntry) -> Demand | None:
         """Return the item's demand."""
         ...
 
-    def capacity(self, member: Entry) -> Capacity | None:
+    def capacity(self, member: MirrorEntry) -> Capacity | None:
         """Return the member's capacity."""
         ...
 
-    def consistent(self, item: Entry, assignments: Sequence[Entry]) -> Sequence[bool]:
+    def consistent(self, item: MirrorEntry, assignments: Sequence[MirrorEntry]) -> Sequence[bool]:
         """Return, for each assignment of the item, whether it is consistent. All of them are given, sorted by key."""
         ...
 
-    def guards(self, item: Entry) -> Sequence[Compare]:
+    def guards(self, item: MirrorEntry) -> Sequence[Compare]:
         """Return the compares for removing an assignment, besides the item's own keys: J14, the head record."""
         ...
 
-    def preferred(self, item: Entry) -> Sequence[str]:
+    def preferred(self, item: MirrorEntry) -> Sequence[str]:
         """Members, as str(MemberId), who come before others, and one of whom the item must have if it can be had.
 
         J5: the members that hold its last bytes.
         """
         ...
 
-    def may_pass_over(self, item: Entry, rest: Sequence[Entry], coming: int) -> bool:
+    def may_pass_over(self, item: MirrorEntry, rest: Sequence[MirrorEntry], coming: int) -> bool:
         """Return whether the item may be left to these assignments, and `coming` new members, without the consent of
         a member that the others cannot reach.
         """

@@ -8,21 +8,21 @@ from collections.abc import Collection, Iterable
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from penstock.keyspace.core.allocator.state import Item, Member
+from penstock.keyspace.core.allocator.state import AllocatorMember, Item
 
 __all__ = ["TOLERANCE", "Ranking", "is_spread", "zone_counts"]
 
 TOLERANCE: Final = 0.05  # how far from its fair share a member may be
 _STALE_PER_MEMBER: Final = 16
 
-_Ranked = tuple[float, str, int, Member]  # fill, name, version, and whose they are
+_Ranked = tuple[float, str, int, AllocatorMember]  # fill, name, version, and whose they are
 
 
 class Ranking:
     """The members, and how full they are."""
 
     def __init__(self) -> None:
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, AllocatorMember] = {}
         self.demand = 0.0  # the load of all replicas of all items, placed or not
         self.capacity = 0
         self.has_room_freed = False  # somewhere, since it was last set to False
@@ -38,14 +38,14 @@ class Ranking:
         """The number of zones with a member that could take an item."""
         return len(self._zone_members)
 
-    def is_above(self, member: Member) -> bool:
+    def is_above(self, member: AllocatorMember) -> bool:
         """Return whether the member has clearly more than its fair share."""
         return member.load > self.fair_fill * member.capacity * (1 + TOLERANCE)
 
-    def is_below(self, member: Member) -> bool:
+    def is_below(self, member: AllocatorMember) -> bool:
         return member.load < self.fair_fill * member.capacity * (1 - TOLERANCE)
 
-    def resize(self, member: Member, capacity: int) -> None:
+    def resize(self, member: AllocatorMember, capacity: int) -> None:
         """A member has another capacity now."""
         self.capacity += capacity - member.capacity
         self.has_room_freed |= capacity > member.capacity
@@ -57,7 +57,7 @@ class Ranking:
             self._zone_members.pop(member.zone, None)
         self.changed(member)
 
-    def changed(self, member: Member) -> None:
+    def changed(self, member: AllocatorMember) -> None:
         """Give a member its new place after its figures changed."""
         member.version += 1
         if member.has_room:
@@ -67,7 +67,7 @@ class Ranking:
                 heapify(heap)
             heappush(heap, (member.fill, member.name, member.version, member))
 
-    def retarget(self, item: Item, target: list[Member]) -> None:
+    def retarget(self, item: Item, target: list[AllocatorMember]) -> None:
         """Have an item served by others."""
         before = item.target
         if before == target:
@@ -81,12 +81,14 @@ class Ranking:
             if member not in before:
                 self.changed(member)
 
-    def best(self, item: Item, excluded: Collection[Member], zones_full: Collection[str] = ()) -> Member | None:
+    def best(
+        self, item: Item, excluded: Collection[AllocatorMember], zones_full: Collection[str] = ()
+    ) -> AllocatorMember | None:
         """Return the best next member for the item: none of the excluded, and in none of those zones."""
         counts = zone_counts(excluded)
         fair_fill = self.fair_fill * (1 + TOLERANCE)
         found: tuple[bool, int, float, str] | None = None
-        best: Member | None = None
+        best: AllocatorMember | None = None
         for zone, heap in self._zones.items():
             if zone not in zones_full and (ranked := _first(heap, excluded)) is not None:
                 fill, name, _, member = ranked
@@ -96,7 +98,7 @@ class Ranking:
         return best
 
 
-def _first(heap: list[_Ranked], excluded: Collection[Member]) -> _Ranked | None:
+def _first(heap: list[_Ranked], excluded: Collection[AllocatorMember]) -> _Ranked | None:
     """The first whose place is still right, and who is not excluded."""
     aside: list[_Ranked] = []
     while heap:
@@ -117,13 +119,13 @@ def _is_fresh(ranked: _Ranked) -> bool:
     return ranked[2] == ranked[3].version
 
 
-def zone_counts(members: Iterable[Member]) -> dict[str, int]:
+def zone_counts(members: Iterable[AllocatorMember]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for member in members:
         counts[member.zone] = counts.get(member.zone, 0) + 1
     return counts
 
 
-def is_spread(members: Collection[Member]) -> bool:
+def is_spread(members: Collection[AllocatorMember]) -> bool:
     """Return whether no single zone holds all of them. A single member counts as spread."""
     return len(members) < 2 or len({member.zone for member in members}) > 1

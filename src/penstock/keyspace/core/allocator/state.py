@@ -3,26 +3,27 @@
 The *target* of an item is the set of members it should have; its assignments are those it has. A member *serves* the
 items assigned to it, and is *wanted* by the items whose target includes it.
 
-Invariants: `Member.wanted` and `Item.target` are two views of one relation, and so are `Member.serves` and
-`Item.assignments`; `Member.load` is the sum over `wanted`; `occupancy` counts the items served or wanted or both.
+Invariants: `AllocatorMember.wanted` and `Item.target` are two views of one relation, and so are
+`AllocatorMember.serves` and `Item.assignments`. `AllocatorMember.load` is the sum over `wanted`. `occupancy` counts the
+items served or wanted or both.
 """
 
 from dataclasses import dataclass, field
 
 from penstock.keyspace.core.allocator.layout import PRIMARY_SLOT
 from penstock.keyspace.core.allocator.policy import Demand
-from penstock.keyspace.core.mirror import Entry
+from penstock.keyspace.core.mirror import MirrorEntry
 
-__all__ = ["Assignment", "Item", "Member"]
+__all__ = ["AllocatorMember", "Item", "ItemAssignment"]
 
 
 @dataclass(slots=True, eq=False)
-class Assignment:
+class ItemAssignment:
     """A member serves an item."""
 
-    entry: Entry
+    entry: MirrorEntry
     item: str
-    member: "Member"
+    member: "AllocatorMember"
     slot: int
 
     @property
@@ -31,12 +32,12 @@ class Assignment:
 
 
 @dataclass(slots=True, eq=False)
-class Member:
+class AllocatorMember:
     """A process which serves items. One whose key is gone, or cannot be read, has no capacity."""
 
     name: str
     zone: str
-    entry: Entry | None = None
+    entry: MirrorEntry | None = None
     is_exiting: bool = False
     is_away: bool = False  # most of the others cannot reach it
     capacity: int = 0  # its limit; 0 if it exits, or is away
@@ -90,24 +91,24 @@ class Item:
     """Something to be served. Without an entry it was deleted, and only its assignments are left."""
 
     id: str
-    entry: Entry | None = None
+    entry: MirrorEntry | None = None
     demand: Demand | None = None  # None: deleted, or its value cannot be read
     replication: int = 0
     load: float = 1.0
-    assignments: dict[str, Assignment] = field(default_factory=dict)  # by key
-    target: list[Member] = field(default_factory=list)
+    assignments: dict[str, ItemAssignment] = field(default_factory=dict)  # by key
+    target: list[AllocatorMember] = field(default_factory=list)
 
-    def sorted_assignments(self) -> list[Assignment]:
+    def sorted_assignments(self) -> list[ItemAssignment]:
         return [self.assignments[key] for key in sorted(self.assignments)]
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[AllocatorMember]:
         """The members that serve the item, the primary first."""
-        found: dict[str, Member] = {}
+        found: dict[str, AllocatorMember] = {}
         for assignment in sorted(self.assignments.values(), key=lambda a: (a.slot, a.member.name)):
             found[assignment.member.name] = assignment.member
         return list(found.values())
 
-    def retarget(self, target: list[Member]) -> None:
+    def retarget(self, target: list[AllocatorMember]) -> None:
         """Have other members from now on."""
         for member in self.target:
             if member not in target:

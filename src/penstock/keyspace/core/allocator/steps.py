@@ -21,17 +21,25 @@ from typing import Final
 from penstock.kernel.errors import PenstockError
 from penstock.keyspace.core.allocator.layout import PRIMARY_SLOT, Layout
 from penstock.keyspace.core.allocator.policy import Policy
-from penstock.keyspace.core.allocator.state import Assignment, Item, Member
+from penstock.keyspace.core.allocator.state import AllocatorMember, Item, ItemAssignment
 from penstock.keyspace.core.limits import OPERATIONS_MAX, TRANSACTION_BYTES_MAX
-from penstock.keyspace.core.transaction import Compare, Delete, Operation, Put, Transaction, is_absent, is_unchanged
+from penstock.keyspace.core.transaction import (
+    Compare,
+    DeleteKey,
+    Operation,
+    PutKey,
+    Transaction,
+    is_absent,
+    is_unchanged,
+)
 
-__all__ = ["Batch", "Step", "Stepper", "pack"]
+__all__ = ["AllocationBatch", "AllocationStep", "Stepper", "pack"]
 
 _BYTES_MAX: Final = TRANSACTION_BYTES_MAX // 2  # with room for what a backend adds
 
 
 @dataclass(slots=True)
-class Step:
+class AllocationStep:
     """What to do for one item now, as a whole or not at all."""
 
     item: str
@@ -47,7 +55,7 @@ class Step:
 
 
 @dataclass(slots=True)
-class Batch:
+class AllocationBatch:
     """Steps in one transaction. If it loses a compare, all its items are looked at again."""
 
     transaction: Transaction
@@ -64,34 +72,34 @@ class Stepper:
         self._added: dict[str, int] = {}  # member → items this plan gives it
         self._primaries: dict[str, float] = {}  # member → load this plan makes it primary of
 
-    def step(self, item: Item) -> Step | None:
+    def step(self, item: Item) -> AllocationStep | None:
         """The next step, or None if the item must wait, or is where it should be."""
-        step = Step(item.id)
+        step = AllocationStep(item.id)
         if item.entry is None:
             self._clear(item, step)
         elif item.demand is not None:
             self._converge(item, step)
         return step if step.operations else None
 
-    def _clear(self, item: Item, step: Step) -> None:
+    def _clear(self, item: Item, step: AllocationStep) -> None:
         """Remove all assignments of a deleted item."""
         for assignment in item.sorted_assignments():
             step.require([is_unchanged(assignment.entry.stored)])
-            step.operations.append(Delete(assignment.entry.key))
+            step.operations.append(DeleteKey(assignment.entry.key))
         step.require([is_absent(self._layout.items + item.id)])
 
-    def _converge(self, item: Item, step: Step) -> None:
+    def _converge(self, item: Item, step: AllocationStep) -> None:
         assert item.entry is not None
         assignments = item.sorted_assignments()
         alive, dead = _by_life(assignments)
         for assignment in dead:
-            step.operations.append(Delete(assignment.entry.key))
+            step.operations.append(DeleteKey(assignment.entry.key))
             if assignment.member.entry is None:
                 step.require([is_absent(self._layout.members + assignment.member.name)])
         consistent = self._consistent(item, assignments, alive)
         passed = self._passed_over(item, alive)
         for member in passed:
-            step.operations.append(Delete(alive.pop(member).entry.key))
+            step.operations.append(DeleteKey(alive.pop(member).entry.key))
         wanted = [member for member in item.target if member.name not in alive]
         coming = [member for member in wanted if self._has_room(member)]
         self.waiting += [(member.name, item.id) for member in wanted if member not in coming]
@@ -99,17 +107,17 @@ class Stepper:
             coming = []
         leaving = [] if coming or passed else _leaving(item, alive, consistent)
         for member in leaving:
-            step.operations.append(Delete(alive.pop(member).entry.key))
+            step.operations.append(DeleteKey(alive.pop(member).entry.key))
         self._seat(item, step, alive, coming, consistent, {assignment.slot for assignment in dead})
         if step.operations:
             step.require([is_unchanged(item.entry.stored)])
             is_joined = bool(alive and coming)
             if leaving or passed or is_joined:
                 step.require(self._policy.guards(item.entry))
-            if is_joined or any(isinstance(operation, Delete) for operation in step.operations):
+            if is_joined or any(isinstance(operation, DeleteKey) for operation in step.operations):
                 step.require(is_unchanged(assignment.entry.stored) for assignment in assignments)
 
-    def _passed_over(self, item: Item, alive: dict[str, Assignment]) -> list[str]:
+    def _passed_over(self, item: Item, alive: dict[str, ItemAssignment]) -> list[str]:
         """Return the members that most of the others cannot reach, if the rest may serve the item without them."""
         away = sorted(name for name, each in alive.items() if each.member.is_away)
         if not away:
@@ -122,7 +130,9 @@ class Stepper:
         except PenstockError:
             return []
 
-    def _consistent(self, item: Item, assignments: Sequence[Assignment], alive: dict[str, Assignment]) -> set[str]:
+    def _consistent(
+        self, item: Item, assignments: Sequence[ItemAssignment], alive: dict[str, ItemAssignment]
+    ) -> set[str]:
         """The members whose assignment is consistent. The policy is asked only if a member is to leave, or to lead."""
         is_asked = any(a.member not in item.target for a in alive.values()) or all(a.slot for a in alive.values())
         if not alive or not is_asked:
@@ -134,7 +144,7 @@ class Stepper:
             return set()  # what cannot be read is not consistent
         return {a.member.name for a, is_consistent in zip(assignments, flags, strict=True) if is_consistent}
 
-    def _has_room(self, member: Member) -> bool:
+    def _has_room(self, member: AllocatorMember) -> bool:
         """Return whether the member has room, counting the items that it still serves: an item on its way out has not
         left yet.
         """
@@ -143,9 +153,9 @@ class Stepper:
     def _seat(
         self,
         item: Item,
-        step: Step,
-        alive: dict[str, Assignment],
-        coming: list[Member],
+        step: AllocationStep,
+        alive: dict[str, ItemAssignment],
+        coming: list[AllocatorMember],
         consistent: set[str],
         taken: set[int],
     ) -> None:
@@ -169,32 +179,32 @@ class Stepper:
         for member in coming:
             self._add(item, step, member, PRIMARY_SLOT if member is primary_comes else _free_slot(taken))
 
-    def _add(self, item: Item, step: Step, member: Member, slot: int) -> None:
+    def _add(self, item: Item, step: AllocationStep, member: AllocatorMember, slot: int) -> None:
         assert member.entry is not None
         key = self._layout.assignment_key(item.id, member.name, slot)
         step.require([is_unchanged(member.entry.stored), is_absent(key)])
-        step.operations.append(Put(key, b"", member.entry.stored.lease))
+        step.operations.append(PutKey(key, b"", member.entry.stored.lease))
         self._added[member.name] = self._added.get(member.name, 0) + 1
 
-    def _reseat(self, step: Step, assignment: Assignment, slot: int) -> None:
+    def _reseat(self, step: AllocationStep, assignment: ItemAssignment, slot: int) -> None:
         stored = assignment.entry.stored
         key = self._layout.assignment_key(assignment.item, assignment.member.name, slot)
-        step.operations += [Delete(stored.key), Put(key, stored.value, stored.lease)]
+        step.operations += [DeleteKey(stored.key), PutKey(key, stored.value, stored.lease)]
         step.require([is_unchanged(stored), is_absent(key)])
 
-    def _leads(self, member: Member) -> tuple[float, str]:
+    def _leads(self, member: AllocatorMember) -> tuple[float, str]:
         return member.primaries + self._primaries.get(member.name, 0.0), member.name
 
-    def _lead(self, member: Member, item: Item) -> None:
+    def _lead(self, member: AllocatorMember, item: Item) -> None:
         self._primaries[member.name] = self._primaries.get(member.name, 0.0) + item.load
 
 
-def _by_life(assignments: Sequence[Assignment]) -> tuple[dict[str, Assignment], list[Assignment]]:
+def _by_life(assignments: Sequence[ItemAssignment]) -> tuple[dict[str, ItemAssignment], list[ItemAssignment]]:
     """Return one assignment of each living member, and the assignments to sweep away: doubles, and those of members
     that are gone.
     """
-    alive: dict[str, Assignment] = {}
-    dead: list[Assignment] = []
+    alive: dict[str, ItemAssignment] = {}
+    dead: list[ItemAssignment] = []
     for assignment in sorted(assignments, key=lambda a: (a.slot, a.member.name)):
         if assignment.member.entry is None or assignment.member.name in alive:
             dead.append(assignment)
@@ -203,7 +213,7 @@ def _by_life(assignments: Sequence[Assignment]) -> tuple[dict[str, Assignment], 
     return alive, dead
 
 
-def _leaving(item: Item, alive: dict[str, Assignment], consistent: set[str]) -> list[str]:
+def _leaving(item: Item, alive: dict[str, ItemAssignment], consistent: set[str]) -> list[str]:
     """Return the members that may leave: not wanted, while as many consistent ones stay as the item needs."""
     if not item.replication and len(consistent) < len(alive):
         return []  # no member stays, so each must have the same data as the others
@@ -218,7 +228,7 @@ def _leaving(item: Item, alive: dict[str, Assignment], consistent: set[str]) -> 
     return leaving
 
 
-def _age(assignment: Assignment) -> tuple[int, str]:
+def _age(assignment: ItemAssignment) -> tuple[int, str]:
     return assignment.entry.stored.create_revision, assignment.entry.key
 
 
@@ -228,7 +238,7 @@ def _free_slot(taken: set[int]) -> int:
     return slot
 
 
-def pack(steps: Iterable[Step], leads: Sequence[Compare]) -> Iterator[Batch]:
+def pack(steps: Iterable[AllocationStep], leads: Sequence[Compare]) -> Iterator[AllocationBatch]:
     """Steps as transactions within the KeySpace's limits. Each also compares that its maker still leads."""
     compares = {each.key: each for each in leads}
     operations: list[Operation] = []
@@ -242,7 +252,7 @@ def pack(steps: Iterable[Step], leads: Sequence[Compare]) -> Iterator[Batch]:
             or len(operations) + len(step.operations) > OPERATIONS_MAX
             or size + step_size > _BYTES_MAX
         ):
-            yield Batch(Transaction(tuple(compares.values()), tuple(operations)), items)
+            yield AllocationBatch(Transaction(tuple(compares.values()), tuple(operations)), items)
             compares = {each.key: each for each in leads}
             operations, items, size = [], [], 0
         compares.update(step.compares)
@@ -250,8 +260,8 @@ def pack(steps: Iterable[Step], leads: Sequence[Compare]) -> Iterator[Batch]:
         items.append(step.item)
         size += step_size
     if items:
-        yield Batch(Transaction(tuple(compares.values()), tuple(operations)), items)
+        yield AllocationBatch(Transaction(tuple(compares.values()), tuple(operations)), items)
 
 
 def _size(operation: Operation) -> int:
-    return len(operation.key) + (len(operation.value) if isinstance(operation, Put) else 0) + 16
+    return len(operation.key) + (len(operation.value) if isinstance(operation, PutKey) else 0) + 16

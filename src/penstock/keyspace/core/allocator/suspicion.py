@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from penstock.keyspace.core.allocator.layout import Layout
-from penstock.keyspace.core.mirror import Entry
+from penstock.keyspace.core.mirror import MirrorEntry
 
 __all__ = ["Suspicions", "leader_of", "suspicion_key"]
 
@@ -27,16 +27,16 @@ class Suspicions:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._entries: dict[str, dict[str, Entry]] = {}  # member → the members that cannot reach it
+        self._entries: dict[str, dict[str, MirrorEntry]] = {}  # member → the members that cannot reach it
 
     @classmethod
-    def of(cls, layout: Layout, entries: Iterable[Entry]) -> "Suspicions":
+    def of(cls, layout: Layout, entries: Iterable[MirrorEntry]) -> "Suspicions":
         suspicions = cls(layout)
         for entry in entries:
             suspicions.note(entry.key, entry)
         return suspicions
 
-    def note(self, key: str, entry: Entry | None) -> None:
+    def note(self, key: str, entry: MirrorEntry | None) -> None:
         """Take the present value of a key; None if it is gone."""
         parts = key[len(self._layout.suspects) :].split("#")
         if len(parts) != 4:
@@ -60,12 +60,14 @@ class Suspicions:
     def _voices(self, member: str, present: frozenset[str]) -> list[str]:
         return [by for by in self._entries.get(member, ()) if by in present and by != member]
 
-    def entries(self, member: str) -> list[Entry]:
+    def entries(self, member: str) -> list[MirrorEntry]:
         """Return the keys that say that this member is away."""
         return list(self._entries.get(member, {}).values())
 
 
-def leader_of(members: Iterable[Entry], away: frozenset[str] = frozenset(), prefix: str = "") -> Entry | None:
+def leader_of(
+    members: Iterable[MirrorEntry], away: frozenset[str] = frozenset(), prefix: str = ""
+) -> MirrorEntry | None:
     """Return the oldest member that is not away: it alone acts. If all are away, none is.
 
     Members made by one transaction lead in the order of their keys. `prefix` comes before a member's name in its key.

@@ -13,7 +13,7 @@ from penstock.kernel.errors import Compacted, LeaseExpired, PreconditionFailed
 from penstock.kernel.ids import Revision
 from penstock.keyspace.core.envelope import check_value
 from penstock.keyspace.core.keys import prefix_end
-from penstock.keyspace.core.records import Change, KeyValue, LeaseId, Snapshot, Status, WatchBatch
+from penstock.keyspace.core.records import KeyChange, KeySnapshot, KeySpaceStatus, KeyValue, LeaseId, WatchBatch
 
 __all__ = ["LeaseRow", "Queries"]
 
@@ -46,9 +46,9 @@ class Queries:
         self._where = where
         self._connection = connection
 
-    def status(self) -> Status:
+    def status(self) -> KeySpaceStatus:
         store_id, revision, compacted = self.execute("SELECT store_id, revision, compacted FROM state").fetchone()
-        return Status(store_id, Revision(revision), Revision(compacted))
+        return KeySpaceStatus(store_id, Revision(revision), Revision(compacted))
 
     def get(self, key: str, at: Revision | None = None) -> KeyValue | None:
         if at is None:
@@ -64,14 +64,14 @@ class Queries:
         condition, values = _under(prefix, "live.key")
         return map(self._entry, self.execute(f"{_NOW} {condition} ORDER BY live.key", values))
 
-    def snapshot(self, prefix: str, at: Revision | None = None) -> Snapshot:
+    def snapshot(self, prefix: str, at: Revision | None = None) -> KeySnapshot:
         with self._one_state():
             if at is None:
-                return Snapshot(self.status().revision, tuple(self.range(prefix)))
+                return KeySnapshot(self.status().revision, tuple(self.range(prefix)))
             self._check_revision(at)
             condition, values = _under(prefix, "v.key")
             rows = self.execute(f"{_AT} {condition} AND v.revision <= ? GROUP BY v.key ORDER BY v.key", (*values, at))
-            return Snapshot(at, tuple(self._entry(row) for row in rows if row[1] is not None))
+            return KeySnapshot(at, tuple(self._entry(row) for row in rows if row[1] is not None))
 
     def changes(self, prefix: str, after: Revision, changes_max: int) -> WatchBatch:
         """Return the changes under a prefix after a revision: whole revisions, few enough to hold."""
@@ -121,8 +121,8 @@ class Queries:
         key, value, create_revision, revision, version, lease, sum_ = row
         return check_value(KeyValue(key.decode(), value, create_revision, revision, version, lease), sum_, self._where)
 
-    def _change(self, row: tuple[Any, ...]) -> Change:
-        return Change(row[3], row[0].decode(), None if row[1] is None else self._entry(row))
+    def _change(self, row: tuple[Any, ...]) -> KeyChange:
+        return KeyChange(row[3], row[0].decode(), None if row[1] is None else self._entry(row))
 
     @contextmanager
     def _one_state(self) -> Iterator[None]:

@@ -9,12 +9,12 @@ from penstock.kernel.errors import Overloaded
 from penstock.keyspace.shell.embedded.database import Database, storage_errors
 from penstock.keyspace.shell.embedded.queries import Queries
 
-__all__ = ["Reader"]
+__all__ = ["StoreReader"]
 
 R = TypeVar("R")
 
 
-class Reader:
+class StoreReader:
     """Runs queries against the store, in the order they came."""
 
     def __init__(self, reads_max: int) -> None:

@@ -22,25 +22,25 @@ from penstock.kernel.ids import MILLISECOND, Revision
 from penstock.keyspace.core.limits import check_key, check_lease_ms, check_prefix, check_transaction
 from penstock.keyspace.core.records import (
     NO_REVISION,
+    KeySnapshot,
+    KeySpaceStatus,
     KeyValue,
     Lease,
     LeaseId,
     LeaseStatus,
-    Snapshot,
-    Status,
     WatchBatch,
 )
-from penstock.keyspace.core.transaction import Compare, Operation, Outcome, Transaction
+from penstock.keyspace.core.transaction import Compare, Operation, Transaction, TransactOutcome
 from penstock.keyspace.shell.embedded.clock import BootClock, LeaseClock
 from penstock.keyspace.shell.embedded.database import Database, check_format
 from penstock.keyspace.shell.embedded.lock import LOCK_FILE, WriterLock
 from penstock.keyspace.shell.embedded.options import EmbeddedOptions
 from penstock.keyspace.shell.embedded.queries import LeaseRow, Queries
-from penstock.keyspace.shell.embedded.reader import Reader
-from penstock.keyspace.shell.embedded.tending import DueLeases, History
+from penstock.keyspace.shell.embedded.reader import StoreReader
+from penstock.keyspace.shell.embedded.tending import DueLeases, KeyHistory
 from penstock.keyspace.shell.embedded.wakeups import Wakeups
 from penstock.keyspace.shell.embedded.watch import EmbeddedWatch
-from penstock.keyspace.shell.embedded.writer import Writer
+from penstock.keyspace.shell.embedded.writer import StoreWriter
 from penstock.keyspace.shell.embedded.writes import Writes
 from penstock.plumbing.process.logs import get_logger
 
@@ -48,7 +48,7 @@ __all__ = ["EmbeddedKeySpace"]
 
 log = get_logger()
 R = TypeVar("R")
-Look = tuple[Status, list[LeaseRow], int]  # and how many bytes are in use
+Look = tuple[KeySpaceStatus, list[LeaseRow], int]  # and how many bytes are in use
 
 
 class EmbeddedKeySpace:
@@ -63,10 +63,10 @@ class EmbeddedKeySpace:
         self._options = options
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._writer = Writer(path, lock, wakeups, options.requests_max, self._advance)
-        self._reader = Reader(options.requests_max)
+        self._writer = StoreWriter(path, lock, wakeups, options.requests_max, self._advance)
+        self._reader = StoreReader(options.requests_max)
         self._due = DueLeases(clock)
-        self._history = History(options, clock)
+        self._history = KeyHistory(options, clock)
         self._revision = NO_REVISION  # the newest that this process knows of
         self._advanced: asyncio.Future[None] = self._loop.create_future()
         self._look = asyncio.Event()
@@ -108,11 +108,11 @@ class EmbeddedKeySpace:
         check_key(key)
         return await self._read(lambda queries: queries.get(key, at))
 
-    async def range(self, prefix: str, *, at: Revision | None = None) -> Snapshot:
+    async def range(self, prefix: str, *, at: Revision | None = None) -> KeySnapshot:
         check_prefix(prefix)
         return await self._read(lambda queries: queries.snapshot(prefix, at))
 
-    async def status(self) -> Status:
+    async def status(self) -> KeySpaceStatus:
         return await self._read(Queries.status)
 
     async def changes(self, prefix: str, after: Revision) -> WatchBatch:
@@ -132,7 +132,7 @@ class EmbeddedKeySpace:
 
     async def transact(
         self, compares: Iterable[Compare] = (), then: Iterable[Operation] = (), otherwise: Iterable[Operation] = ()
-    ) -> Outcome:
+    ) -> TransactOutcome:
         transaction = Transaction(tuple(compares), tuple(then), tuple(otherwise))
         check_transaction(transaction)
         return await self._write(lambda writes: writes.transact(transaction))

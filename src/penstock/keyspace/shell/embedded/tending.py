@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Iterable
 
 from penstock.kernel.ids import MILLISECOND, Revision
-from penstock.keyspace.core.records import LeaseId, Status
+from penstock.keyspace.core.records import KeySpaceStatus, LeaseId
 from penstock.keyspace.shell.embedded.clock import LeaseClock
 from penstock.keyspace.shell.embedded.options import EmbeddedOptions
 from penstock.keyspace.shell.embedded.queries import LeaseRow
 
-__all__ = ["DueLeases", "History"]
+__all__ = ["DueLeases", "KeyHistory"]
 
 
 class DueLeases:
@@ -41,7 +41,7 @@ class DueLeases:
         return since_ns if seen == row else self._clock.now_ns()
 
 
-class History:
+class KeyHistory:
     """How far the history may be compacted, by number, by age and by size."""
 
     def __init__(self, options: EmbeddedOptions, clock: LeaseClock) -> None:
@@ -49,7 +49,7 @@ class History:
         self._clock = clock
         self._marks: deque[tuple[int, Revision]] = deque()  # when a revision was seen to be the newest
 
-    def cut(self, status: Status, used_bytes: int) -> Revision | None:
+    def cut(self, status: KeySpaceStatus, used_bytes: int) -> Revision | None:
         """The revision to compact to now, if it is worth it."""
         options = self._options
         cut: int = max(status.compacted, self._old_revision(status.revision))

@@ -22,7 +22,7 @@ from penstock.keyspace.shell.embedded.wakeups import Wakeups
 from penstock.keyspace.shell.embedded.writes import Writes
 from penstock.plumbing.files.witness import Witness
 
-__all__ = ["Writer"]
+__all__ = ["StoreWriter"]
 
 _BATCH_JOBS_MAX: Final = 64
 _CHECKPOINT_BYTES: Final = 1 << 20  # the sooner the WAL is written over instead of growing, the cheaper its fsync
@@ -31,7 +31,7 @@ R = TypeVar("R")
 Job = Callable[[Writes], Any]
 
 
-class Writer:
+class StoreWriter:
     """Runs jobs against the store, in the order they came."""
 
     def __init__(

@@ -16,7 +16,7 @@ from penstock.kernel.errors import PreconditionFailed
 from penstock.kernel.ids import MILLISECOND, Revision
 from penstock.keyspace.core.envelope import DIGEST_BYTES, digest_of, row_hash, value_sum
 from penstock.keyspace.core.records import NO_REVISION, KeyValue, Lease, LeaseId
-from penstock.keyspace.core.transaction import Outcome, Transaction, execute
+from penstock.keyspace.core.transaction import Transaction, TransactOutcome, execute
 from penstock.keyspace.shell.embedded.clock import LeaseClock
 from penstock.keyspace.shell.embedded.confirmed import Confirmed, stored_digest
 from penstock.keyspace.shell.embedded.queries import LeaseRow, Queries
@@ -44,13 +44,13 @@ class Writes(Queries):
         self._began_at = NO_REVISION  # the revision before it
         self.changed_bytes = 0  # since it was last set to 0; the amount that a checkpoint would have to move
 
-    def transact(self, transaction: Transaction) -> Outcome:
+    def transact(self, transaction: Transaction) -> TransactOutcome:
         """Run a transaction which passed `check_transaction`."""
         revision = self.status().revision
         execution = execute(transaction, self, Revision(revision + 1))
         if execution.writes:
             revision = self._apply(execution.writes)
-        return Outcome(execution.succeeded, revision, execution.results)
+        return TransactOutcome(execution.succeeded, revision, execution.results)
 
     def grant(self, ttl_ms: int) -> Lease:
         """Ids are never used again: a lease that ended cannot be mistaken for a new one."""

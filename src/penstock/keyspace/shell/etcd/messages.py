@@ -6,19 +6,19 @@ import msgspec
 
 from penstock.kernel.ids import Revision
 from penstock.keyspace.core.keys import prefix_end
-from penstock.keyspace.core.records import Change, KeyValue, Lease, LeaseId, LeaseStatus
+from penstock.keyspace.core.records import KeyChange, KeyValue, Lease, LeaseId, LeaseStatus
 from penstock.keyspace.core.transaction import (
     Compare,
-    Delete,
-    Get,
+    DeleteKey,
     Operation,
-    Outcome,
-    Put,
+    PutKey,
+    ReadKey,
     Relation,
     Target,
     Transaction,
+    TransactOutcome,
 )
-from penstock.keyspace.shell.etcd.protobuf import Message, encode
+from penstock.keyspace.shell.etcd.protobuf import ProtobufMessage, encode
 
 __all__ = [
     "CreateWatch",
@@ -88,7 +88,7 @@ class WatchAnswer(msgspec.Struct, frozen=True):
     compacted: Revision
     cancel_reason: str
     has_more: bool  # the last revision may continue in the next message
-    changes: list[Change]
+    changes: list[KeyChange]
 
 
 # Requests
@@ -148,38 +148,38 @@ def _compare(compare: Compare) -> bytes:
 
 def _operation(operation: Operation) -> bytes:
     match operation:
-        case Put(key, value, lease):
+        case PutKey(key, value, lease):
             return encode([(2, encode([(1, key.encode()), (2, value), (3, lease), (4, 1)]))])
-        case Get(key, is_prefix):
+        case ReadKey(key, is_prefix):
             return encode([(1, encode(_range(key) if is_prefix else [(1, key.encode())]))])
-        case Delete(key, is_prefix):
+        case DeleteKey(key, is_prefix):
             return encode([(3, encode([*(_range(key) if is_prefix else [(1, key.encode())]), (3, 1)]))])
 
 
 # Answers
 
 
-def header_of(answer: Message) -> Header:
+def header_of(answer: ProtobufMessage) -> Header:
     header = answer.message(1)
     return Header(header.number(1) & (1 << 64) - 1, Revision(header.number(3)))
 
 
 def read_page(data: bytes) -> RangePage:
-    answer = Message(data)
+    answer = ProtobufMessage(data)
     found = answer.messages(2)
     last_key = found[-1].data(1) if found else b""
     return RangePage(header_of(answer), [_entry(kv) for kv in found], last_key, bool(answer.number(3)))
 
 
-def read_outcome(data: bytes) -> tuple[Header, Outcome]:
-    answer = Message(data)
+def read_outcome(data: bytes) -> tuple[Header, TransactOutcome]:
+    answer = ProtobufMessage(data)
     header = header_of(answer)
     results = tuple(_result(response) for response in answer.messages(3))
-    return header, Outcome(bool(answer.number(2)), header.revision, results)
+    return header, TransactOutcome(bool(answer.number(2)), header.revision, results)
 
 
 def read_granted(data: bytes) -> Lease:
-    answer = Message(data)
+    answer = ProtobufMessage(data)
     return Lease(LeaseId(answer.number(2)), answer.number(3) * 1_000)
 
 
@@ -191,7 +191,7 @@ def read_kept(data: bytes) -> Lease | None:
 
 def read_time_to_live(data: bytes) -> LeaseStatus | None:
     """None: the lease is gone."""
-    answer = Message(data)
+    answer = ProtobufMessage(data)
     if answer.number(3) < 0:
         return None
     keys = sorted(_text(key) for key in answer.all_data(5))
@@ -199,7 +199,7 @@ def read_time_to_live(data: bytes) -> LeaseStatus | None:
 
 
 def read_watch(data: bytes) -> WatchAnswer:
-    answer = Message(data)
+    answer = ProtobufMessage(data)
     return WatchAnswer(
         header_of(answer),
         is_created=bool(answer.number(3)),
@@ -211,7 +211,7 @@ def read_watch(data: bytes) -> WatchAnswer:
     )
 
 
-def _result(response: Message) -> tuple[KeyValue, ...]:
+def _result(response: ProtobufMessage) -> tuple[KeyValue, ...]:
     """Return the key-values that a Get found, a Put replaced or a Delete removed."""
     if response.has(1):
         found = response.message(1).messages(2)
@@ -222,7 +222,7 @@ def _result(response: Message) -> tuple[KeyValue, ...]:
     return tuple(map(_entry, found))
 
 
-def _entry(kv: Message) -> KeyValue:
+def _entry(kv: ProtobufMessage) -> KeyValue:
     return KeyValue(
         _text(kv.data(1)),
         kv.data(5),
@@ -233,10 +233,10 @@ def _entry(kv: Message) -> KeyValue:
     )
 
 
-def _change(event: Message) -> Change:
+def _change(event: ProtobufMessage) -> KeyChange:
     entry = _entry(event.message(2))
     is_removal = event.number(1) == 1
-    return Change(entry.mod_revision, entry.key, None if is_removal else entry)
+    return KeyChange(entry.mod_revision, entry.key, None if is_removal else entry)
 
 
 def _text(key: bytes) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock.kernel.errors import MalformedFrame
 
-__all__ = ["Fields", "Message", "encode"]
+__all__ = ["Fields", "ProtobufMessage", "encode"]
 
 _VARINT: Final = 0
 _BYTES: Final = 2
@@ -44,10 +44,10 @@ def _put_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-class Message:
+class ProtobufMessage:
     """A message which was read. An absent field is zero, or empty.
 
-    >>> message = Message(bytes.fromhex("0a036b6579 189601 28ffffffffffffffffff01"))
+    >>> message = ProtobufMessage(bytes.fromhex("0a036b6579 189601 28ffffffffffffffffff01"))
     >>> message.data(1), message.number(3), message.number(4), message.number(5)
     (b'key', 150, 0, -1)
     """
@@ -106,11 +106,11 @@ class Message:
     def has(self, field: int) -> bool:
         return field in self._fields
 
-    def message(self, field: int) -> "Message":
-        return Message(self.data(field))
+    def message(self, field: int) -> "ProtobufMessage":
+        return ProtobufMessage(self.data(field))
 
-    def messages(self, field: int) -> list["Message"]:
-        return [Message(data) for data in self.all_data(field)]
+    def messages(self, field: int) -> list["ProtobufMessage"]:
+        return [ProtobufMessage(data) for data in self.all_data(field)]
 
     def _last(self, field: int, default: int | bytes) -> int | bytes:
         values = self._fields.get(field)

@@ -27,8 +27,16 @@ from penstock.kernel.errors import (
 )
 from penstock.kernel.ids import Revision
 from penstock.keyspace.core.limits import check_key, check_lease_ms, check_prefix, check_transaction
-from penstock.keyspace.core.records import NO_REVISION, KeyValue, Lease, LeaseId, LeaseStatus, Snapshot, Status
-from penstock.keyspace.core.transaction import Compare, Get, Operation, Outcome, Transaction
+from penstock.keyspace.core.records import (
+    NO_REVISION,
+    KeySnapshot,
+    KeySpaceStatus,
+    KeyValue,
+    Lease,
+    LeaseId,
+    LeaseStatus,
+)
+from penstock.keyspace.core.transaction import Compare, Operation, ReadKey, Transaction, TransactOutcome
 from penstock.keyspace.shell.etcd import messages
 from penstock.keyspace.shell.etcd.endpoints import Endpoints
 from penstock.keyspace.shell.etcd.failures import meaning
@@ -81,7 +89,7 @@ class EtcdKeySpace:
         page = await self._page(messages.get_request(key, at))
         return page.entries[0] if page.entries else None
 
-    async def range(self, prefix: str, *, at: Revision | None = None) -> Snapshot:
+    async def range(self, prefix: str, *, at: Revision | None = None) -> KeySnapshot:
         check_prefix(prefix)
         if at is not None:
             return await self._read_pages(prefix, at)
@@ -90,15 +98,15 @@ class EtcdKeySpace:
                 return await self._read_pages(prefix, None)
         raise Overloaded(f"etcd is compacted faster than all keys under {prefix!r} can be read")
 
-    async def status(self) -> Status:
+    async def status(self) -> KeySpaceStatus:
         page = await self._page(messages.get_request("penstock/status", None))
-        return Status(f"{page.header.cluster_id:x}", page.header.revision, NO_REVISION)
+        return KeySpaceStatus(f"{page.header.cluster_id:x}", page.header.revision, NO_REVISION)
 
     def watch(self, prefix: str, start: Revision) -> AbstractAsyncContextManager[EtcdWatch]:
         check_prefix(prefix)
         return EtcdWatch(self, prefix, start)
 
-    async def _read_pages(self, prefix: str, at: Revision | None) -> Snapshot:
+    async def _read_pages(self, prefix: str, at: Revision | None) -> KeySnapshot:
         """Read all pages at the revision of the first."""
         entries: list[KeyValue] = []
         revision, last_key, has_more = at, b"", True
@@ -108,7 +116,7 @@ class EtcdKeySpace:
             entries += page.entries
             last_key, has_more = page.last_key, page.has_more
         assert revision is not None
-        return Snapshot(revision, tuple(entries))
+        return KeySnapshot(revision, tuple(entries))
 
     async def _page(self, request: bytes) -> RangePage:
         known = self._newest
@@ -120,10 +128,10 @@ class EtcdKeySpace:
 
     async def transact(
         self, compares: Iterable[Compare] = (), then: Iterable[Operation] = (), otherwise: Iterable[Operation] = ()
-    ) -> Outcome:
+    ) -> TransactOutcome:
         transaction = Transaction(tuple(compares), tuple(then), tuple(otherwise))
         check_transaction(transaction)
-        changes = any(not isinstance(operation, Get) for operation in transaction.then + transaction.otherwise)
+        changes = any(not isinstance(operation, ReadKey) for operation in transaction.then + transaction.otherwise)
         known = self._newest
         data = await self._ask(_TXN, messages.transaction_request(transaction), changes=changes)
         header, outcome = messages.read_outcome(data)

@@ -17,7 +17,7 @@ import grpc
 
 from penstock.kernel.errors import AlreadyClosed, Compacted, KeySpaceForgot, Unavailable
 from penstock.kernel.ids import Revision
-from penstock.keyspace.core.records import NO_REVISION, Change, WatchBatch
+from penstock.keyspace.core.records import NO_REVISION, KeyChange, WatchBatch
 from penstock.keyspace.shell.etcd.failures import is_transient, meaning
 from penstock.keyspace.shell.etcd.messages import CreateWatch, WatchAnswer, read_watch
 from penstock.plumbing.process.logs import get_logger
@@ -38,7 +38,7 @@ class EtcdWatch:
         self._prefix = prefix
         self._shown = Revision(start - 1)  # every change up to here was shown, or not asked for
         self._seen = NO_REVISION  # the newest revision etcd has told us of
-        self._held: list[Change] = []  # of a revision which may not be whole yet
+        self._held: list[KeyChange] = []  # of a revision which may not be whole yet
         self._call: Any = None
         self._is_open = True
         self._waiting: asyncio.Task[Any] | None = None

@@ -22,7 +22,7 @@ from penstock.plumbing.http.request import Request
 from penstock.plumbing.http.statistics import HttpStatistics
 from penstock.plumbing.process.logs import get_logger
 
-__all__ = ["Connection", "Serve"]
+__all__ = ["HttpConnection", "Serve"]
 
 LINGER_MS: Final = 1000  # for a client that still sends, so that it reads why it was refused
 FRAMING_BYTES_MAX: Final = 1 << 20  # of a chunked body: sizes, extensions and trailers, apart from the next
@@ -38,10 +38,10 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 log = get_logger()
 
-Serve = Callable[["Connection", Request], None]  # begins to answer a request; ends in a call of `answered`
+Serve = Callable[["HttpConnection", Request], None]  # begins to answer a request; ends in a call of `answered`
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One connection. `is_lost` when it is gone; `on_lost` is then called, once."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Connection(asyncio.Protocol):
         serve: Serve,
         limits: HttpLimits,
         statistics: HttpStatistics,
-        on_closed: Callable[["Connection"], None],
+        on_closed: Callable[["HttpConnection"], None],
         number_of: Callable[[], str],
     ) -> None:
         self.limits = limits

@@ -12,10 +12,10 @@ from typing import Final
 
 from penstock.kernel.errors import DeadlineExceeded, InternalError, Overloaded, PenstockError
 from penstock.plumbing.http.problems import CLIENT_GONE, status_of
-from penstock.plumbing.http.protocol.connection import Connection
+from penstock.plumbing.http.protocol.connection import HttpConnection
 from penstock.plumbing.http.request import Request
 from penstock.plumbing.http.response import Bytes, Response
-from penstock.plumbing.http.router import Route
+from penstock.plumbing.http.router import HttpRoute
 from penstock.plumbing.http.site import Site
 from penstock.plumbing.process.defects import defect
 
@@ -37,7 +37,7 @@ class Exchange:
 
     __slots__ = ("_connection", "_is_late", "_task", "bytes_sent", "request", "site", "status", "trouble")
 
-    def __init__(self, request: Request, site: Site, connection: Connection) -> None:
+    def __init__(self, request: Request, site: Site, connection: HttpConnection) -> None:
         self.request = request
         self.site = site
         self.status = CLIENT_GONE
@@ -80,7 +80,7 @@ class Exchange:
         except Exception as error:
             return self._render(defect("http", error, request=request.id))
 
-    async def _within(self, route: Route, seconds: float) -> Response:
+    async def _within(self, route: HttpRoute, seconds: float) -> Response:
         """The handler's answer, or `DeadlineExceeded`. `asyncio.timeout` is the same and takes five times as long."""
         timer = asyncio.get_running_loop().call_later(seconds, self._late)
         try:

@@ -38,7 +38,7 @@ from penstock.plumbing.objects.bucket.failures import (
     failure_of,
     summary_of,
 )
-from penstock.plumbing.objects.bucket.streams import Download, Upload
+from penstock.plumbing.objects.bucket.streams import Download, UploadStream
 from penstock.plumbing.objects.keys import check_key, check_prefix, is_key
 from penstock.plumbing.objects.listing import Entry, folder_pages
 from penstock.plumbing.objects.options import StoreOptions
@@ -46,9 +46,9 @@ from penstock.plumbing.objects.port import (
     Buffer,
     ETag,
     ObjectMeta,
+    ObjectPage,
     ObjectReader,
     ObjectWriter,
-    Page,
     SignMethod,
     StoredObject,
 )
@@ -184,7 +184,7 @@ class BucketStore:
     async def writer(self, key: str) -> AsyncIterator[ObjectWriter]:
         check_key(key)
         self._threads.check_open()
-        upload = Upload(self._client, key, self._options, Steps(self._threads))
+        upload = UploadStream(self._client, key, self._options, Steps(self._threads))
         try:
             yield upload
         except BaseException:
@@ -226,7 +226,7 @@ class BucketStore:
     def _meta(self, meta: Mapping[str, Any]) -> ObjectMeta:
         return ObjectMeta(meta["path"], meta["size"], self._etag(meta), meta["last_modified"])
 
-    async def _list_below(self, prefix: str, after: str) -> AsyncIterator[Page]:
+    async def _list_below(self, prefix: str, after: str) -> AsyncIterator[ObjectPage]:
         stream = obstore.list(
             self._client,
             prefix or None,
@@ -236,9 +236,9 @@ class BucketStore:
         with asking("list", prefix):
             while found := await self._threads.run(lambda: next(stream, None)):
                 keys = (meta for meta in found if is_key(meta["path"]) and meta["path"] > after)
-                yield Page(tuple(self._meta(meta) for meta in keys))
+                yield ObjectPage(tuple(self._meta(meta) for meta in keys))
 
-    async def _list_folder(self, prefix: str, after: str) -> AsyncIterator[Page]:
+    async def _list_folder(self, prefix: str, after: str) -> AsyncIterator[ObjectPage]:
         with asking("list", prefix):
             found = await self._threads.run(lambda: obstore.list_with_delimiter(self._client, prefix or None))
         entries: list[Entry] = [(f"{folder}/", None) for folder in found["common_prefixes"] if is_key(folder)]
@@ -247,7 +247,9 @@ class BucketStore:
             yield page
 
     # Last, because below its definition `list` is no longer the type.
-    async def list(self, prefix: str = "", *, after: str = "", delimiter: Literal["", "/"] = "") -> AsyncIterator[Page]:
+    async def list(
+        self, prefix: str = "", *, after: str = "", delimiter: Literal["", "/"] = ""
+    ) -> AsyncIterator[ObjectPage]:
         check_prefix(prefix)
         check_after(after)
         async for page in (self._list_folder if delimiter else self._list_below)(prefix, after):

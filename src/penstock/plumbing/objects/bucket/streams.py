@@ -12,10 +12,10 @@ from penstock.plumbing.objects.options import StoreOptions
 from penstock.plumbing.objects.port import Buffer, ObjectMeta
 from penstock.plumbing.objects.threads import Steps
 
-__all__ = ["Download", "Upload"]
+__all__ = ["Download", "UploadStream"]
 
 
-class Upload:
+class UploadStream:
     """A multipart upload; up to one part it is a plain put. At most `parts_in_flight_max` parts are held in memory."""
 
     def __init__(self, client: Any, key: str, options: StoreOptions, steps: Steps) -> None:

@@ -25,9 +25,9 @@ from itertools import groupby
 from penstock.kernel.errors import ObjectStoreFailed, PreconditionFailed, Written
 from penstock.plumbing.objects.folder.errors import absent, disk_errors, in_the_way
 from penstock.plumbing.objects.folder.locks import FolderLocks
-from penstock.plumbing.objects.folder.staging import StagedFile, Staging
+from penstock.plumbing.objects.folder.staging import FolderStaging, StagedFile
 from penstock.plumbing.objects.folder.syscalls import Syscalls
-from penstock.plumbing.objects.folder.turns import Turns
+from penstock.plumbing.objects.folder.turns import FolderTurns
 from penstock.plumbing.objects.keys import RESERVED
 from penstock.plumbing.objects.port import ETag, ObjectMeta
 
@@ -44,8 +44,8 @@ class FolderDisk:
         self.root = root
         self._calls = syscalls or Syscalls()
         self.locks = FolderLocks(root, lock_ms_max, self._sync_folder)
-        self._staging = Staging(f"{root}/{RESERVED}/staging", self.locks, self._calls)
-        self._turns = Turns(self.locks.changing, self._sync_folder)
+        self._staging = FolderStaging(f"{root}/{RESERVED}/staging", self.locks, self._calls)
+        self._turns = FolderTurns(self.locks.changing, self._sync_folder)
         self._is_prepared = False
         self._failed = False  # a folder's fsync failed: its names may be lost, and another fsync would not report it
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from penstock.plumbing.objects.folder.locks import FolderLocks
 from penstock.plumbing.objects.folder.syscalls import Syscalls
 
-__all__ = ["StagedFile", "Staging"]
+__all__ = ["FolderStaging", "StagedFile"]
 
 _COPY_BYTES = 64 << 20
 
@@ -60,7 +60,7 @@ class StagedFile:
                 self._calls.unlink(self.path)
 
 
-class Staging:
+class FolderStaging:
     """The staging folder of one store, made when the first object is written."""
 
     def __init__(self, path: str, locks: FolderLocks, syscalls: Syscalls) -> None:

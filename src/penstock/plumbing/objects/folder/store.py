@@ -33,9 +33,9 @@ from penstock.plumbing.objects.port import (
     Buffer,
     ETag,
     ObjectMeta,
+    ObjectPage,
     ObjectReader,
     ObjectWriter,
-    Page,
     SignMethod,
     StoredObject,
 )
@@ -169,22 +169,24 @@ class FolderStore:
         await self.close()
 
     # Last, because below its definition `list` is no longer the type.
-    async def list(self, prefix: str = "", *, after: str = "", delimiter: Literal["", "/"] = "") -> AsyncIterator[Page]:
+    async def list(
+        self, prefix: str = "", *, after: str = "", delimiter: Literal["", "/"] = ""
+    ) -> AsyncIterator[ObjectPage]:
         check_prefix(prefix)
         check_after(after)
         pages = self._pages(prefix, after, delimiter)
         while page := await self._threads.run(lambda: self._next_page(pages, prefix)):
             yield page
 
-    def _pages(self, prefix: str, after: str, delimiter: str) -> Iterator[Page]:
+    def _pages(self, prefix: str, after: str, delimiter: str) -> Iterator[ObjectPage]:
         page_keys_max = self._options.page_keys_max
         if delimiter:
             yield from folder_pages(folder_entries(self._disk, prefix), after, page_keys_max)
         else:
             objects = walk(self._disk, prefix, after)
             while page := tuple(islice(objects, page_keys_max)):
-                yield Page(page)
+                yield ObjectPage(page)
 
-    def _next_page(self, pages: Iterator[Page], prefix: str) -> Page | None:
+    def _next_page(self, pages: Iterator[ObjectPage], prefix: str) -> ObjectPage | None:
         with disk_errors("list", prefix):
             return next(pages, None)

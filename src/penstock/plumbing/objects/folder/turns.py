@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Final
 
-__all__ = ["Answer", "Turns"]
+__all__ = ["Answer", "FolderTurns"]
 
 Answer = tuple[bool, BaseException | None]  # whether there is a name now, and what went wrong, if it did
 
@@ -35,7 +35,7 @@ class _Name:
             self.error = error
 
 
-class Turns:
+class FolderTurns:
     """Gives names. `changing` holds a folder's lock; `sync` makes the names in it durable."""
 
     def __init__(self, changing: Callable[[str], AbstractContextManager[None]], sync: Callable[[str], None]) -> None:

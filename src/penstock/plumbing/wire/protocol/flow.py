@@ -24,7 +24,7 @@ from typing import Final
 
 from penstock.kernel.errors import AlreadyClosed, LimitExceeded, Overloaded, ProtocolViolation
 
-__all__ = ["MESSAGE_COST", "Flow", "FlowState", "message_cost"]
+__all__ = ["MESSAGE_COST", "FlowState", "WireFlow", "message_cost"]
 
 CREDIT_MAX: Final = 2**31 - 1
 WINDOW_BYTES_MAX: Final = 4 * 1024 * 1024  # up to which a window grows by itself
@@ -46,7 +46,7 @@ class FlowState(Enum):
     CLOSED = "closed"
 
 
-class Flow:
+class WireFlow:
     """One side of a stream. Costs are in bytes, `message_cost` included."""
 
     __slots__ = (

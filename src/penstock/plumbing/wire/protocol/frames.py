@@ -5,11 +5,11 @@ after it, bulk: raw bytes without an encoding. All numbers are little-endian.
 
     offset  size  field
          0     4  length       bytes of payload after the header
-         4     2  kind         see `Kind`
+         4     2  kind         see `FrameKind`
          6     2  method       number of the method in REQUEST and OPEN, else 0
          8     8  id           of the request or stream, 0 where the frame concerns the connection
         16     4  body_length  how much of the payload is body; the rest is bulk
-        20     4  argument     a deadline in ms, a credit in bytes, an echo number: see `Kind`
+        20     4  argument     a deadline in ms, a credit in bytes, an echo number: see `FrameKind`
 
 What always holds: a parser hands out the same frames, and fails at the same frame, however the bytes were cut into
 reads; it never holds more than its buffer and one frame; a frame above the limit is refused by its header alone.
@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 from penstock.kernel.errors import FrameTooLarge, MalformedFrame, RemoteError
 from penstock.plumbing.wire.protocol.blocks import BlockPool
 
-__all__ = ["HEADER_BYTES", "Bulk", "Frame", "FrameParser", "Kind", "encode_frame"]
+__all__ = ["HEADER_BYTES", "Bulk", "Frame", "FrameKind", "FrameParser", "encode_frame"]
 
 Bulk: TypeAlias = bytes | bytearray | memoryview
 Frame: TypeAlias = tuple[int, int, int, int, bytes, Bulk]  # kind, method, id, argument, body, bulk
@@ -40,7 +40,7 @@ VIEW_BYTES: Final = 4 * 1024  # bulk from here on is a view of such a copy, if i
 POOL_BYTES_MAX: Final = 2 * 1024 * 1024
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """What a frame is for. C: only a client sends it; S: only a server; B: both."""
 
     HELLO = 1  # C: the first frame. Body: `Hello`
@@ -59,11 +59,11 @@ class Kind(IntEnum):
     CLOSE = 14  # B: the last frame: why this side closes the connection. Body: `ErrorRecord`
 
 
-KIND_MAX: Final = max(Kind)
+KIND_MAX: Final = max(FrameKind)
 
 
 def encode_frame(
-    kind: Kind, *, method: int = 0, id: int = 0, argument: int = 0, body: bytes = b"", bulk: Bulk = b""
+    kind: FrameKind, *, method: int = 0, id: int = 0, argument: int = 0, body: bytes = b"", bulk: Bulk = b""
 ) -> bytes:
     """A whole frame as bytes. The connection builds its frequent frames itself, without copying bulk."""
     header = HEADER.pack(len(body) + len(bulk), kind, method, id, len(body), argument)

@@ -14,7 +14,7 @@ from penstock.kernel.bounds import Count, Name
 from penstock.kernel.codec import Codec
 from penstock.kernel.errors import MalformedFrame, Unauthenticated, VersionMismatch
 from penstock.kernel.version import Release
-from penstock.plumbing.wire.limits import FRAME_BYTES_MIN, Limits
+from penstock.plumbing.wire.limits import FRAME_BYTES_MIN, WireLimits
 
 __all__ = [
     "HELLO_BYTES_MAX",
@@ -23,8 +23,8 @@ __all__ = [
     "VERSION_MIN",
     "WELCOME_BYTES_MAX",
     "WELCOME_CODEC",
-    "Hello",
     "Welcome",
+    "WireHello",
     "agree",
     "check_welcome",
 ]
@@ -37,7 +37,7 @@ WELCOME_BYTES_MAX: Final = 256 * 1024
 METHODS_MAX: Final = 4096
 
 
-class Hello(msgspec.Struct, frozen=True):
+class WireHello(msgspec.Struct, frozen=True):
     """What a client says first."""
 
     protocol: str
@@ -58,7 +58,7 @@ class Hello(msgspec.Struct, frozen=True):
         return [("protocol", self.protocol)]
 
     @classmethod
-    def of(cls, limits: Limits, token: str | None) -> "Hello":
+    def of(cls, limits: WireLimits, token: str | None) -> "WireHello":
         frame, window = limits.frame_bytes_max, limits.stream_window_bytes
         return cls(PROTOCOL, VERSION_MIN, VERSION_MAX, frame, window, token or "", *Release())
 
@@ -79,7 +79,7 @@ class Welcome(msgspec.Struct, frozen=True):
     level_max: Count = 0
 
     @classmethod
-    def of(cls, limits: Limits, version: int, methods: list[str]) -> "Welcome":
+    def of(cls, limits: WireLimits, version: int, methods: list[str]) -> "Welcome":
         return cls(
             version,
             methods,
@@ -93,11 +93,11 @@ class Welcome(msgspec.Struct, frozen=True):
         )
 
 
-HELLO_CODEC: Final = Codec[Hello](Hello)
+HELLO_CODEC: Final = Codec[WireHello](WireHello)
 WELCOME_CODEC: Final = Codec[Welcome](Welcome)
 
 
-def agree(hello: Hello, token: str | None) -> int:
+def agree(hello: WireHello, token: str | None) -> int:
     """The version to speak with this client, or the reason why not."""
     if hello.protocol != PROTOCOL:
         raise MalformedFrame("the peer speaks another protocol", expected=PROTOCOL)

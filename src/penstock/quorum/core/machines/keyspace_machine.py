@@ -26,7 +26,7 @@ from penstock.kernel.ids import MILLISECOND, EntryId, Epoch, Instant, Revision
 from penstock.kernel.probes import reached
 from penstock.keyspace.core.limits import check_key, check_lease_ms, check_prefix, check_transaction
 from penstock.keyspace.core.records import FIRST_REVISION, NO_REVISION, KeyValue, LeaseStatus, WatchBatch
-from penstock.keyspace.core.store import Store, StoreState
+from penstock.keyspace.core.store import KeyStore, StoreState
 from penstock.keyspace.core.transaction import Transaction
 from penstock.quorum.records.keyspace import (
     KEYSPACE_OP,
@@ -84,7 +84,7 @@ class KeySpaceMachine:
     tick_ms_max = TICK_MS_MAX
 
     def __init__(self) -> None:
-        self.store = Store("")
+        self.store = KeyStore("")
         self.now = Instant(0)  # the time of leases
         self._tick_epoch = NO_EPOCH  # of the last tick
 
@@ -235,10 +235,10 @@ class KeySpaceMachine:
 
     def restore(self, data: bytes) -> None:
         if not data:
-            self.store, self.now, self._tick_epoch = Store(""), Instant(0), NO_EPOCH
+            self.store, self.now, self._tick_epoch = KeyStore(""), Instant(0), NO_EPOCH
             return
         snapshot = _decode(data)
-        self.store, self.now, self._tick_epoch = Store.load(snapshot.store), snapshot.now, snapshot.tick_epoch
+        self.store, self.now, self._tick_epoch = KeyStore.load(snapshot.store), snapshot.now, snapshot.tick_epoch
 
 
 def _size(entry: KeyValue) -> int:
