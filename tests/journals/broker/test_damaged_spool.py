@@ -205,3 +205,27 @@ async def test_finished_fragments_are_read_while_no_store_takes_them(tmp_path: P
             whole = b"".join(map(content_of, range(FINISHED)))
             read = journals.read(JOURNAL, 0, end=len(whole))
             assert b"".join([bytes(each.content) async for each in read]) == whole
+
+
+async def test_content_that_changes_on_one_disk_is_read_from_another_broker(tmp_path: Path) -> None:
+    """A running broker served the changed bytes with success. Alone it refuses their block, and serves the others."""
+    block = 64 << 10
+    content = bytes(range(256)) * (3 * block // 256)
+    for brokers in (2, 1):
+        folder = tmp_path / str(brokers)
+        folder.mkdir()
+        async with running_cluster(folder, brokers) as cluster:
+            await cluster.create(JournalSpec(name=JOURNAL, replication=brokers, fsync=True))
+            async with cluster.client() as journals:
+                await journals.append(JOURNAL, content, timeout=WAIT_S)
+                (path,) = (each for each in spool(folder).glob("open-*") if each.stat().st_size)
+                flip(path, block + 7)
+                for _ in range(8):  # a client asks any broker
+                    if brokers == 2:
+                        assert await read_all(journals, JOURNAL) == content
+                        continue
+                    with pytest.raises(DataDamaged, match=str(path)) as caught:
+                        await read_all(journals, JOURNAL)
+                    assert (caught.value.details["begin"], caught.value.details["end"]) == (block, 2 * block)
+                got = [bytes(each.content) async for each in journals.read(JOURNAL, 2 * block)]
+                assert b"".join(got) == content[2 * block :]

@@ -12,7 +12,7 @@ import pytest
 from penstock.journals.broker.spools.spool_file import SpoolFile
 from penstock.journals.records.fragment import CompressionCodec, Fragment
 from penstock.journals.storage.fragment_store import FragmentStores, object_store_url
-from penstock.kernel.errors import NotFound, StorageError
+from penstock.kernel.errors import DataDamaged, NotFound, StorageError
 from penstock.kernel.ids import Offset
 from penstock.plumbing.ports.ports import system_ports
 
@@ -192,3 +192,39 @@ def test_stores_as_specs_name_them(url: str, ours: str) -> None:
 
 async def test_one_url_is_one_store(stores: FragmentStores) -> None:
     assert stores.store("memory:///") is stores.store("memory:///")
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("content", [CONTENT[:9_000], LONG], ids=["small", "large"])
+async def test_a_part_of_a_damaged_object_is_refused_by_name(
+    stores: FragmentStores, url: str, tmp_path: Path, codec: CompressionCodec, content: bytes
+) -> None:
+    """A part was read without a look at its sum, so wrong bytes came with success (J-11)."""
+    fragment = spooled(content, codec=codec)
+    stored = await stores.upload(fragment, file_of(tmp_path, fragment, content), url)
+    path = tmp_path / "store" / fragment.content_path
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 3] ^= 0x10
+    path.write_bytes(damaged)
+    middle = len(content) // 3  # of a compressed object any content may have been there
+    begin, end = (middle - 5, middle + 5) if codec is CompressionCodec.NONE else (1, len(content) - 1)
+    with pytest.raises(DataDamaged, match=fragment.content_name):
+        await content_of(stores, stored, begin, end)
+    if len(content) > 1 << 20 and codec is CompressionCodec.NONE:
+        assert await content_of(stores, stored, 0, 1_000) == content[:1_000]  # other blocks stay readable
+
+
+@pytest.mark.parametrize("codec", CODECS)
+async def test_an_object_of_another_program_gets_sums_at_its_first_read(
+    stores: FragmentStores, url: str, tmp_path: Path, codec: CompressionCodec
+) -> None:
+    fragment = spooled(LONG, codec=codec)
+    stored = await stores.upload(fragment, file_of(tmp_path, fragment, LONG), url)
+    sums = tmp_path / "store/.penstock/sums" / fragment.content_path
+    written = sums.read_bytes()
+    sums.unlink()
+    async with FragmentStores() as others:
+        assert await content_of(others, stored, 77, 99) == LONG[77:99]
+    assert sums.read_bytes() == written
+    await stores.delete([stored])
+    assert not sums.exists()

@@ -181,7 +181,7 @@ class JournalFragments:
         file.hold()
         try:
             while offset < end:
-                piece = file.read(offset - file.begin, min(piece_bytes, end - offset))
+                piece = file.read_checked(offset - file.begin, min(piece_bytes, end - offset))
                 yield piece
                 offset = Offset(offset + len(piece))
         finally:

@@ -300,15 +300,18 @@ class Journals:
         checked_query(journal, offset, START, follow=False, begin_mod_time=0)
         return await self._reads.stat(journal, offset, address)
 
-    async def _serving(self, journal: str) -> str:
-        """Any broker which serves the journal; another each time, so that a bad one is not asked for ever."""
+    async def _serving(self, journal: str, avoid: frozenset[str] = frozenset()) -> str:
+        """Any broker which serves the journal; another each time, so that a bad one is not asked for ever. Empty if
+        only those to `avoid` serve it.
+        """
         found = await self.list(LabelSelector(LabelSet.of({"name": journal})))
         if not found:
             raise NotFound(f"there is no journal {journal!r}", next_step="penstock journals list")
         addresses = [each.address for each in found[0].brokers if each.address]
         if not addresses:
             raise Unavailable(f"no broker serves {journal} now", next_step=f"penstock journals explain {journal}")
-        return self._random.choice(addresses)
+        left = [each for each in addresses if each not in avoid]
+        return self._random.choice(left) if left else ""
 
     # journals
 

@@ -10,7 +10,7 @@ its sum checked after its last byte, on both ways.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -19,7 +19,7 @@ from penstock.journals.records.fragment import OFFSET_MAX, Fragment
 from penstock.journals.records.names import check_journal_name
 from penstock.journals.records.protocol import FRAGMENTS, READ, Fragments, JournalQuery, ReadHeader, ReadQuery
 from penstock.kernel.codec import Codec
-from penstock.kernel.errors import HeadLost, Indeterminate, InvalidArgument, PenstockError, Unavailable
+from penstock.kernel.errors import DataDamaged, HeadLost, Indeterminate, InvalidArgument, PenstockError, Unavailable
 from penstock.kernel.ids import Offset, Revision
 from penstock.plumbing.ports.ports import Ports
 from penstock.plumbing.process.logs import get_logger
@@ -60,13 +60,19 @@ class _NotReached(Exception):
         self.error = error
 
 
+class Serving(Protocol):
+    """Finds a broker that serves a journal."""
+
+    def __call__(self, journal: str, avoid: frozenset[str] = frozenset()) -> Awaitable[str]: ...
+
+
 class JournalReads:
     """The reads of one client."""
 
     def __init__(
         self,
         channel: Callable[[str], Channel],
-        serving: Callable[[str], Awaitable[str]],
+        serving: Serving,
         pause_s: Callable[[int], float],
         revision: Callable[[], Revision],
         ports: Ports,
@@ -98,17 +104,22 @@ class JournalReads:
     # reading
 
     async def read(self, query: ReadQuery, address: str | None) -> AsyncIterator[Chunk]:
-        """Content, through all losses of brokers. With an `address` only that broker is asked, once."""
-        attempt, hint = 0, ""
+        """Content, through all losses of brokers. With an `address` only that broker is asked, once.
+
+        Content that is damaged at one broker is read from the others.
+        """
+        attempt, hint, damaged = 0, "", frozenset[str]()
         while True:
             asked = msgspec.structs.replace(
                 query,
                 min_head=min(self._ends.get(query.journal, Offset(0)), query.end or OFFSET_MAX),
                 is_direct=self._stores is not None and not self._unreachable,
             )
-            at = query.offset
+            at, at_broker = query.offset, address or hint
             try:
-                async for chunk in self._read_once(asked, address or hint):
+                at_broker = at_broker or await self._serving(query.journal, damaged)
+                at_broker = at_broker or await self._serving(query.journal)
+                async for chunk in self._read_once(asked, at_broker):
                     attempt, at = 0, chunk.end
                     yield chunk
                 return
@@ -118,6 +129,11 @@ class JournalReads:
                 at = missed.at
             except HeadLost:
                 raise  # the same brokers would say the same
+            except DataDamaged as error:
+                damaged, hint = damaged | {at_broker}, ""
+                if address is not None or not await self._serving(query.journal, damaged):
+                    raise
+                log.error("content is damaged at a broker", journal=query.journal, broker=at_broker, reason=str(error))
             except (Unavailable, Indeterminate) as error:
                 attempt, hint = attempt + 1, _hint(error)
                 if address is not None or (attempt > ATTEMPTS_MAX and not query.blocks):
@@ -128,7 +144,6 @@ class JournalReads:
     async def _read_once(self, query: ReadQuery, address: str) -> AsyncIterator[Chunk]:
         header: ReadHeader | None = None
         at = query.offset
-        address = address or await self._serving(query.journal)
         query = msgspec.structs.replace(query, min_revision=self._revision())
         async with self._channel(address).stream(READ, _encode(query), is_read_only=True) as stream:
             async for message in stream:

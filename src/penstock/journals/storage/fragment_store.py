@@ -1,25 +1,28 @@
 """Fragments in object stores: uploaded once under the name their content gives them, listed, read, deleted.
 
 Design: gazette.md §2.4, §2.5. A name says journal, span, sum and codec, so an existing object has exactly the content
-to write: it is never replaced, and a second writer has nothing to do. The sum is checked on both sides: of the bytes
-read from the Spool before the object appears, and of the bytes read from the store when all were read.
+to write: it is never replaced, and a second writer has nothing to do. The sum is checked of the bytes read from the
+Spool before the object appears. A read compares each byte before it gives it, also in a part of a Fragment:
+`plumbing/objects/summed.py` keeps sums of blocks.
 """
 
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from penstock.journals.records.fragment import CompressionCodec, Fragment
+from penstock.journals.records.fragment import OFFSET_MAX, CompressionCodec, Fragment
 from penstock.journals.storage.codecs import Compressor, Decompressor, compressor, decompressor
+from penstock.journals.storage.content_check import NamedContent, named_damage
 from penstock.kernel.errors import InvalidArgument, NotFound, PreconditionFailed, StorageError
 from penstock.kernel.ids import Offset
 from penstock.plumbing.objects import ObjectMeta, ObjectStore, open_store
+from penstock.plumbing.objects.summed import SummedStore
 from penstock.plumbing.process.logs import get_logger
 
 __all__ = ["FragmentContent", "FragmentStores", "object_store_url"]
@@ -47,19 +50,23 @@ class FragmentStores:
     def __init__(self, open_: Callable[[str], ObjectStore] | None = None) -> None:
         """`open_` opens a store by its URL. The default reaches this machine's network and disk."""
         self._open = open_ or open_store
-        self._stores: dict[str, ObjectStore] = {}
+        self._stores: dict[str, SummedStore] = {}
 
     def store(self, url: str) -> ObjectStore:
         """The store of a spec's URL. `InvalidArgument` if there can be none."""
+        return self.summed(url).store
+
+    def summed(self, url: str) -> SummedStore:
+        """The same store, for objects that have sums."""
         store = self._stores.get(url)
         if store is None:
-            store = self._stores[url] = self._open(object_store_url(url))
+            store = self._stores[url] = SummedStore(self._open(object_store_url(url)))
         return store
 
     async def close(self) -> None:
         stores, self._stores = self._stores, {}
-        for store in stores.values():
-            await store.close()
+        for summed in stores.values():
+            await summed.store.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -75,7 +82,7 @@ class FragmentStores:
         store, key = self.store(url), fragment.content_path
         found = await _head(store, key)
         if found is None:
-            await (_put if fragment.length <= _PUT_BYTES_MAX else _stream)(store, fragment, file)
+            await (_put if fragment.length <= _PUT_BYTES_MAX else _stream)(self.summed(url), fragment, file)
             found = await store.head(key)
         if fragment.codec is CompressionCodec.NONE and found.size != fragment.length:
             raise StorageError(f"{url}{key} has {found.size} bytes, but its name says {fragment.length}")
@@ -88,7 +95,7 @@ class FragmentStores:
             by_store.setdefault(fragment.backing_store, []).append(fragment.content_path)
         for url, keys in by_store.items():
             for first in range(0, len(keys), _DELETE_KEYS_MAX):
-                await self.store(url).delete(*keys[first : first + _DELETE_KEYS_MAX])
+                await self.summed(url).delete(*keys[first : first + _DELETE_KEYS_MAX])
 
     # Finding
 
@@ -123,21 +130,21 @@ class FragmentStores:
     # Reading
 
     async def read(self, fragment: Fragment, begin: Offset, end: Offset) -> AsyncIterator[memoryview]:
-        """The content [begin, end) of a stored Fragment. A read of all of it checks the sum after the last byte.
+        """The content [begin, end) of a stored Fragment. Each byte was compared before it comes.
 
         A compressed object is read from its start: there is no way into its middle.
         """
         assert fragment.begin <= begin <= end <= fragment.end
-        store, key = self.store(fragment.backing_store), fragment.content_path
-        is_whole = (begin, end) == (fragment.begin, fragment.end)
-        check = hashlib.sha1(usedforsecurity=False)
-        chunks = _plain if fragment.codec is CompressionCodec.NONE else _unpacked
-        async for chunk in chunks(store, fragment, begin, end):
-            if is_whole:
-                check.update(chunk)
-            yield chunk
-        if is_whole and fragment.length and check.digest() != fragment.sum:
-            raise StorageError(f"{fragment.backing_store}{key} is damaged: its content has another sum than its name")
+        store, key = self.summed(fragment.backing_store), fragment.content_path
+        known = NamedContent(fragment)
+        if fragment.codec is CompressionCodec.NONE:
+            first, behind = begin - fragment.begin, end - fragment.begin
+            chunks = store.read(key, first, behind, size=fragment.length, known=known)
+        else:
+            chunks = _unpacked(store.read(key, 0, OFFSET_MAX, known=known), fragment, begin, end)
+        async with contextlib.aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
 
 
 def object_store_url(url: str) -> str:
@@ -208,15 +215,15 @@ class _Packing:
         return b"".join(parts)
 
 
-async def _put(store: ObjectStore, fragment: Fragment, file: FragmentContent) -> None:
+async def _put(store: SummedStore, fragment: Fragment, file: FragmentContent) -> None:
     data = await asyncio.to_thread(_Packing(fragment, file).all)
     with contextlib.suppress(PreconditionFailed):  # another broker was faster, with the same content
-        await store.put(fragment.content_path, data, if_absent=True)
+        await store.put(fragment.content_path, data, if_absent=True, digest=fragment.sum)
 
 
-async def _stream(store: ObjectStore, fragment: Fragment, file: FragmentContent) -> None:
+async def _stream(store: SummedStore, fragment: Fragment, file: FragmentContent) -> None:
     packing = _Packing(fragment, file)
-    async with store.writer(fragment.content_path) as writer:
+    async with store.writer(fragment.content_path, digest=fragment.sum) as writer:
         while not packing.is_done:
             packed = await asyncio.to_thread(packing.next)
             if packed:
@@ -226,31 +233,24 @@ async def _stream(store: ObjectStore, fragment: Fragment, file: FragmentContent)
 # Reading
 
 
-async def _plain(store: ObjectStore, fragment: Fragment, begin: Offset, end: Offset) -> AsyncIterator[memoryview]:
-    size = 0
-    async with store.reader(fragment.content_path, begin - fragment.begin, end - fragment.begin) as reader:
-        async for chunk in reader:
-            size += len(chunk)
-            yield chunk
-    if size != end - begin:
-        raise _cut_short(fragment)
-
-
-async def _unpacked(store: ObjectStore, fragment: Fragment, begin: Offset, end: Offset) -> AsyncIterator[memoryview]:
+async def _unpacked(
+    chunks: AsyncGenerator[memoryview, None], fragment: Fragment, begin: Offset, end: Offset
+) -> AsyncGenerator[memoryview, None]:
     stream = decompressor(fragment.codec)
     at = fragment.begin  # of the next piece
-    async with store.reader(fragment.content_path) as reader:
-        async for chunk in reader:
-            for piece in await asyncio.to_thread(_pieces, stream, chunk, fragment.end - at):
-                wanted = memoryview(piece)[max(0, begin - at) : max(0, end - at)]
-                at = Offset(at + len(piece))
-                if wanted:
-                    yield wanted
-            if at >= end and end < fragment.end:
-                return
-    stream.finish()
-    if at != fragment.end:
-        raise _cut_short(fragment)
+    with named_damage(fragment):
+        async with contextlib.aclosing(chunks):
+            async for chunk in chunks:
+                for piece in await asyncio.to_thread(_pieces, stream, chunk, fragment.end - at):
+                    wanted = memoryview(piece)[max(0, begin - at) : max(0, end - at)]
+                    at = Offset(at + len(piece))
+                    if wanted:
+                        yield wanted
+                if at >= end and end < fragment.end:
+                    return
+        stream.finish()
+        if at != fragment.end:
+            raise StorageError("it has less content than its name says")
 
 
 def _pieces(stream: Decompressor, chunk: memoryview, room: int) -> Sequence[bytes]:
@@ -259,10 +259,6 @@ def _pieces(stream: Decompressor, chunk: memoryview, room: int) -> Sequence[byte
     for piece in stream.decompress(chunk):
         room -= len(piece)
         if room < 0:
-            raise StorageError("a fragment's object has more content than its name says")
+            raise StorageError("it has more content than its name says")
         pieces.append(piece)
     return pieces
-
-
-def _cut_short(fragment: Fragment) -> StorageError:
-    return StorageError(f"{fragment.backing_store}{fragment.content_path} has less content than its name says")

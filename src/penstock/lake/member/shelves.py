@@ -19,6 +19,7 @@ from penstock.lake.member.history import History
 from penstock.plumbing.objects import ObjectStore
 from penstock.plumbing.objects.keys import check_key
 from penstock.plumbing.objects.port import StoredObject
+from penstock.plumbing.objects.summed import SummedStore
 from penstock.plumbing.ports.ports import Ports, system_ports
 
 __all__ = ["Shelf", "Shelves", "lost_if_absent", "namespace_prefix"]
@@ -82,9 +83,11 @@ class Shelf:
     """One repository's place in the store."""
 
     def __init__(
-        self, store: ObjectStore, prefix: str, storage: str, folder: str, options: TreeOptions, ports: Ports
+        self, data: SummedStore, prefix: str, storage: str, folder: str, options: TreeOptions, ports: Ports
     ) -> None:
+        store = data.store
         self.store = store
+        self.data = data  # the same store, for the bytes of objects
         self.ports = ports
         self.prefix = prefix
         self.storage = storage.rstrip("/")
@@ -114,6 +117,7 @@ class Shelves:
     ) -> None:
         self.store = store
         self.ports = ports or system_ports()
+        self.data = SummedStore(store)
         self.prefix = namespace_prefix(store_url)
         self._options = options or TreeOptions()
         self._shelves: dict[str, Shelf] = {}
@@ -143,7 +147,7 @@ class Shelves:
         if shelf is None:
             folder = self.folder_of(repository.storage)
             shelf = self._shelves[repository.instance] = Shelf(
-                self.store, self.prefix, repository.storage, folder, self._options, self.ports
+                self.data, self.prefix, repository.storage, folder, self._options, self.ports
             )
         return shelf
 

@@ -11,7 +11,7 @@ folder: right for thousands of objects, not for millions; for those there is the
 
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
 from typing import Final
 from urllib.parse import quote, unquote
@@ -26,7 +26,9 @@ from penstock.lake.s3.port import Bucket, Info, Listing, Opened, no_bucket, no_k
 from penstock.lake.s3.protocol.faults import fault
 from penstock.plumbing.http.conditions import ByteRange
 from penstock.plumbing.objects.keys import check_key
+from penstock.plumbing.objects.known import Md5Content
 from penstock.plumbing.objects.port import Buffer, ETag, ObjectStore
+from penstock.plumbing.objects.summed import SummedStore, gathered
 from penstock.plumbing.ports.ports import Chance, system_ports
 
 __all__ = ["StoreBuckets"]
@@ -52,6 +54,7 @@ class StoreBuckets:
     def __init__(self, store: ObjectStore, chance: Chance | None = None) -> None:
         self._store = store
         self._chance = chance or system_ports().chance
+        self._data = SummedStore(store)  # the same store, for the bytes of objects
 
     @property
     def scratch(self) -> ObjectStore:
@@ -83,7 +86,7 @@ class StoreBuckets:
     async def open(self, bucket: str, key: str, part: ByteRange | None = None) -> AsyncIterator[Opened]:
         name, _, modified = await self._name(bucket, key)
         start, end = part.within(name.size) if part is not None else (0, name.size)
-        chunks = self._chunks(name.data, start, end)
+        chunks = self._chunks(name, start, end)
         try:
             yield Opened(_info(key, name, modified), start, end, chunks)
         finally:
@@ -113,7 +116,7 @@ class StoreBuckets:
         await self.check_bucket(bucket)
         _name_key(bucket, key)
         data, md5 = f"objects/{bucket}/{self._chance.token(16).hex()}", hashlib.md5(usedforsecurity=False)
-        async with self._store.writer(data) as writer:
+        async with self._data.writer(data) as writer:
             async for chunk in content:
                 md5.update(chunk)
                 await writer.write(chunk)
@@ -127,7 +130,7 @@ class StoreBuckets:
         await self.check_bucket(bucket)
         source, _, _ = await self._name(source_bucket, source_key)
         data = f"objects/{bucket}/{self._chance.token(16).hex()}"
-        await self._store.copy(source.data, data)
+        await self._data.copy(source.data, data)
         changed = _Name(
             data,
             source.size,
@@ -147,14 +150,16 @@ class StoreBuckets:
             except NotFound:
                 continue
             await self._store.delete(_name_key(bucket, key))
-            await self._store.delete(name.data)
+            await self._data.delete(name.data)
 
-    async def _chunks(self, data: str, start: int, end: int) -> AsyncGenerator[memoryview, None]:
+    async def _chunks(self, name: _Name, start: int, end: int) -> AsyncGenerator[memoryview, None]:
+        known = Md5Content(name.etag, "an object", name.data) if len(name.etag) == 32 else None
+        chunks = self._data.read(name.data, start, end, size=name.size, known=known)
         if start < end <= start + WHOLE_BYTES_MAX:
-            yield (await self._store.get(data, start, end)).data
+            yield await gathered(chunks)
         elif start < end:
-            async with self._store.reader(data, start, end) as reader:
-                async for chunk in reader:
+            async with aclosing(chunks):
+                async for chunk in chunks:
                     yield chunk
 
     async def _name(self, bucket: str, key: str) -> tuple[_Name, ETag, datetime]:
@@ -182,10 +187,10 @@ class StoreBuckets:
             else:
                 await self._store.put(at, body, if_match=old_etag)
         except PreconditionFailed:
-            await self._store.delete(name.data)
+            await self._data.delete(name.data)
             raise
         if old is not None:
-            await self._store.delete(old.data)
+            await self._data.delete(old.data)
         return _info(key, name, (await self._store.head(at)).modified)
 
 

@@ -9,13 +9,29 @@ import unicodedata
 
 from penstock.kernel.errors import InvalidArgument
 
-__all__ = ["KEY_BYTES_MAX", "RESERVED", "SEGMENT_BYTES_MAX", "check_key", "check_prefix", "is_key"]
+__all__ = ["KEY_BYTES_MAX", "RESERVED", "SEGMENT_BYTES_MAX", "SumsKey", "check_key", "check_prefix", "is_key"]
 
 KEY_BYTES_MAX = 900  # S3 and GCS take 1024 bytes, the store's own prefix included
 SEGMENT_BYTES_MAX = 255  # what a file name may have
 RESERVED = ".penstock"  # the local folder keeps its locks and unfinished objects there
 
+_SUMS = f"{RESERVED}/sums/"
 _RULES = "see docs/reference/objectstore.md#keys"
+
+
+class SumsKey(str):
+    """The key of an object's sums, in the folder that is reserved. No request can name one.
+
+    >>> check_key(SumsKey.of("shop/orders/0-1f-ab.gz"))
+    '.penstock/sums/shop/orders/0-1f-ab.gz'
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, key: str) -> "SumsKey":
+        """Return the key of the sums of an object."""
+        return cls(_SUMS + check_key(key))
 
 
 def check_key(key: str) -> str:
@@ -24,7 +40,7 @@ def check_key(key: str) -> str:
     >>> check_key("shop/orders/0-1f-ab.gz")
     'shop/orders/0-1f-ab.gz'
     """
-    problem = _problem(key)
+    problem = None if isinstance(key, SumsKey) else _problem(key)  # made of a key that was checked
     if problem:
         raise InvalidArgument(f"{_shown(key)} is no key: {problem}", next_step=_RULES)
     return key

@@ -1,5 +1,6 @@
 import hashlib
 import os
+import random
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 from penstock.journals.broker.spools import spool_file
 from penstock.journals.broker.spools.spool_file import SpoolFile
 from penstock.journals.records.fragment import EMPTY_SUM
-from penstock.kernel.errors import StorageError
+from penstock.kernel.errors import DataDamaged, StorageError
 from penstock.kernel.ids import Offset
+from penstock.kernel.sums import BLOCK_BYTES
 from penstock.plumbing.ports.ports import system_ports
 
 DISK = system_ports().disk
@@ -181,3 +183,27 @@ def test_syncing_says_whether_there_was_anything_to_do(file: SpoolFile) -> None:
     file.write(b"x")
     assert file.sync()
     assert not file.sync()
+
+
+@pytest.mark.parametrize("is_recovered", [False, True])
+def test_readers_get_no_block_that_changed_on_the_disk(tmp_path: Path, *, is_recovered: bool) -> None:
+    content = random.Random(3).randbytes(3 * BLOCK_BYTES + 100)
+    file = SpoolFile(DISK, tmp_path / "content", Offset(1_000))
+    file.write(content[:70_000], content[70_000:-50])
+    file.cut(len(content) - 60, sha1(content[:-60]))
+    file.write(content[-60:])
+    if is_recovered:
+        found = SpoolFile.recover(DISK, file.path, file.begin, len(content), sha1(content))
+        assert found is not None
+        file = found
+    for at, size in ((0, len(content)), (5, 10), (BLOCK_BYTES - 1, 2), (len(content) - 1, 1)):
+        assert bytes(file.read_checked(at, size)) == content[at : at + size]
+    for place in (2 * BLOCK_BYTES + 9, len(content) - 70):
+        with file.path.open("r+b") as written:
+            written.seek(place)
+            written.write(bytes([content[place] ^ 1]))
+        begin = place - place % BLOCK_BYTES
+        with pytest.raises(DataDamaged) as caught:
+            file.read_checked(begin + 1, 10)
+        assert caught.value.details["begin"] == 1_000 + begin
+    assert bytes(file.read_checked(0, 2 * BLOCK_BYTES)) == content[: 2 * BLOCK_BYTES]

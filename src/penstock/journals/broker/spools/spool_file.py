@@ -2,7 +2,7 @@
 
 Design: journals.md J3; gazette.md §2.3. The file is made by the first write, so that a journal without appends has
 none. It has a running SHA-1, and a copy of it now and then, so that a cut need read only the content after the last
-copy.
+copy. It also has a CRC-32C for each 64 KiB block on the disk, and readers get only blocks that match.
 
 Content is added, which sums it, and then written out, all of it with one call of the system: so peers can learn of it
 before this disk has it. Whatever looks into the file writes out first. Room is reserved before content is taken
@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from penstock.journals.records.fragment import EMPTY_SUM, Sum
-from penstock.kernel.errors import StorageError, Written
+from penstock.kernel.errors import DataDamaged, StorageError, Written
 from penstock.kernel.ids import Offset
+from penstock.kernel.sums import BLOCK_BYTES, Summing
 from penstock.plumbing.ports.disk import FileSystem, is_full
+from penstock.plumbing.wal.checksum import crc32c
 from penstock.plumbing.wal.disk import storage_error
 
 __all__ = ["CHUNK_BYTES", "Buffer", "SpoolFile", "view_of"]
@@ -48,6 +50,7 @@ class SpoolFile:
         self._hashes: dict[int, Any] = {}  # size → the sum's state there
         self._hashed = 0  # the last of those sizes
         self._step = SUM_STEP_BYTES
+        self._blocks = Summing()  # of the written bytes
         self._unwritten: list[memoryview] = []  # added, and not yet written: the last bytes of `size`
         self._unsynced = False
         self._reserved = 0  # writes below this offset of the file do not fail for lack of room
@@ -160,6 +163,8 @@ class SpoolFile:
             self.size = before
             self._restore(before)
             raise storage_error(error, f"writing {self.path}", written=Written.NO) from error
+        for view in views:
+            self._blocks.add(view)
         self._unsynced = True
 
     def _write(self, views: Sequence[memoryview], at: int) -> None:
@@ -214,8 +219,15 @@ class SpoolFile:
         self._hashed = max(self._hashes, default=0)
         known = self._hashes.get(self._hashed)
         self._hash = hashlib.sha1(usedforsecurity=False) if known is None else known.copy()
+        summed = self._blocks.cut(size)
         for at in range(self._hashed, size, CHUNK_BYTES):
-            self._hash.update(self.read(at, min(CHUNK_BYTES, size - at)))
+            data = self.read(at, min(CHUNK_BYTES, size - at))
+            self._hash.update(data)
+            if at == summed:
+                self._blocks.add(data)
+                summed += len(data)
+        if summed < size:  # of the last block only
+            self._blocks.add(self.read(summed, size - summed))
 
     @property
     def is_synced(self) -> bool:
@@ -249,6 +261,23 @@ class SpoolFile:
         except OSError as error:
             raise storage_error(error, f"reading {self.path}") from error
         return data
+
+    def read_checked(self, at: int, size: int) -> memoryview:
+        """Return the same bytes after the blocks in which they lie were compared. `DataDamaged`: one is another."""
+        first, behind = at - at % BLOCK_BYTES, min(-(-(at + size) // BLOCK_BYTES) * BLOCK_BYTES, self._blocks.size)
+        data = self.read(first, max(behind, at + size) - first)
+        for begin in range(0, len(data), BLOCK_BYTES):
+            block = data[begin : begin + BLOCK_BYTES] if len(data) > BLOCK_BYTES else data
+            if crc32c(block) != self._blocks.crc((first + begin) // BLOCK_BYTES):
+                begin, end = self.begin + first + begin, self.begin + first + begin + len(block)
+                raise DataDamaged(
+                    f"{self.path} is damaged: offsets [{begin}, {end}) have another sum than they had",
+                    next_step="read from another broker, or look into the file",
+                    object=str(self.path),
+                    begin=begin,
+                    end=end,
+                )
+        return memoryview(data)[at - first : at - first + size]
 
     @property
     def fd(self) -> int | None:

@@ -122,7 +122,7 @@ async def _sweep(shelf: Shelf, doomed: pl.DataFrame, tell: Watch) -> None:
     keys = doomed["key"].to_list()
     for first in range(0, len(keys), DELETED_AT_ONCE):
         tell(Progress("sweeping", first, len(keys)))
-        await shelf.store.delete(*(shelf.folder + key for key in keys[first : first + DELETED_AT_ONCE]))
+        await shelf.data.delete(*(shelf.folder + key for key in keys[first : first + DELETED_AT_ONCE]))
 
 
 def _garbage(found: pl.DataFrame, *, is_dry_run: bool, too_young: int) -> Garbage:

@@ -163,8 +163,7 @@ class Imports(Commits):
                 part = owned[first : first + COPIES_AT_ONCE]
                 copies = [data_address(epoch, self.engine.ports.chance) for _ in part]
                 await all_of(
-                    shelf.store.copy(rows[at][1].key, shelf.folder + copy)
-                    for at, copy in zip(part, copies, strict=True)
+                    shelf.data.copy(rows[at][1].key, shelf.folder + copy) for at, copy in zip(part, copies, strict=True)
                 )
                 for at, copy in zip(part, copies, strict=True):
                     addresses[at] = copy

@@ -1,11 +1,10 @@
 """Objects of the lake's service: read, list, put, delete, copy; uploads in two phases. Design: lake.md L4-L6, L15."""
 
-import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
-from penstock.kernel.errors import DataDamaged, Gone, InvalidArgument, NotFound, PenstockError, Refused
+from penstock.kernel.errors import Gone, InvalidArgument, NotFound, PenstockError, Refused
 from penstock.lake.core.staging.branch import Branch, Repository
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.records import (
@@ -27,14 +26,14 @@ from penstock.lake.member.services.uploads import LinkSigner, data_address, is_o
 from penstock.lake.member.shelves import Shelf, lost_if_absent
 from penstock.lake.member.view import View
 from penstock.lake.records.service import AMOUNT_MAX, Content, Object, Page, Reading, UploadAddress
-from penstock.plumbing.objects import ObjectStore
+from penstock.plumbing.objects.known import Md5Content
+from penstock.plumbing.objects.summed import gathered
 
 __all__ = ["Objects"]
 
 SIGNED_S: Final = 3600
 DELETE_BYTES_MAX: Final = RECORD_BYTES_MAX // 2  # of the paths of one record
 WHOLE_BYTES_MAX: Final = 512 << 10  # read at once; more comes in chunks
-CHECKED_BYTES_MAX: Final = 64 << 10  # compared with its MD5 at each whole read: at most 0.1 ms
 
 
 class Objects:
@@ -78,12 +77,12 @@ class Objects:
             return Reading(found, start, start, _whole(None))
         if not found.key:
             raise Refused(f"the bytes are at {found.address[:200]!r}, which this lake's store does not hold")
+        known, size = _known(found), _size(found)
         with lost_if_absent(what):
+            chunks = shelf.data.read(found.key, start, end, size=size, known=known)
             if end - start > WHOLE_BYTES_MAX:
-                return Reading(found, start, end, await _opened(_streamed(shelf.store, found.key, start, end)))
-            data = (await shelf.store.get(found.key, start, end)).data
-        _check_bytes(found, data)
-        return Reading(found, start, end, _whole(data))
+                return Reading(found, start, end, await _opened(chunks))
+            return Reading(found, start, end, _whole(await gathered(chunks)))
 
     async def list(
         self,
@@ -197,7 +196,7 @@ class Objects:
             )
         own = data_address(epoch, self.engine.ports.chance)
         with lost_if_absent(address[:200]):
-            await shelf.store.copy(key, shelf.folder + own)
+            await shelf.data.copy(key, shelf.folder + own)
         return own
 
     async def copy(
@@ -310,27 +309,27 @@ async def _whole(data: memoryview | None) -> AsyncGenerator[memoryview, None]:
         yield data
 
 
-def _check_bytes(found: Object, data: memoryview) -> None:
-    """Compare a small object that was read whole with the MD5 that this lake made of its bytes (D9)."""
+def _size(found: Object) -> int:
+    assert found.entry is not None
+    return found.entry.size
+
+
+def _known(found: Object) -> Md5Content | None:
+    """Return the digest of an object that this lake wrote. A linked one has its client's ETag (decision 421)."""
     entry = found.entry
     assert entry is not None
-    if len(data) != entry.size or entry.size > CHECKED_BYTES_MAX or not is_own_address(entry.address):
-        return
-    if len(entry.etag) == 32 and hashlib.md5(data, usedforsecurity=False).hexdigest() != entry.etag:
-        raise DataDamaged(
-            f"the bytes of {found.path!r} at {found.key} are not those that were written",
-            next_step="compare the object in the store with a copy, and put it again",
-        )
+    is_ours = len(entry.etag) == 32 and is_own_address(entry.address)
+    return Md5Content(entry.etag, repr(found.path), found.key) if is_ours else None
 
 
 async def _opened(chunks: AsyncGenerator[memoryview, None]) -> AsyncGenerator[memoryview, None]:
-    """Open the object now: a lost one is known before an answer begins."""
-    await anext(chunks)
-    return chunks
+    """Read the first bytes now: a lost or damaged object is known before an answer begins."""
+    first = await anext(chunks)
+    return _resumed(first, chunks)
 
 
-async def _streamed(store: ObjectStore, key: str, start: int, end: int) -> AsyncGenerator[memoryview, None]:
-    async with store.reader(key, start, end) as reader:
-        yield memoryview(b"")  # it is open
-        async for chunk in reader:
+async def _resumed(first: memoryview, chunks: AsyncGenerator[memoryview, None]) -> AsyncGenerator[memoryview, None]:
+    async with aclosing(chunks):
+        yield first
+        async for chunk in chunks:
             yield chunk

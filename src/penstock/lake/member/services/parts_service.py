@@ -78,7 +78,7 @@ class PartUploads:
         chosen = [await self._part(id_, number, etag) for number, etag in sorted(parts)]
         if not chosen:
             raise InvalidArgument("an upload in parts has at least one part")
-        async with shelf.store.writer(shelf.folder + inside) as writer:
+        async with shelf.data.writer(shelf.folder + inside) as writer:
             for part in chosen:
                 if part.size:
                     async with shelf.store.reader(part.data) as reader:

@@ -18,7 +18,8 @@ from typing import Any, Final
 from penstock.kernel.errors import InvalidArgument
 from penstock.lake.member.shelves import Shelf
 from penstock.lake.records.service import Content
-from penstock.plumbing.objects.port import Buffer, ObjectStore
+from penstock.plumbing.objects.port import Buffer
+from penstock.plumbing.objects.summed import SummedStore
 from penstock.plumbing.ports.ports import Chance
 
 __all__ = ["LinkSigner", "data_address", "is_own_address", "link_epoch_of", "upload"]
@@ -72,14 +73,14 @@ async def upload(shelf: Shelf, address: str, content: Content) -> tuple[int, str
     key = shelf.folder + address
     if not isinstance(content, AsyncIterable):
         await _update(digest, content)
-        await shelf.store.put(key, content)
+        await shelf.data.put(key, content)
         return len(content), digest.hexdigest()
     chunks = aiter(content)
     held, is_whole = await _gather(chunks, digest)
     if is_whole:
-        await shelf.store.put(key, held)
+        await shelf.data.put(key, held)
         return len(held), digest.hexdigest()
-    return await _stream(shelf.store, key, held, chunks, digest), digest.hexdigest()
+    return await _stream(shelf.data, key, held, chunks, digest), digest.hexdigest()
 
 
 async def _gather(chunks: AsyncIterator[Buffer], digest: Any) -> tuple[bytes, bool]:
@@ -95,7 +96,7 @@ async def _gather(chunks: AsyncIterator[Buffer], digest: Any) -> tuple[bytes, bo
     return b"".join(parts), True
 
 
-async def _stream(store: ObjectStore, key: str, first: bytes, chunks: AsyncIterator[Buffer], digest: Any) -> int:
+async def _stream(store: SummedStore, key: str, first: bytes, chunks: AsyncIterator[Buffer], digest: Any) -> int:
     async with store.writer(key) as writer:
         await writer.write(first)
         async for chunk in chunks:
