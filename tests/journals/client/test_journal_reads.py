@@ -152,7 +152,7 @@ async def test_fragments_are_asked_of_another_replica_if_one_stays_behind(
         replica, _ = await lagging(cluster, journals)
         asked = [cluster.brokers[name].address for name in (replica, cluster.primary("shop/orders"))]
 
-        async def in_turn(journal: str) -> str:
+        async def in_turn(journal: str, avoid: frozenset[str] = frozenset()) -> str:
             return asked.pop(0)
 
         journals._reads._serving = in_turn

@@ -119,7 +119,7 @@ async def test_wrong_sums_are_replaced_where_the_content_is_known(
             path.write_bytes(right[:-9])
         case "deleted":
             path.unlink()
-        case "other":  # right for other bytes of the same size
+        case _:  # right for other bytes of the same size
             await SummedStore(store.store)._save(KEY, (await _sums_of(CONTENT[::-1])), known.digest)
     fresh = SummedStore(store.store)
     assert await everything(fresh, 70_000, 70_100, known) == (CONTENT[70_000:70_100], None)
@@ -209,7 +209,7 @@ async def test_the_sums_are_there_before_the_object_is(
     real = inner.put
 
     async def put_(key: str, data: bytes, **how: object) -> object:
-        return await (real(key, data) if key != KEY else fails())  # type: ignore[arg-type]
+        return await (real(key, data) if key != KEY else fails())
 
     monkeypatch.setattr(inner, "put", put_)
     with pytest.raises(NotFound):
