@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.kernel.errors import DataDamaged, InvalidArgument, NotFound
-from penstock.kernel.sums import BLOCK_BYTES
+from penstock.plumbing.files.sums import BLOCK_BYTES
 from penstock.plumbing.objects import open_store
 from penstock.plumbing.objects.keys import check_key
 from penstock.plumbing.objects.summed import SMALL_BYTES_MAX, SummedStore
@@ -130,7 +130,7 @@ async def test_wrong_sums_are_replaced_where_the_content_is_known(
 
 
 async def _sums_of(content: bytes):  # type: ignore[no-untyped-def]
-    from penstock.kernel.sums import Summing
+    from penstock.plumbing.files.sums import Summing
 
     summing = Summing()
     summing.add(content)

@@ -1,7 +1,7 @@
 """Objects with sums: no byte of them is used before its block was compared. Design: integrity.md D5, D6.
 
     KEY                          the object, above 256 KiB
-    .penstock/sums/KEY           a CRC-32C for each 64 KiB of it, as it is stored (`kernel/sums.py`)
+    .penstock/sums/KEY           a CRC-32C for each 64 KiB of it, as it is stored (`files/sums.py`)
 
 For keys whose objects never change. Sums are written before the object and deleted after it. A smaller object has none:
 it is read whole, and the digest of its content is compared, if the caller knows one. An object without sums, of an
@@ -18,7 +18,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Final
 
 from penstock.kernel.errors import DataDamaged, NotFound, PenstockError
-from penstock.kernel.sums import (
+from penstock.plumbing.files.sums import (
     SUMS_VERSION,
     BlockSums,
     Comparing,

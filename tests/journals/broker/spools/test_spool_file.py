@@ -15,7 +15,7 @@ from penstock.journals.broker.spools.spool_file import SpoolFile
 from penstock.journals.records.fragment import EMPTY_SUM
 from penstock.kernel.errors import DataDamaged, StorageError
 from penstock.kernel.ids import Offset
-from penstock.kernel.sums import BLOCK_BYTES
+from penstock.plumbing.files.sums import BLOCK_BYTES
 from penstock.plumbing.ports.ports import system_ports
 
 DISK = system_ports().disk

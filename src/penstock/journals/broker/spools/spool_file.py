@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 from penstock.journals.records.fragment import EMPTY_SUM, Sum
 from penstock.kernel.errors import DataDamaged, StorageError, Written
 from penstock.kernel.ids import Offset
-from penstock.kernel.sums import BLOCK_BYTES, Summing
+from penstock.plumbing.files.sums import BLOCK_BYTES, Summing
 from penstock.plumbing.ports.disk import FileSystem, is_full
 from penstock.plumbing.wal.checksum import crc32c
 from penstock.plumbing.wal.disk import storage_error

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.kernel.errors import DataDamaged
-from penstock.kernel.sums import BLOCK_BYTES, Comparing, Summing, decode_sums, encode_sums, subject_of
+from penstock.plumbing.files.sums import BLOCK_BYTES, Comparing, Summing, decode_sums, encode_sums, subject_of
 
 CONTENT = random.Random(5).randbytes(4 * BLOCK_BYTES + 777)
 SUBJECT = subject_of("shop/a", b"digest")
