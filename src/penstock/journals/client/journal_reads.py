@@ -60,7 +60,7 @@ class _NotReached(Exception):
         self.error = error
 
 
-class Serving(Protocol):
+class _FindsBroker(Protocol):
     """Finds a broker that serves a journal."""
 
     def __call__(self, journal: str, avoid: frozenset[str] = frozenset()) -> Awaitable[str]: ...
@@ -72,7 +72,7 @@ class JournalReads:
     def __init__(
         self,
         channel: Callable[[str], Channel],
-        serving: Serving,
+        serving: _FindsBroker,
         pause_s: Callable[[int], float],
         revision: Callable[[], Revision],
         ports: Ports,
