@@ -11,7 +11,7 @@ import pytest
 from penstock_lab.world.run import WORLDS, run_world
 
 SEEDS: list[dict[str, Any]] = tomllib.loads((Path(__file__).parent / "seeds.toml").read_text())["seed"]
-FRESH = {"journals": 8}
+FRESH = {"journals": 8, "quorum": 4}
 DIGESTS = """
 import sys; sys.path[:0] = {path!r}
 from penstock_lab.world.run import run_world

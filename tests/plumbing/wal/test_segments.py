@@ -253,3 +253,12 @@ def test_damage_found_while_truncating_is_corruption(tmp_path: Path) -> None:
         segments.truncate(Lsn(1))
     assert caught.value.details["lsn"] == 1
     segments.close()
+
+
+def test_every_life_has_its_own_salt(tmp_path: Path) -> None:
+    salts = set()
+    for name in ("a", "b"):
+        segments, _ = Segments.open(UnsyncedDisk(), tmp_path / name, SEGMENT_BYTES)
+        salts.add(segments.live[-1].salt)
+        segments.close()
+    assert len(salts) == 2

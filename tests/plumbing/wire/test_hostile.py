@@ -320,8 +320,8 @@ async def test_empty_messages_beyond_the_credit(scene: Scene) -> None:
 async def test_a_client_which_never_reads_its_answers(scene: Scene) -> None:
     """It is not read either, so that its answers stay few; and in the end it is dropped."""
     peer = await scene.peer()
-    good = next(iter(scene.server._connections - {max(scene.server._connections, key=lambda each: each._began_at)}))
-    [connection] = scene.server._connections - {good}
+    good = next(iter({*scene.server._connections} - {max(scene.server._connections, key=lambda each: each._began_at)}))
+    [connection] = {*scene.server._connections} - {good}
     unsent = [0]
 
     def is_broken() -> bool:

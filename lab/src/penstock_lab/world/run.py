@@ -17,14 +17,19 @@ from penstock.plumbing.process import metrics
 from penstock_lab.world.faults import FAULTS, check_faults
 from penstock_lab.world.guard import guarded
 from penstock_lab.world.journals.run import run_journals
+from penstock_lab.world.quorum.run import run_quorum
 from penstock_lab.world.scene import SECOND
 from penstock_lab.world.stories import telling
 from penstock_lab.world.world import World, WorldFailed
 
 __all__ = ["WORLDS", "WorldOutcome", "draw_faults", "run_world"]
 
-WORLDS: Final[dict[str, Callable[[World, tuple[str, ...], dict[str, int]], None]]] = {"journals": run_journals}
+WORLDS: Final[dict[str, Callable[[World, tuple[str, ...], dict[str, int]], None]]] = {
+    "journals": run_journals,
+    "quorum": run_quorum,
+}
 RARE: Final = ("disk-error", "flip")  # that excuse something: only by name
+STRANGE: Final = {"quorum": ("store-away", "store-fails", "session")}  # that a world has no use for
 
 
 class WorldOutcome(msgspec.Struct, frozen=True):
@@ -41,10 +46,10 @@ class WorldOutcome(msgspec.Struct, frozen=True):
     story: tuple[str, ...] = ()
 
 
-def draw_faults(seed: int) -> tuple[str, ...]:
+def draw_faults(seed: int, world: str = "journals") -> tuple[str, ...]:
     """Draw some of all faults: a quarter of all seeds has one kind only."""
     rng = World(seed).random("which faults")
-    names = [name for name in FAULTS if name not in RARE]
+    names = [name for name in FAULTS if name not in (*RARE, *STRANGE.get(world, ()))]
     return tuple(rng.sample(names, rng.choice((1, 2, 3, 5))))
 
 
@@ -70,7 +75,7 @@ def run_world(
     """Run a seed. `faults`: their names; None: drawn. `story_of`: a process, or "*". `until_s`: stop there."""
     if name not in WORLDS:
         raise InvalidArgument(f"no world {name!r}: there are {', '.join(WORLDS)}")
-    chosen = check_faults(faults) if faults is not None else draw_faults(seed)
+    chosen = check_faults(faults) if faults is not None else draw_faults(seed, name)
     world = World(seed, story_of=story_of)
     world.ends_ns = None if until_s is None else int(until_s * SECOND)
     counts: dict[str, int] = {}

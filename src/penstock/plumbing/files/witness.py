@@ -45,6 +45,8 @@ class _Disk(Protocol):
 
     def pwrite(self, fd: int, data: bytes | memoryview, at: int) -> int: ...
 
+    def fdatasync(self, fd: int) -> None: ...
+
 
 class Witness:
     """One witness, open for writing. Of several writers, in one process or many, only one may write at a time."""
@@ -117,6 +119,11 @@ class DiskWitness:
             if self._fd is None:
                 self._fd = self._opened()
             self._disk.pwrite(self._fd, data, SLOT_BYTES * (self._serial % 2))
+
+    def sync(self) -> None:
+        """Make the last write durable."""
+        if self._fd is not None:
+            self._disk.fdatasync(self._fd)
 
     def close(self) -> None:
         if self._fd is not None:

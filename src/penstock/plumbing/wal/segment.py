@@ -8,7 +8,6 @@ Format: docs/reference/wal.md#segment. What always holds:
 - Its bytes are written once. Nothing is ever written over a record, except the very same bytes.
 """
 
-import secrets
 from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
@@ -72,7 +71,7 @@ def segment_name(first_lsn: int) -> str:
 
 
 def create_segment(
-    disk: Disk, folder: Path, *, first_lsn: Lsn, serial: int, chain: int, reserve_bytes: int
+    disk: Disk, folder: Path, *, first_lsn: Lsn, serial: int, salt: int, chain: int, reserve_bytes: int
 ) -> tuple[WalSegment, int]:
     """Make a segment under a temporary name, and when it is durable give it its own. Its open descriptor is returned.
 
@@ -80,7 +79,7 @@ def create_segment(
     """
     path = folder / segment_name(first_lsn)
     temporary = path.with_name(path.name + TEMPORARY)
-    segment = WalSegment(path, first_lsn, serial, secrets.randbits(64), chain)
+    segment = WalSegment(path, first_lsn, serial, salt, chain)
     fd = disk.create(temporary)
     try:
         disk.fallocate(fd, reserve_bytes)

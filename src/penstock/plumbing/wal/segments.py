@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.kernel.ids import Lsn
+from penstock.plumbing.ports.ports import Chance, SystemChance
 from penstock.plumbing.wal.batch import HEAD_BYTES, encode
 from penstock.plumbing.wal.cursor import Cursor, Damage, LogBatch
 from penstock.plumbing.wal.disk import Disk, lock_folder, make_folder, read_fully, storage_error, write_fully
@@ -26,12 +27,13 @@ LOCK_NAME: Final = "LOCK"
 class Segments:
     """An open folder of segments, locked for this object."""
 
-    def __init__(self, disk: Disk, folder: Path, segment_bytes: int, lock_fd: int) -> None:
+    def __init__(self, disk: Disk, folder: Path, segment_bytes: int, lock_fd: int, chance: Chance) -> None:
         self.live: tuple[WalSegment, ...] = ()
         self.last_lsn = Lsn(0)
         self.written_lsn = Lsn(0)  # as last_lsn, but not yet durable between a write and its fdatasync
         self.chain = 0
         self._disk = disk
+        self._chance = chance
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._lock_fd = lock_fd
@@ -41,7 +43,9 @@ class Segments:
         self._is_marked = True  # whether a later record proves it durable
 
     @classmethod
-    def open(cls, disk: Disk, folder: Path, segment_bytes: int, confirmed: int = 0) -> tuple["Segments", Recovery]:
+    def open(
+        cls, disk: Disk, folder: Path, segment_bytes: int, confirmed: int = 0, chance: Chance | None = None
+    ) -> tuple["Segments", Recovery]:
         """Lock the folder, recover its log, and make ready to append.
 
         `confirmed`: the Lsn up to which a witness has seen the log durable. A log that ends before it is corrupt.
@@ -51,7 +55,7 @@ class Segments:
             lock_fd = lock_folder(disk, folder / LOCK_NAME)
         except OSError as error:
             raise storage_error(error, f"opening the WAL in {folder}") from error
-        segments = cls(disk, folder, segment_bytes, lock_fd)
+        segments = cls(disk, folder, segment_bytes, lock_fd, chance or SystemChance())
         try:
             return segments, segments._recover(confirmed)
         except OSError as error:
@@ -132,6 +136,7 @@ class Segments:
             self._folder,
             first_lsn=first_lsn,
             serial=self._serial + 1,
+            salt=int.from_bytes(self._chance.token(8), "big"),
             chain=chain,
             reserve_bytes=max(self._segment_bytes, needed_bytes),
         )

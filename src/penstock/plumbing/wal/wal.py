@@ -26,6 +26,7 @@ from penstock.kernel.errors import (
     Written,
 )
 from penstock.kernel.ids import Lsn
+from penstock.plumbing.ports.ports import Chance
 from penstock.plumbing.ports.workers import SerialWorkers, SystemWorkers
 from penstock.plumbing.wal.disk import Disk, LocalDisk
 from penstock.plumbing.wal.options import WalOptions
@@ -79,6 +80,7 @@ class Wal:
         disk: Disk | None = None,
         confirmed: int = 0,
         workers: SerialWorkers | None = None,
+        chance: Chance | None = None,
     ) -> "Wal":
         """Recover what the folder holds, and make ready to append. `wal.recovery` tells the result of recovery.
 
@@ -91,7 +93,7 @@ class Wal:
         options.check()
         disk = disk or LocalDisk()
         opening = asyncio.get_running_loop().run_in_executor(
-            None, Segments.open, disk, folder, options.segment_bytes, confirmed
+            None, Segments.open, disk, folder, options.segment_bytes, confirmed, chance
         )
         try:
             segments, recovery = await asyncio.shield(opening)
@@ -212,6 +214,11 @@ class Wal:
         file.check_size(state)
         job = WalJob(f"saving {file.path}", partial(file.save, state), partial(_tell, on_durable, self.last_lsn))
         self._queue.put_job(job)
+
+    def submit_job(self, doing: str, run: Callable[[], None], on_durable: OnDurable) -> None:
+        """Have the worker do something to the disk in its turn. If that fails, nothing is written any more."""
+        self._queue.check_open()
+        self._queue.put_job(WalJob(doing, run, partial(_tell, on_durable, self.last_lsn)))
 
     async def read(self, first_lsn: Lsn, *, bytes_max: int = READ_BYTES, include_unsynced: bool = False) -> Records:
         """Durable records from `first_lsn` on, up to `bytes_max` but at least one; none if there are no more.

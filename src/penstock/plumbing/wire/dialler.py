@@ -68,7 +68,8 @@ class Dialler:
         self._patience_s = patience_s
         self._statistics = statistics
         self._clock = clock
-        self._open: set[ClientConnection] = set()  # the usable one, and older ones that finish their work
+        # the usable one, and older ones that finish their work, in the order in which they were opened
+        self._open: dict[ClientConnection, None] = {}
         self._task: asyncio.Task[None] | None = None
         self._changed: asyncio.Future[None] | None = None  # done when an attempt has ended
         self._failure: PenstockError | None = None  # of the last attempt; None while one is under way
@@ -171,10 +172,16 @@ class Dialler:
             self._statistics,
             self._clock,
             token=self._token,
-            on_made=self._open.add,
+            on_made=self._on_made,
             on_unusable=self._on_unusable,
-            on_lost=self._open.discard,
+            on_lost=self._on_lost,
         )
+
+    def _on_made(self, connection: ClientConnection) -> None:
+        self._open[connection] = None
+
+    def _on_lost(self, connection: ClientConnection) -> None:
+        self._open.pop(connection, None)
 
     def _on_unusable(self, connection: ClientConnection) -> None:
         if connection is self.connection:

@@ -35,7 +35,7 @@ class Server:
         self._token = token
         self._statistics = Statistics()
         self._workers = Workers()
-        self._connections: set[ServerConnection] = set()
+        self._connections: dict[ServerConnection, None] = {}  # in the order in which they were opened
         self._all_lost: asyncio.Future[None] | None = None
         self._listener: asyncio.Server | None = None
         self._is_closing = False
@@ -121,7 +121,7 @@ class Server:
         )
 
     def _on_made(self, connection: ServerConnection) -> None:
-        self._connections.add(connection)
+        self._connections[connection] = None
         if self._is_closing:
             connection.close_for(ShuttingDown("the server is shutting down"))
         elif len(self._connections) > self._limits.connections_max:
@@ -129,7 +129,7 @@ class Server:
             connection.close_for(Overloaded(f"the server has {self._limits.connections_max} connections already"))
 
     def _on_lost(self, connection: ServerConnection) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         if self._all_lost is not None and not self._connections and not self._all_lost.done():
             self._all_lost.set_result(None)
 

@@ -63,7 +63,9 @@ class NodeStorage:
         witness = DiskWitness(ports.disk, folder / "log.witness")
         payload = witness.read()
         confirmed = _CONFIRMED.unpack(payload)[0] if payload is not None else 0  # 0: of an older release
-        wal = await Wal.open(folder / "log", options, disk=ports.disk, confirmed=confirmed, workers=ports.workers)
+        wal = await Wal.open(
+            folder / "log", options, disk=ports.disk, confirmed=confirmed, workers=ports.workers, chance=ports.chance
+        )
         storage = cls(wal, witness, state_file, LostAndFound(folder / "lost", ports.disk), tasks)
         if wal.durable_lsn:
             storage._confirm(wal.durable_lsn)
@@ -154,8 +156,16 @@ class NodeStorage:
             self._behind_trims.append(partial(self._truncate, to, done))
             return
         lsn = Lsn(self.wal.first_lsn - 1 if to < self._first else to - self._shift)
-        self._confirm(min(lsn, self._confirmed))  # before the truncation: a witness is never ahead
-        self._submit(partial(self.wal.submit_truncate, lsn, lambda _, error: done(error)), done)
+        self._submit(partial(self._truncate_behind_witness, lsn, done), done)
+
+    def _truncate_behind_witness(self, lsn: Lsn, done: Done) -> None:
+        """Truncate once the witness of the shorter log is durable.
+
+        The kernel may have written the one of the longer log back, and a loss of power would leave that one.
+        """
+        self._confirm(min(lsn, self._confirmed))
+        self.wal.submit_job("syncing the witness", self._witness.sync, lambda _lsn, _error: None)
+        self.wal.submit_truncate(lsn, lambda _, error: done(error))
 
     # What the shell calls
 
