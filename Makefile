@@ -153,6 +153,10 @@ soak-quorum: setup ## Ten minutes (MINUTES) of faults on real processes; the rep
 soak-journal: setup ## Ten minutes (MINUTES) of faults on real brokers, with both KeySpaces; the report goes to docs/reports
 	$(BIN)/python -m tests.integration.soak_journal --minutes $(or $(MINUTES),10) --report docs/reports/faults-journal.md
 
+.PHONY: soak-failover
+soak-failover: setup ## Kill and freeze one of three brokers, FAULTS times each (default 50), under load; the report goes to docs/reports
+	$(BIN)/python -m tests.integration.failover_drill --faults $(or $(FAULTS),50) --report docs/reports/faults-failover.md
+
 .PHONY: soak-bank
 soak-bank: setup postgresql ## The same (MINUTES) on a bank: consumers, brokers and PostgreSQL
 	$(BIN)/python -m tests.integration.soak_bank --minutes $(or $(MINUTES),10) --report docs/reports/faults-bank.md

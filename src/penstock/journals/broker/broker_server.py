@@ -94,6 +94,7 @@ class BrokerServer:
         self._closing: set[str] = set()  # journals whose last replica has not closed its files yet
         self._refused: dict[str, PenstockError] = {}  # journals whose Spools cannot be opened
         self._damages: dict[str, list[DamagedSpan]] = {}
+        self.work = 0  # rises with appends: while it does, neighbours are asked more often
         self._is_exiting = False
         self._has_left = asyncio.Event()
         self._touched: dict[str, None] = {}  # journals of which something changed, not looked after yet

@@ -20,6 +20,7 @@ from penstock.journals.core.allocation import BrokerSpec, JournalPolicy
 from penstock.journals.records.route import decoders
 from penstock.keyspace.core.allocator.layout import Layout, MemberId
 from penstock.keyspace.shell.mirror import KeySpaceMirror
+from penstock.keyspace.shell.neighbours import Neighbourhood
 from penstock.keyspace.shell.port import KeySpace
 from penstock.keyspace.shell.running_member import RunningMember
 from penstock.keyspace.shell.seen import SeenKeySpace
@@ -119,6 +120,21 @@ async def running_broker(
         server.start()
         stack.callback(add_broker_checks(wiring.health, server))
         broker.allocate(stack, keyspace, mirror, layout, member, JournalPolicy(layout, mirror.get))
+        if config.silent_ms:
+            neighbours = Neighbourhood(
+                keyspace,
+                mirror,
+                layout,
+                member,
+                broker.membership,
+                lambda entry: BrokerSpec.decode(entry.stored.value).endpoint,
+                channels.get,
+                tasks,
+                silent_s=config.silent_ms / 1_000,
+                work=lambda: server.work,
+            )
+            stack.callback(neighbours.close)
+            neighbours.start()
         yield broker
 
 

@@ -87,6 +87,7 @@ class Broker(Shelf, Protocol):
     loads: LoadReporter
     alarms: Alarms
     unstored: Unstored
+    work: int
 
     def topology(self, journal: str) -> Topology: ...
 
@@ -177,6 +178,7 @@ class ReplicaHost:
         self.post(IndexRefreshed(end))
 
     def on_proposal(self, peer: NodeId, message: ProposeRequest) -> None:
+        self._broker.work += 1
         if not message.content or self._has_room(peer, message):
             self.post(ProposalReceived(peer, message, self.feed.sum_with(message.content)))
 

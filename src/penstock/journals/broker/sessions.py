@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from penstock.journals.broker.appends import Content, Place
+from penstock.journals.broker.groups import last_of_group, wish_of
 from penstock.journals.records.api import AppendResponse, Status
 from penstock.journals.records.protocol import (
     APPEND_ANSWERS,
@@ -85,6 +86,7 @@ class AppendSession:
         if self._early is not None:
             self._early += messages
             return
+        self._server.work += 1
         if len(messages) == 1:
             self._on_message(messages[0])
         else:
@@ -128,7 +130,7 @@ class AppendSession:
         index = at = 0
         with self._together():
             while index < len(parts):
-                last = self._last_of_group(parts, index)
+                last = last_of_group(parts, index)
                 end = at + sum(part.length for part in parts[index:last])
                 if last > index + 1:
                     self._on_group(parts[index:last], bulk[at:end])
@@ -136,22 +138,9 @@ class AppendSession:
                     self._on_part(parts[index], bulk[at:end])
                 index, at = last, end
 
-    def _last_of_group(self, parts: list[AppendPart], index: int) -> int:
-        """Return the end of the parts that can be one append of the core: whole appends, without conditions."""
-        first = parts[index].wish
-        if first is None or not _is_plain(parts[index]):
-            return index + 1
-        last = index + 1
-        while last < len(parts) and _is_plain(parts[last]):
-            wish = parts[last].wish
-            if wish is None or not first.timeout_ms // 2 <= wish.timeout_ms <= 2 * first.timeout_ms:
-                break
-            last += 1
-        return last
-
     def _on_group(self, parts: list[AppendPart], content: memoryview) -> None:
         """Appends which came together go through the core together: they have one fate, and each its own answer."""
-        wish = min((part.wish for part in parts if part.wish is not None), key=lambda each: each.timeout_ms)
+        wish = wish_of(parts)
         members: list[Place] = []
         at = 0
         for part in parts:
@@ -299,18 +288,3 @@ def _quoted(append: Content, response: AppendResponse) -> AppendResponse:
     if is_plain and registers_bytes(quoted) > QUOTED_BYTES:
         quoted = NO_REGISTERS
     return response if quoted is registers else msgspec.structs.replace(response, registers=quoted)
-
-
-def _is_plain(part: AppendPart) -> bool:
-    """A whole append, without conditions and changes of registers."""
-    wish = part.wish
-    return (
-        wish is not None
-        and part.kind is COMMIT
-        and part.length > 0
-        and wish.offset is None
-        and wish.txn is None
-        and wish.check.is_empty
-        and wish.change.is_empty
-        and not wish.min_revision
-    )

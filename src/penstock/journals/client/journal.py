@@ -18,8 +18,9 @@ from typing import Final
 
 import msgspec
 
-from penstock.journals.client.journal_appends import COMMIT, PART_BYTES, AppendStream, Lost
-from penstock.journals.client.journal_content import Source, send_unless_answered
+from penstock.journals.client.asking import SILENT_S, first_answer
+from penstock.journals.client.journal_appends import AppendStream, Lost
+from penstock.journals.client.journal_content import Source, begin_append, is_begun_whole, send_unless_answered
 from penstock.journals.client.journal_outcomes import RETRYABLE, Appended, error_of, lost_error
 from penstock.journals.client.journal_reads import Chunk, JournalReads, checked_query
 from penstock.journals.records.api import AppendResponse, Fate, Resolution, Status
@@ -72,6 +73,8 @@ from penstock.plumbing.wire.tls import Tls
 __all__ = ["Appended", "Change", "Chunk", "Journals"]
 
 RETRY_S: Final = (0.02, 0.5)
+LISTING_S: Final = 2.0  # a broker with many journals needs a while
+OPEN_S: Final = 0.5  # then the others are asked who the primary is; the connection is made meanwhile
 LIMITS: Final = WireLimits(frame_bytes_max=8 << 20, stream_window_bytes=8 << 20, keepalive_ms=2_000, pong_ms=3_000)
 START: Final = Offset(0)
 TIMEOUT_S_MAX: Final = 7 * 86_400
@@ -114,7 +117,9 @@ class Journals:
         self._channels: dict[str, Channel] = {}
         self._streams: dict[str, AppendStream] = {}
         self._opening: dict[str, asyncio.Lock] = {}
+        self._in_line: dict[str, int] = {}  # appends that wait for their stream, or for room on it
         self._primaries: dict[str, str] = {}
+        self._doubted: dict[AppendStream, asyncio.Task[None]] = {}  # streams whose broker is silent
         self._broker_count = 0
         self._revision = NO_REVISION  # of the last change of a spec that we know of: a broker may not have it yet
         self._reads = JournalReads(
@@ -130,6 +135,8 @@ class Journals:
         await self.close()
 
     async def close(self) -> None:
+        for task in list(self._doubted.values()):
+            task.cancel()
         for stream in self._streams.values():
             stream.close()
         self._streams.clear()
@@ -188,7 +195,7 @@ class Journals:
                 self._reads.forget(journal)
             attempt += 1
             pause_s = self._pause_s(attempt)
-            may_retry = error.retryable and (txn is not None or not isinstance(error, Indeterminate))
+            may_retry = txn is not None if isinstance(error, Indeterminate) else error.retryable
             if not (may_retry and is_repeatable) or loop.time() + pause_s >= deadline:
                 raise _with_doubt(error) if is_doubtful else error
             await asyncio.sleep(pause_s)
@@ -197,21 +204,18 @@ class Journals:
     async def _try(self, journal: str, content: Source, wish: AppendWish, left_s: float) -> Appended | PenstockError:
         """Try once; return the outcome, or the error."""
         stream = self._streams.get(journal)
-        if stream is None or stream.is_over:
+        if stream is None or stream.is_over or stream.is_full or journal in self._in_line:
             try:
-                stream = await self._stream(journal, left_s)
+                stream, number = await self._begin_in_line(journal, content, wish, left_s)
             except PenstockError as error:
                 return error
-        number = stream.begin()
+        else:
+            number = begin_append(stream, content, wish)
         try:
-            if isinstance(content, bytes) and len(content) <= PART_BYTES:
-                if stream.is_full:
-                    await stream.wait_for_room()
-                stream.send(number, content, COMMIT, wish)
-            else:
+            if not is_begun_whole(content):
                 await send_unless_answered(stream, number, content, wish)
             # The broker keeps the deadline, and knows more.
-            answered = await stream.answered_within(number, left_s + 1.0)
+            answered = await stream.answered_within(number, left_s + 1.0, is_repeatable=wish.txn is not None)
         except Lost as lost:
             stream.forget(number)
             self._leave(journal, stream, "")  # it may be frozen: do not wait for its connection to be given up
@@ -227,31 +231,48 @@ class Journals:
             self._leave(journal, stream, answered.primary)
         return error_of(journal, response, wish.txn)
 
+    async def _begin_in_line(
+        self, journal: str, content: Source, wish: AppendWish, left_s: float
+    ) -> tuple[AppendStream, int]:
+        """Begin an append behind those that wait for a stream, or for room: they leave in the order of the calls."""
+        self._in_line[journal] = self._in_line.get(journal, 0) + 1
+        try:
+            async with asyncio.timeout(left_s), self._opening.setdefault(journal, asyncio.Lock()):
+                while (stream := await self._stream(journal, left_s)).is_full:
+                    await stream.wait_for_room()
+                return stream, begin_append(stream, content, wish)
+        except TimeoutError:
+            raise Unavailable(f"{journal}: no broker took the append in time; nothing was written") from None
+        finally:
+            self._in_line[journal] -= 1
+            if not self._in_line[journal]:
+                del self._in_line[journal]
+
     async def _stream(self, journal: str, left_s: float) -> AppendStream:
-        """Open an append stream to the primary that this client knows of."""
-        async with self._opening.setdefault(journal, asyncio.Lock()):
-            stream = self._streams.get(journal)
-            if stream is not None and not stream.is_over:
-                return stream
-            address = self._primaries.get(journal) or await self._primary(journal, left_s)
-            self._primaries[journal] = address
-            try:
-                stream = await AppendStream.open(
-                    self._channel(address), journal, timeout_s=left_s, min_revision=self._revision
-                )
-            except (PenstockError, TimeoutError) as error:
-                self._primaries.pop(journal, None)
-                if isinstance(error, TimeoutError):
-                    raise Unavailable(f"{address} does not answer") from None
-                raise
-            self._streams[journal] = stream
+        """Open an append stream to the primary that this client knows of. The caller is the first in line."""
+        stream = self._streams.get(journal)
+        if stream is not None and not stream.is_over:
             return stream
+        address = self._primaries.get(journal) or await self._primary(journal, left_s)
+        self._primaries[journal] = address
+        try:
+            stream = await AppendStream.open(
+                self._channel(address),
+                journal,
+                timeout_s=min(left_s, OPEN_S),
+                min_revision=self._revision,
+                on_silent=self._on_silent,
+            )
+        except (PenstockError, TimeoutError) as error:
+            self._primaries.pop(journal, None)
+            if isinstance(error, TimeoutError):
+                raise Unavailable(f"{address} does not answer") from None
+            raise
+        self._streams[journal] = stream
+        return stream
 
     async def _primary(self, journal: str, left_s: float) -> str:
-        found = await self.list(LabelSelector(LabelSet.of({"name": journal})), timeout=left_s)
-        if not found:
-            raise NotFound(f"there is no journal {journal!r}", next_step="penstock journals list")
-        primary = found[0].primary
+        primary = (await self._journal(journal, timeout=left_s)).primary
         if primary is None or not primary.address:
             raise Unavailable(
                 f"no broker is the primary of {journal} now", next_step=f"penstock journals explain {journal}"
@@ -266,6 +287,24 @@ class Journals:
         if primary != stream.address and self._streams.get(journal) is stream:
             del self._streams[journal]
             stream.retire()  # appends on it still get their answers
+
+    def _on_silent(self, stream: AppendStream) -> None:
+        """The primary answers nothing: ask the others whether there is another one by now."""
+        if stream not in self._doubted:
+            task = asyncio.get_running_loop().create_task(
+                self._doubt(stream), name=f"{stream.journal}: a silent primary"
+            )
+            self._doubted[stream] = task
+            task.add_done_callback(lambda _: self._doubted.pop(stream, None))
+
+    async def _doubt(self, stream: AppendStream) -> None:
+        try:
+            primary = (await self._journal(stream.journal, timeout=1.0, without=stream.address)).primary
+        except PenstockError:
+            return  # it is asked again while the primary is silent
+        if primary is not None and primary.address not in ("", stream.address):
+            self._leave(stream.journal, stream, primary.address)
+            stream.supersede(primary.address)
 
     def _pause_s(self, attempt: int) -> float:
         least, most = RETRY_S
@@ -304,10 +343,8 @@ class Journals:
         """Any broker which serves the journal; another each time, so that a bad one is not asked for ever. Empty if
         only those to `avoid` serve it.
         """
-        found = await self.list(LabelSelector(LabelSet.of({"name": journal})))
-        if not found:
-            raise NotFound(f"there is no journal {journal!r}", next_step="penstock journals list")
-        addresses = [each.address for each in found[0].brokers if each.address]
+        found = await self._journal(journal)
+        addresses = [each.address for each in found.brokers if each.address]
         if not addresses:
             raise Unavailable(f"no broker serves {journal} now", next_step=f"penstock journals explain {journal}")
         left = [each for each in addresses if each not in avoid]
@@ -317,9 +354,36 @@ class Journals:
 
     async def list(self, selector: str | LabelSelector = "", *, timeout: float = 10.0) -> Infos:
         """The journals which fit a selector, like `name:prefix=shop/, region in (eu, us)`."""
-        async for journals in self._listings(selector, watches=False, timeout=timeout):
-            return journals
-        raise Unavailable("no broker listed its journals")
+        return await self._listed(selector, timeout=timeout, silent_s=LISTING_S)
+
+    async def _listed(
+        self,
+        selector: str | LabelSelector,
+        *,
+        timeout: float = 10.0,
+        silent_s: float = SILENT_S,
+        without: str = "",
+    ) -> Infos:
+        """Ask broker after broker, `without` that one, until one has listed its journals."""
+
+        async def ask(address: str) -> Infos:
+            async for journals in self._listings(selector, [address], watches=False, timeout=timeout):
+                return journals
+            raise Unavailable(f"{address} listed no journals")
+
+        addresses = [each for each in self._addresses if each != without]
+        address, found = await first_answer(addresses, ask, silent_s=silent_s)
+        if address in self._addresses:  # it is asked first from now on
+            self._addresses.remove(address)
+            self._addresses.insert(0, address)
+        return found
+
+    async def _journal(self, journal: str, *, timeout: float = 10.0, without: str = "") -> JournalInfo:
+        selector = LabelSelector(LabelSet.of({"name": journal}))
+        found = await self._listed(selector, timeout=timeout, without=without)
+        if not found:
+            raise NotFound(f"there is no journal {journal!r}", next_step="penstock journals list")
+        return found[0]
 
     async def count_brokers(self) -> int:
         """Return how many brokers run; 0 if the asked broker is of an older release, which does not say."""
@@ -331,18 +395,20 @@ class Journals:
         attempt = 0
         while True:
             try:
-                async for journals in self._listings(selector, watches=True, timeout=10.0):
+                async for journals in self._listings(selector, list(self._addresses), watches=True, timeout=10.0):
                     attempt = 0
                     yield journals
             except (Unavailable, Indeterminate):
                 attempt += 1
                 await asyncio.sleep(self._pause_s(attempt))
 
-    async def _listings(self, selector: str | LabelSelector, *, watches: bool, timeout: float) -> AsyncIterator[Infos]:
+    async def _listings(
+        self, selector: str | LabelSelector, addresses: Sequence[str], *, watches: bool, timeout: float
+    ) -> AsyncIterator[Infos]:
         chosen = LabelSelector.parse(selector) if isinstance(selector, str) else selector
         body = _encode(ListQuery(chosen, watches, self._revision))
         last: PenstockError = Unavailable("no broker was asked")
-        for address in list(self._addresses):
+        for address in addresses:
             found: Infos = []
             deadline_s = None if watches else timeout
             try:
@@ -358,7 +424,6 @@ class Journals:
                     return
             except (Unavailable, Indeterminate) as error:
                 last = error
-                self._addresses.append(self._addresses.pop(0))  # the next one is asked first from now on
         raise last
 
     def _learn(self, journals: Sequence[JournalInfo]) -> None:
@@ -442,9 +507,7 @@ class Journals:
 
     async def explain(self, journal: str, *, timeout: float = 5.0) -> Explanations:
         """Explain the journal's state at each of its brokers, in words."""
-        found = await self.list(LabelSelector(LabelSet.of({"name": journal})))
-        if not found:
-            raise NotFound(f"there is no journal {journal!r}", next_step="penstock journals list")
+        found = await self._journal(journal)
         body = self._query(journal, timeout)
 
         async def ask(address: str) -> Explained | PenstockError:
@@ -453,7 +516,7 @@ class Journals:
             except PenstockError as error:
                 return error
 
-        return list(await asyncio.gather(*(ask(each.address) for each in found[0].brokers if each.address)))
+        return list(await asyncio.gather(*(ask(each.address) for each in found.brokers if each.address)))
 
     # plumbing
 

@@ -8,10 +8,12 @@ part was sent.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
+from penstock.journals.client.asking import SILENT_S
 from penstock.journals.records.api import AppendResponse
 from penstock.journals.records.protocol import (
     APPEND,
@@ -22,7 +24,7 @@ from penstock.journals.records.protocol import (
     AppendWish,
     PartKind,
 )
-from penstock.kernel.errors import PenstockError
+from penstock.kernel.errors import PenstockError, Unavailable
 from penstock.kernel.ids import Revision
 from penstock.keyspace.core.records import NO_REVISION
 from penstock.plumbing.wire.client import Channel
@@ -55,12 +57,13 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class _Waiting:
-    __slots__ = ("answer", "deadline_at", "was_sent")
+    __slots__ = ("answer", "deadline_at", "is_repeatable", "was_sent")
 
     def __init__(self, answer: "asyncio.Future[Answered]") -> None:
         self.answer = answer
         self.deadline_at = NEVER
         self.was_sent = False
+        self.is_repeatable = False
 
     def lose(self, error: PenstockError | None) -> None:
         """No answer will come, or none in time."""
@@ -72,8 +75,9 @@ class _Waiting:
 class AppendStream:
     """One stream: a `Receiver` of the wire. Make it with `open`."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, journal: str, on_silent: Callable[["AppendStream"], None]) -> None:
         self.address = address
+        self.journal = journal
         self.is_over = False
         self._loop = asyncio.get_running_loop()
         self._stream: ClientStream
@@ -88,13 +92,25 @@ class AppendStream:
         self._is_flush_due = False
         self._is_retiring = False
         self._sweep = DeadlineSweep(self._loop, self._expire)
+        self._on_silent = on_silent
+        self._silence: asyncio.TimerHandle | None = None  # while answers are waited for
+        self._answers = self._answers_seen = 0
 
     @classmethod
     async def open(
-        cls, channel: Channel, journal: str, *, timeout_s: float, min_revision: Revision = NO_REVISION
+        cls,
+        channel: Channel,
+        journal: str,
+        *,
+        timeout_s: float,
+        min_revision: Revision = NO_REVISION,
+        on_silent: Callable[["AppendStream"], None] = lambda _: None,
     ) -> "AppendStream":
-        """Open one. The broker waits until it knows the KeySpace as of `min_revision`."""
-        stream = cls(channel.address)
+        """Open one. The broker waits until it knows the KeySpace as of `min_revision`.
+
+        `on_silent` is called, again and again, while appends wait and no answer comes.
+        """
+        stream = cls(channel.address, journal, on_silent)
         hello = msgspec.msgpack.encode(AppendHello(journal, min_revision))
         async with asyncio.timeout(timeout_s):
             stream._stream = await channel.open(APPEND, hello, receiver=stream)
@@ -149,13 +165,46 @@ class AppendStream:
         """Return a future of the answer; it fails if the stream is lost."""
         return self._waiting[number].answer
 
-    def answered_within(self, number: int, timeout_s: float) -> "asyncio.Future[Answered]":
-        """The same, and it is lost after a while. A caller that stops waiting, for whatever reason, calls `forget`."""
+    def answered_within(
+        self, number: int, timeout_s: float, *, is_repeatable: bool = False
+    ) -> "asyncio.Future[Answered]":
+        """The same, and it is lost after a while. A caller that stops waiting, for whatever reason, calls `forget`.
+
+        `is_repeatable`: the append may be sent again elsewhere, although this broker has it.
+        """
         waiting = self._waiting[number]
+        waiting.is_repeatable = is_repeatable
+        if self._silence is None:
+            self._answers_seen = self._answers
+            self._silence = self._loop.call_later(SILENT_S, self._look)
         waiting.deadline_at = deadline_at = self._loop.time() + timeout_s
         if deadline_at < self._sweep.next_at:
             self._sweep.note(deadline_at)
         return waiting.answer
+
+    def _look(self) -> None:
+        """Look whether answers still come."""
+        self._silence = None
+        if not self._waiting or self.is_over:
+            return
+        if self._answers == self._answers_seen:
+            self._on_silent(self)
+        self._answers_seen = self._answers
+        self._silence = self._loop.call_later(SILENT_S, self._look)
+
+    def supersede(self, primary: str) -> None:
+        """Lose what another broker may be asked for: it is the primary now, and this one answers nothing.
+
+        Unsent appends are never sent here; a sent one that cannot be repeated waits for its answer.
+        """
+        self._queue.clear()
+        self._queued_bytes = self._size = 0
+        self._parts, self._contents = [], []
+        error = Unavailable(f"{self.address} does not answer, and {primary} is the primary")
+        for waiting in list(self._waiting.values()):
+            if waiting.is_repeatable or not waiting.was_sent:
+                waiting.lose(error)
+        self._wake_room()
 
     def _expire(self, now: float) -> float:
         """Fail the appends that have waited long enough; return when the next one has."""
@@ -217,6 +266,9 @@ class AppendStream:
             for number in commits:
                 if number in self._waiting:
                     self._waiting[number].was_sent = True
+        self._wake_room()
+
+    def _wake_room(self) -> None:
         while self._room and self._queued_bytes <= QUEUE_BYTES // 2:
             room = self._room.popleft()
             if not room.done():
@@ -225,6 +277,7 @@ class AppendStream:
     # receiving
 
     def on_messages(self, messages: list[WireMessage]) -> None:
+        self._answers += 1
         for message in messages:
             for answer in APPEND_ANSWERS.decode(message.body):
                 waiting = self._waiting.get(answer.number)
@@ -237,6 +290,8 @@ class AppendStream:
     def on_closed(self, error: PenstockError | None) -> None:
         self.is_over = True
         self._sweep.close()
+        if self._silence is not None:
+            self._silence.cancel()
         for waiting in self._waiting.values():
             waiting.lose(error)
         for room in self._room:

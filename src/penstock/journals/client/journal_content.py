@@ -16,9 +16,34 @@ Buffer = bytes | bytearray | memoryview
 Source = Buffer | Iterable[Buffer] | AsyncIterable[Buffer]
 
 
+def begin_append(stream: AppendStream, content: Source, wish: AppendWish) -> int:
+    """Send the first part of a buffer now, so that appends begin in the order of the calls; return its number."""
+    number = stream.begin()
+    if isinstance(content, bytes):
+        if len(content) <= PART_BYTES:
+            stream.send(number, content, PartKind.COMMIT, wish)
+        else:
+            stream.send(number, memoryview(content)[:PART_BYTES], PartKind.MORE, wish)
+    elif isinstance(content, bytearray | memoryview):
+        view = memoryview(content).cast("B")
+        kind = PartKind.COMMIT if len(view) <= PART_BYTES else PartKind.MORE
+        stream.send(number, view[:PART_BYTES], kind, wish)
+    return number
+
+
+def is_begun_whole(content: Source) -> bool:
+    """Return whether `begin_append` sent all of it."""
+    if isinstance(content, bytes):
+        return len(content) <= PART_BYTES
+    return isinstance(content, bytearray | memoryview) and memoryview(content).nbytes <= PART_BYTES
+
+
 async def send_unless_answered(stream: AppendStream, number: int, content: Source, wish: AppendWish) -> None:
-    """Send it; but if it was refused before all was sent, no more of it."""
-    sending = asyncio.create_task(_send(stream, number, content, wish))
+    """Send what `begin_append` did not; but if it was refused before all was sent, no more of it."""
+    first: AppendWish | None = wish
+    if isinstance(content, bytes | bytearray | memoryview):
+        content, first = memoryview(content).cast("B")[PART_BYTES:], None
+    sending = asyncio.create_task(_send(stream, number, content, first))
     try:
         either: list[asyncio.Future[Any]] = [sending, stream.answered(number)]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -28,9 +53,8 @@ async def send_unless_answered(stream: AppendStream, number: int, content: Sourc
         sending.cancel()
 
 
-async def _send(stream: AppendStream, number: int, content: Source, wish: AppendWish) -> None:
+async def _send(stream: AppendStream, number: int, content: Source, first: AppendWish | None) -> None:
     """Send all of it, in parts, and the commit; nothing of it if the source fails."""
-    first: AppendWish | None = wish
     async for part in _parts(content):
         await stream.wait_for_room()
         stream.send(number, part, PartKind.MORE, first)

@@ -11,9 +11,11 @@ from contextlib import AsyncExitStack
 from penstock.kernel.errors import PenstockError, Unavailable
 from penstock.keyspace.core.allocator import Policy
 from penstock.keyspace.core.allocator.layout import Layout, MemberId
+from penstock.keyspace.core.records import LeaseId
 from penstock.keyspace.shell.allocator import AllocatorDaemon
 from penstock.keyspace.shell.membership import Membership
 from penstock.keyspace.shell.mirror import KeySpaceMirror
+from penstock.keyspace.shell.neighbours import LifeAnswers
 from penstock.keyspace.shell.port import KeySpace
 from penstock.plumbing.ports.ports import Clocks
 from penstock.plumbing.wire.service import Service
@@ -29,6 +31,7 @@ class RunningMember:
     def __init__(self) -> None:
         self.address: str  # that others dial
         self.membership: Membership
+        self._lease: LeaseId | None = None  # since it is announced
         self.allocator: AllocatorDaemon
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -62,7 +65,10 @@ class RunningMember:
 
     async def listen(self, stack: AsyncExitStack, service: Service, wiring: Wiring) -> None:
         wiring.check_announced()
+        answers = LifeAnswers(lambda: self._lease)
+        answers.offer(service)
         self.address = wiring.announced((await listening(stack, service, wiring)).address)
+        stack.callback(answers.close)
 
     async def announce(
         self,
@@ -84,6 +90,7 @@ class RunningMember:
             lease_ms=lease_ms,
             on_lost=lambda reason: self.fail(Unavailable(f"the lease is lost: {reason}")),
         )
+        self._lease = self.membership.lease
         stack.push_async_callback(self.membership.close)
         await mirror.wait_for_revision(self.membership.revision)
 
