@@ -5,7 +5,6 @@ misspelt one would otherwise be ignored in silence.
 """
 
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ import msgspec
 
 from penstock.journals.records.labels import Label, LabelSelector, LabelSet
 from penstock.kernel.errors import InvalidArgument
+from penstock.spark.shared.connection import CONNECTION_OPTIONS, Connection, connection_of
 
 __all__ = [
     "OPTIONS",
@@ -55,8 +55,7 @@ class Option(msgspec.Struct, frozen=True):
 _ALL: Final = ("read", "stream", "write")
 _READS: Final = ("read", "stream")
 OPTIONS: Final = (
-    Option("brokers", _ALL, "PENSTOCK_BROKERS", "Addresses of brokers, separated by commas."),
-    Option("token", _ALL, "PENSTOCK_TOKEN", "The token which brokers ask for."),
+    *(Option(name, _ALL, default, meaning) for name, (default, meaning) in CONNECTION_OPTIONS.items()),
     Option("journal", _ALL, "", "The journal, by its name. `load(name)` and `save(name)` say the same."),
     Option("prefix", _READS, "", "All journals whose names begin with this. `load('shop/')` says the same."),
     Option("selector", _READS, "", "All journals whose labels fit, like `topic=orders, region != eu`."),
@@ -77,16 +76,7 @@ OPTIONS: Final = (
     Option("sink", ("write",), "the query's id", "A name under which the sink is known, whatever its checkpoint."),
     Option("txn", ("write",), "none", "A batch write's own name: a second write of that name changes nothing."),
     Option("transactions", ("write",), TRANSACTIONS, "The journal of transactions; it is made if it is missing."),
-    Option("timeoutSeconds", _ALL, "60", "How long to wait for brokers before a task or a commit fails."),
 )
-
-
-class Connection(msgspec.Struct, frozen=True):
-    """Where the brokers are."""
-
-    brokers: tuple[str, ...]
-    token: str | None
-    timeout_s: float
 
 
 class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +116,7 @@ def source_options(given: Mapping[str, str], *, is_stream: bool) -> SourceOption
     """Return the options of a reader; InvalidArgument names the wrong one."""
     options = _known(given, "stream" if is_stream else "read")
     return SourceOptions(
-        connection=_connection(options),
+        connection=connection_of(options),
         selector=_selector(options),
         framing=_framing(options),
         is_committed=_one_of(options, "isolation", ("committed", "uncommitted")) == "committed",
@@ -162,7 +152,7 @@ def sink_options(given: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
         if name in options and not SINK_NAME.fullmatch(options[name]):
             raise InvalidArgument(f"option {name}: {options[name]!r}: expected up to 55 letters, digits and ._/+-")
     return SinkOptions(
-        connection=_connection(options),
+        connection=connection_of(options),
         journal=options.get("journal", options.get("path", "")),
         framing=_framing(options),
         sink=options.get("sink", ""),
@@ -187,17 +177,6 @@ def _known(given: Mapping[str, str], whose: str) -> dict[str, str]:
             what = {"read": "a batch read", "stream": "a stream", "write": "a write"}[whose]
             raise InvalidArgument(f"{what} of journals has no option {key!r}; there are {known}")
     return found
-
-
-def _connection(options: Mapping[str, str]) -> Connection:
-    brokers = tuple(_words(options.get("brokers", os.environ.get("PENSTOCK_BROKERS", ""))))
-    if not brokers:
-        raise InvalidArgument(
-            "no option brokers: say where they are, like .option('brokers', '127.0.0.1:7201')",
-            next_step="or set PENSTOCK_BROKERS",
-        )
-    token = options.get("token", os.environ.get("PENSTOCK_TOKEN", ""))
-    return Connection(brokers, token or None, float(_number(options, "timeoutSeconds", 60, least=1)))
 
 
 def _selector(options: Mapping[str, str]) -> LabelSelector:

@@ -1,18 +1,22 @@
 """A Spark for pipelines which were started without one: on this machine by default, or any master, or Spark Connect."""
 
 import importlib
+import logging
 import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Final
 
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.kernel.errors import ConfigError
 from penstock.spark import register
+from penstock.spark.session_log import captured, reason_in
 
 __all__ = ["ARROW_OPTIONS", "CODE_CACHE", "spark_session"]
 
@@ -40,22 +44,30 @@ END_S: Final = 30
 
 @contextmanager
 def spark_session(
-    name: str, *, master: str = "", remote: str = "", settings: Mapping[str, str] | None = None
+    name: str,
+    *,
+    master: str = "",
+    remote: str = "",
+    settings: Mapping[str, str] | None = None,
+    log: Path | None = None,
 ) -> Iterator[SparkSession]:
-    """A session with the formats of Penstock. An active session of this process is used, and left as it was."""
+    """A session with the formats of Penstock. An active session of this process is used, and left as it was.
+
+    With `log`, the Java process of a new session writes there, and nothing to the terminal.
+    """
     there = SparkSession.getActiveSession() if not master and not remote else None
     if there is not None:
         register(there)
         yield there
         return
-    spark = _started(name, master, remote, settings or {})
+    spark = _started(name, master, remote, settings or {}, None if remote else log)
     try:
         yield spark
     finally:
         _end(spark)
 
 
-def _started(name: str, master: str, remote: str, settings: Mapping[str, str]) -> SparkSession:
+def _started(name: str, master: str, remote: str, settings: Mapping[str, str], log: Path | None) -> SparkSession:
     """Tasks of a local one may fail three times, as on a cluster."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -67,10 +79,22 @@ def _started(name: str, master: str, remote: str, settings: Mapping[str, str]) -
     is_local = not remote and not master
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    chosen = {**(LOCAL if is_local else {}), **({} if remote else STARTED), **EVERYWHERE, **settings}
+    level = {} if log is None else {"spark.log.level": "WARN"}
+    chosen = {**(LOCAL if is_local else {}), **({} if remote else STARTED), **level, **EVERYWHERE, **settings}
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    into: AbstractContextManager[None] = nullcontext() if log is None else captured(log)
+    if log is not None:
+        # py4j logs the trace of each function that fails; who runs the function tells the cause.
+        logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
+    try:
+        with into:
+            spark = builder.getOrCreate()
+    except PySparkException as error:
+        if log is None:
+            raise
+        why = reason_in(log) or str(error)
+        raise ConfigError(f"Spark did not start: {why}", next_step=f"read {log}") from error
     register(spark)
     return spark
 

@@ -12,7 +12,7 @@ from tests.spark.lakes import log, make_repository, options_of
 
 from penstock.journals.client.journal_blocking import BlockingJournals
 from penstock.journals.records.spec import JournalSpec
-from penstock.kernel.errors import PreconditionFailed, Refused
+from penstock.kernel.errors import InvalidArgument, PreconditionFailed, Refused
 from penstock.messages.framing.json_lines import JsonLines
 from penstock.messages.publisher import Publisher
 from penstock.messages.uuid import producer_id
@@ -120,10 +120,11 @@ def test_code_which_fails_is_told_with_its_rows(
         return raw.withColumn("worked", F.udf(picky, "string")("amount"))
 
     shop.publish("13.37")
-    with pytest.raises(Refused) as failed:
+    with pytest.raises(InvalidArgument) as failed:
         shop.run()
     said = failed.value.message
-    assert "pipeline shop, flow orders, batch 0 failed: ValueError: cannot work with 13.37" in said
+    assert "pipeline shop, flow orders, batch 0 failed: test_pipeline_run.py, line " in said
+    assert ", in picky: ValueError: cannot work with 13.37" in said
     assert "'sku': 'cup'" in said
     assert "continues with batch 0" in failed.value.next_step
 

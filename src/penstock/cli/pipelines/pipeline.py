@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from penstock.cli.lake.lake_targets import AtLake, lake_of
 from penstock.cli.noun import InSession, examples, noun
 from penstock.cli.pipelines.pipeline_jobs import compact, garbage, import_listing
-from penstock.cli.pipelines.pipeline_targets import AtBrokers, Master, Remote, lake_options
+from penstock.cli.pipelines.pipeline_targets import AtBrokers, Master, Remote, journal_options, lake_options, spark_for
 from penstock.kernel.errors import InvalidArgument, NotFound
 from penstock.lake.client.lake import LakeClient, parse_lake_url
 from penstock.server.output import make_table
@@ -90,11 +90,10 @@ def run(
     """
     pipeline = _loaded(session, file, checkpoints, broker, cluster, lake)
     from penstock.spark.pipelines.running.pipeline_run import PipelineRun
-    from penstock.spark.session import spark_session
 
     pipeline.chosen(flow)
     session.say(f"starting Spark for {pipeline.name} …")
-    with spark_session(pipeline.name, master=master, remote=remote) as spark:
+    with spark_for(session, pipeline.name, master=master, remote=remote) as spark:
         work = PipelineRun(spark, pipeline, flow)
         work.start(once=once)
         for note in work.notes:
@@ -185,10 +184,9 @@ def backfill(
     """Write history by batch jobs, in parallel. `run` continues where they ended, and a killed one too."""
     pipeline = _loaded(session, file, checkpoints, broker, cluster, lake)
     from penstock.spark.pipelines.running.pipeline_backfill import backfill as fill
-    from penstock.spark.session import spark_session
 
     chosen = pipeline.chosen(flow)
-    with spark_session(f"{pipeline.name}-backfill", master=master, remote=remote) as spark:
+    with spark_for(session, f"{pipeline.name}-backfill", master=master, remote=remote) as spark:
         ends = {each.name: fill(spark, pipeline, each, tell=session.say) for each in chosen}
     rows = [[name, journal, f"{end:,}"] for name, each in ends.items() for journal, end in each.items()]
     session.emit(ends, make_table(["flow", "journal", "stream begins at"], rows, right=["stream begins at"]))
@@ -313,7 +311,7 @@ def _loaded(
         pipeline.checkpoints = session.effective.config.data.folder / "pipelines" / pipeline.name
     try:
         addresses = addresses_of(session, brokers, cluster, "broker", "--broker")
-        journals = {"brokers": ",".join(addresses)}
+        journals = journal_options(session, addresses)
     except NotFound:
         journals = {}  # its flows may need none, or name their own
     pipeline.connect(journals, lake_options(session, lake))

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from penstock.cli.lake.lake_targets import AtLake
 from penstock.cli.noun import InSession
-from penstock.cli.pipelines.pipeline_targets import AtBrokers, Master, Remote, lake_options
+from penstock.cli.pipelines.pipeline_targets import AtBrokers, Master, Remote, journal_options, lake_options, spark_for
 from penstock.kernel.errors import InvalidArgument
 from penstock.server.output import make_table
 from penstock.server.targets import CLUSTER_FOLDER, AtFolder, addresses_of
@@ -39,12 +39,11 @@ def compact(
     session.start_logs(quiet=True)
     from penstock.spark.pipelines.compaction import compact as work
     from penstock.spark.pipelines.ends import Journal, LakeSink
-    from penstock.spark.session import spark_session
 
     addresses = addresses_of(session, broker, cluster, "broker", "--broker")
-    source = Journal(journal, schema, {"brokers": ",".join(addresses)})
+    source = Journal(journal, schema, journal_options(session, addresses))
     sink = LakeSink(url, partition_by=partition_by, options=lake_options(session, lake))
-    with spark_session("compact", master=master, remote=remote) as spark:
+    with spark_for(session, "compact", master=master, remote=remote) as spark:
         done = work(spark, source, sink)
     rows = [[name, f"{end:,}"] for name, end in done.ends.items()]
     told = f"{done.rows:,} rows in commit {done.commit[:12]}" if done.commit else "nothing new is committed there"
@@ -77,10 +76,9 @@ def import_listing(
     if not 0 <= tasks <= 100_000:
         raise InvalidArgument(f"--tasks {tasks}: expected 1 to 100000")
     session.start_logs(quiet=True)
-    from penstock.spark.session import spark_session
     from penstock.spark.tables.trees.tree_import import import_entries
 
-    with spark_session("import", master=master, remote=remote) as spark:
+    with spark_for(session, "import", master=master, remote=remote) as spark:
         entries = _listing(spark, listing, kind)
         done = import_entries(spark, url, entries, message=message, tasks=tasks, options=lake_options(session, lake))
     data = {"entries": done.entries, "commit": done.commit, "tree": done.tree}
@@ -125,10 +123,9 @@ def garbage(
     The answer is that of `penstock lake gc` without --sweep.
     """
     session.start_logs(quiet=True)
-    from penstock.spark.session import spark_session
     from penstock.spark.tables.trees.tree_garbage import find_garbage
 
-    with spark_session("garbage", master=master, remote=remote) as spark:
+    with spark_for(session, "garbage", master=master, remote=remote) as spark:
         found = find_garbage(spark, url, options=lake_options(session, lake)).cache()
         if save:
             found.write.parquet(save)

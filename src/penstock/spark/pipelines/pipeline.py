@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.kernel.errors import InvalidArgument, NotFound
 from penstock.spark.pipelines.ends import End, Journal, LakeChanges, LakeSink, LakeTable, Source
+from penstock.spark.pipelines.user_code import UserCode
 from penstock.spark.tables.lake_access import table_url
 
 __all__ = ["Flow", "Pipeline", "load_pipeline"]
@@ -61,6 +61,11 @@ class Flow(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, sources=sources, sinks=sinks)
 
     @property
+    def code(self) -> UserCode:
+        """The file of its function."""
+        return UserCode.of(self.transform)
+
+    @property
     def is_audited(self) -> bool:
         return any(isinstance(each, LakeSink) and each.checks for each in self.sinks.values())
 
@@ -92,7 +97,8 @@ class Flow(msgspec.Struct, frozen=True):
     def apply(self, inputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
         """The function's result, one DataFrame for each sink, in the order of the sinks."""
         unnamed = inputs.get("")
-        found = self.transform(unnamed) if unnamed is not None else self.transform(**inputs)
+        with self.code.blamed():
+            found = self.transform(unnamed) if unnamed is not None else self.transform(**inputs)
         results = {"": found} if "" in self.sinks else found
         if not isinstance(results, Mapping) or set(results) != set(self.sinks):
             wanted = ", ".join(self.sinks) if "" not in self.sinks else "one"
@@ -169,16 +175,20 @@ def _sound(flow: Flow) -> Flow:
 
 
 def load_pipeline(file: Path) -> Pipeline:
-    """The pipeline in a Python file: the only one it has at its top level."""
+    """Return the pipeline in a Python file: the only one it has at its top level.
+
+    Modules next to the file can be imported, and travel to Spark's workers with it. An error in the file is
+    `InvalidArgument`, with its line.
+    """
     if not file.is_file():
-        raise NotFound(f"there is no file {file}")
-    spec = importlib.util.spec_from_file_location(f"penstock_pipeline_{file.stem}", file)
+        raise NotFound(f"no such file: {file}")
+    spec = importlib.util.spec_from_file_location(f"penstock_pipeline_{file.stem}", file.resolve())
     if spec is None or spec.loader is None:
         raise InvalidArgument(f"{file} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]  # Spark's workers cannot import the file by name
-    spec.loader.exec_module(module)
+    with UserCode(file.resolve()).blamed():
+        spec.loader.exec_module(module)
     found = [value for value in vars(module).values() if isinstance(value, Pipeline)]
     if len(found) != 1:
         raise InvalidArgument(f"{file} has {len(found)} pipelines at its top level; expected one: Pipeline(...)")

@@ -18,7 +18,7 @@ from penstock.kernel.errors import Gone, Indeterminate, NotFound, StorageError, 
 from penstock.kernel.ids import Offset
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.loop_thread import LoopThread
-from penstock.spark.options import Connection
+from penstock.spark.shared.connection import Connection
 
 __all__ = ["CHUNK_BYTES", "Access", "Content"]
 
@@ -34,7 +34,8 @@ class Access:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.journals = Journals(connection.brokers, token=connection.token)
+        tls = connection.tls.files() if connection.tls is not None else None
+        self.journals = Journals(connection.brokers, token=connection.token, tls=tls)
         self.stores = FragmentStores()
 
     def run(self, work: Any) -> Any:

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.kernel.errors import PenstockError, Refused
+from penstock.kernel.errors import InvalidArgument, PenstockError, Refused
 from penstock.spark.pipelines.ends import Journal, LakeSink
 from penstock.spark.pipelines.flow_frames import check_frames
 from penstock.spark.pipelines.journal_publisher import TransactionPublisher
@@ -23,6 +23,7 @@ from penstock.spark.pipelines.pipeline_audit import Publisher
 from penstock.spark.pipelines.running.flow_start import FlowStart, heads_of, only_journal, start_of
 from penstock.spark.pipelines.running.until_now import present_ends, stop_when_read
 from penstock.spark.pipelines.tagged import tagged
+from penstock.spark.pipelines.user_code import cause_of
 from penstock.spark.shared.checkpoint import CheckpointState, state_of
 from penstock.spark.shared.offsets import StreamOffset
 from penstock.spark.versions import HAS_READ_LIMITS, progress_offset
@@ -83,7 +84,7 @@ class PipelineRun:
             ends = present_ends(flow) if once else {}
             frames = flow.stream(self.spark, _json(start.offsets) if start.offsets else "", ends)
         except PySparkException as error:
-            raise Refused(f"{flow.sink} could not be planned: {_plain(error)}") from error
+            raise Refused(f"{flow.sink} could not be planned: {cause_of(str(error), flow.code)}") from error
         if start.note:
             self.notes.append(start.note)
         check_frames(flow, frames)
@@ -101,7 +102,7 @@ class PipelineRun:
                 return query
             except PySparkException as error:  # of Spark Connect, which starts a process for `foreachBatch` first
                 if not self._was_slow(flow, str(error)):
-                    raise Refused(f"{flow.sink} could not be started: {_plain(error)}") from error
+                    raise Refused(f"{flow.sink} could not be started: {cause_of(str(error), flow.code)}") from error
 
     # watching
 
@@ -178,13 +179,15 @@ class PipelineRun:
 
     # failures
 
-    def _failure(self, flow: Flow, failure: StreamingQueryException) -> Refused:
+    def _failure(self, flow: Flow, failure: StreamingQueryException) -> PenstockError:
         folder = self.pipeline.checkpoint_of(flow)
         batch = state_of(str(folder)).planned if (folder / "metadata").is_file() else 0
         sample = self._sample(flow, folder, batch)
         shown = f"\nrows of that batch: {sample}" if sample else ""
-        return Refused(
-            f"pipeline {flow.pipeline}, flow {flow.name}, batch {batch} failed: {_plain(failure)}{shown}",
+        cause = cause_of(str(failure), flow.code)
+        kind = InvalidArgument if cause.where else Refused  # an error in the user's code is theirs to correct
+        return kind(
+            f"pipeline {flow.pipeline}, flow {flow.name}, batch {batch} failed: {cause}{shown}",
             next_step=f"correct the flow and run it again: it continues with batch {batch}",
             batch=batch,
         )
@@ -252,20 +255,3 @@ def offset_of(folder: Path, batch: int) -> dict[str, Any]:
 
 def _json(value: Mapping[str, int]) -> str:
     return msgspec.json.encode(dict(value)).decode()
-
-
-def _plain(error: Exception) -> str:
-    """The part of Spark's message which is about the user's code: the last line of the Python error in it, if any."""
-    text = str(error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for line in lines:
-        kind, _, rest = line.partition(": ")
-        name = kind.rpartition(".")[2]
-        is_error = name.isidentifier() and (name.endswith(("Error", "Exception", "Failed")) or name in _OURS)
-        if rest and is_error and name not in _WRAPPERS:
-            return f"{name}: {rest}"
-    return lines[0] if lines else text
-
-
-_WRAPPERS: Final = frozenset(["PythonException", "StreamingQueryException", "SparkException", "Py4JJavaError"])
-_OURS: Final = frozenset(["InvalidArgument", "NotFound", "Refused", "Unavailable", "ConnectionLost"])
