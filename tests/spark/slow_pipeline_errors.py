@@ -31,7 +31,7 @@ FAILURES = {
         "flow orders, batch 0 failed: shop.py, line 9, in picky: ValueError: cannot work with kettle"
     ),
     'return raw.selectExpr("nosuch")': "shop.py, line 14, in orders: AnalysisException: [UNRESOLVED_COLUMN",
-    'return raw.selectExpr("raise_error(sku) AS worked")': "kettle",
+    'return raw.selectExpr("cast(raise_error(sku) AS string) AS worked")': "kettle",
     "return raw.where(nosuch)": "shop.py, line 14, in orders: NameError: name 'nosuch' is not defined",
 }
 

@@ -35,7 +35,7 @@ def test_several_tables_are_committed_together(
     shop.run()
     assert (shop.amounts("large"), shop.amounts("small")) == (["20.00"], ["1.00"])
     assert len(log(lake_server, "together")) == 1
-    checkpoint = shop.pipeline.checkpoint_of(shop.pipeline.chosen()[0])
+    checkpoint = Path(shop.pipeline.checkpoint_of(shop.pipeline.chosen()[0]))
     (checkpoint / "commits" / "0").unlink()  # the driver died behind the commit
     shop.publish("30.00")
     shop.run()

@@ -1,6 +1,7 @@
 """The tools of these tests: Spark runs, the broker answers. And who has no Spark Connect is told."""
 
 import sys
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,6 +12,8 @@ from penstock.journals.records.spec import JournalSpec
 from penstock.kernel.errors import ConfigError, InvalidArgument, NotFound
 from penstock.spark.pipelines.staging import _by_checkpoint
 from penstock.spark.session import spark_session
+
+NO_SPARK: Any = None  # is not asked
 
 
 def test_spark_and_a_broker_are_there(spark: SparkSession, brokers: Brokers, journals: BlockingJournals) -> None:
@@ -30,6 +33,6 @@ def test_who_lacks_a_package_of_spark_connect_is_told(monkeypatch: pytest.Monkey
 def test_behind_spark_connect_a_batch_must_be_named() -> None:
     for batch, checkpoint in ((None, "somewhere"), (3, "")):
         with pytest.raises(InvalidArgument, match="needs the number of its batch"):
-            _by_checkpoint(batch, checkpoint)
+            _by_checkpoint(NO_SPARK, batch, checkpoint)
     with pytest.raises(NotFound, match="is no checkpoint"):
-        _by_checkpoint(3, "nowhere")
+        _by_checkpoint(NO_SPARK, 3, "nowhere")

@@ -1,8 +1,8 @@
 """`penstock`: the nouns there are, the flags all of them share, and what an exit status means.
 
-Exit status: 0 done, 1 refused or failed, 2 misuse (a wrong command line or configuration), 130 interrupted. Data goes
-to stdout, talk to stderr. A new noun is one file in this folder and one line in NOUNS; it is imported when it is used,
-so that `--help` stays quick.
+Exit status: 0 done, 1 refused or failed, 2 misuse (a wrong command line or configuration), 75 a flow whose sink another
+query has, 130 interrupted. Data goes to stdout, talk to stderr. A new noun is one file in this folder and one line in
+NOUNS; it is imported when it is used, so that `--help` stays quick.
 """
 
 import inspect
@@ -67,6 +67,7 @@ LAB_NOUNS: Final = {
 DONE: Final = 0
 REFUSED: Final = 1
 MISUSE: Final = 2
+TAKEN: Final = 75
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 
@@ -231,8 +232,10 @@ def _call(command: Callable[..., Any], *positional: Any, **named: Any) -> Any:
 
 
 def _status_of(error: Exception) -> int:
-    from penstock.kernel.errors import ConfigError, InvalidArgument
+    from penstock.kernel.errors import ConfigError, InvalidArgument, PreconditionFailed
 
+    if isinstance(error, PreconditionFailed) and "flow" in error.details:
+        return TAKEN
     return MISUSE if isinstance(error, InvalidArgument | ConfigError) else REFUSED
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.journals.records.labels import Label, LabelSelector, LabelSet
 from penstock.kernel.errors import InvalidArgument
-from penstock.spark.shared.connection import CONNECTION_OPTIONS, Connection, connection_of
+from penstock.spark.connection import CONNECTION_OPTIONS, Connection, connection_of
 
 __all__ = [
     "OPTIONS",

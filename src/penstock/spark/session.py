@@ -12,6 +12,7 @@ from typing import Final
 
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from penstock.kernel.errors import ConfigError
@@ -85,8 +86,7 @@ def _started(name: str, master: str, remote: str, settings: Mapping[str, str], l
         builder = builder.config(key, value)
     into: AbstractContextManager[None] = nullcontext() if log is None else captured(log)
     if log is not None:
-        # py4j logs the trace of each function that fails; who runs the function tells the cause.
-        logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
+        _quieten()
     try:
         with into:
             spark = builder.getOrCreate()
@@ -97,6 +97,13 @@ def _started(name: str, master: str, remote: str, settings: Mapping[str, str], l
         raise ConfigError(f"Spark did not start: {why}", next_step=f"read {log}") from error
     register(spark)
     return spark
+
+
+def _quieten() -> None:
+    """Have PySpark's Python loggers say nothing of errors that it raises as well: their traces would be read first."""
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _check_connect() -> None:

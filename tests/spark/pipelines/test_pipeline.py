@@ -25,7 +25,7 @@ def test_a_flow_is_named_after_its_function() -> None:
     assert pipeline.flow(source=ORDERS, sink=TABLE)(same) is same
     (flow,) = pipeline.chosen()
     assert (flow.name, flow.sink, flow.is_audited, flow.output_mode) == ("same", "revenue.same", False, "append")
-    assert pipeline.checkpoint_of(flow).parts[-3:] == ("pipelines", "revenue", "same")
+    assert pipeline.checkpoint_of(flow).endswith("/penstock-data/pipelines/revenue/same")
     with pytest.raises(InvalidArgument, match="two flows named same"):
         pipeline.flow(source=ORDERS, sink=TABLE)(same)
     with pytest.raises(NotFound, match="it has same"):
@@ -83,7 +83,7 @@ def test_a_file_holds_one_pipeline(tmp_path: Path) -> None:
     file = tmp_path / "revenue.py"
     file.write_text("from penstock.spark import Pipeline\npipeline = Pipeline('revenue', checkpoints='here')\n")
     loaded = load_pipeline(file)
-    assert (loaded.name, loaded.checkpoints, loaded.has_own_checkpoints) == ("revenue", Path("here"), True)
+    assert (loaded.name, loaded.checkpoints, loaded.settings["checkpoints"]) == ("revenue", "here", "here")
     file.write_text("pipeline = 1\n")
     with pytest.raises(InvalidArgument, match="has 0 pipelines"):
         load_pipeline(file)
@@ -112,7 +112,7 @@ class Scripted(PipelineRun):
         super().__init__(None, pipeline)  # type: ignore[arg-type]
         self.ends = ends
 
-    def _start(self, flow: Flow, *, once: bool, interval: str) -> Any:
+    def _start(self, flow: Flow) -> Any:
         return self.ends[flow.name].pop(0)
 
 

@@ -16,6 +16,8 @@ from penstock.journals.client.journal_blocking import BlockingJournals
 from penstock.kernel.errors import InvalidArgument, PreconditionFailed, Refused
 from penstock.spark import lake
 from penstock.spark.pipelines.running.pipeline_backfill import backfill
+from penstock.spark.pipelines.running.program import status_of_error
+from penstock.spark.pipelines.running.restore import restore
 
 __all__ = ["lake_server"]
 pytestmark = pytest.mark.timeout(600)
@@ -40,6 +42,42 @@ def test_a_backfill_that_dies_skips_no_history(
     shop.publish("3.00")
     shop.run()
     assert shop.amounts("orders") == ["1.00", "2.00", "3.00"]
+
+
+def test_a_flow_is_restored_while_its_old_driver_lives(
+    spark: SparkSession, brokers: Brokers, journals: BlockingJournals, lake_server: LakeProcess, tmp_path: Path
+) -> None:
+    """The checkpoint of an old driver is on another machine: the flow continues here, and the old one is refused."""
+    shop = Shop("restored", spark, brokers, journals, lake_server, tmp_path)
+    shop.pipeline.flow(source=shop.orders, sink=lake(f"{shop.main}/orders"), name="orders")(lambda raw: raw)
+    shop.pipeline.flow(source=shop.orders, sink=lake(f"{shop.main}/once"), name="once")(
+        lambda raw: raw.dropDuplicates(["id"])
+    )
+    shop.publish("1.00", "2.00")
+    shop.run()
+    orders, once = shop.pipeline.chosen()
+    checkpoint = Path(shop.pipeline.checkpoint_of(orders))
+    shutil.copytree(checkpoint, tmp_path / "old")
+    note = restore(spark, shop.pipeline, orders)
+    assert "the stream continues after them" in note
+    assert not checkpoint.exists()
+    with pytest.raises(PreconditionFailed, match=r"its state \(Deduplicate\) was in the checkpoint"):
+        restore(spark, shop.pipeline, once)
+    shop.publish("3.00")
+    shop.run()
+    assert shop.amounts("orders") == ["1.00", "2.00", "3.00"]
+    shutil.rmtree(checkpoint)
+    (tmp_path / "old").rename(checkpoint)
+    shop.publish("4.00")
+    with pytest.raises(PreconditionFailed, match="belongs to query") as refused:
+        shop.pipeline.run(spark, flows=["orders"], until="now")
+    assert status_of_error(refused.value) == 75
+    restore(spark, shop.pipeline, orders)
+    with shop.pipeline.run(spark, flows=["orders"], interval="100ms", wait=False) as run:
+        while shop.amounts("orders") != ["1.00", "2.00", "3.00", "4.00"]:
+            assert not run.wait(0.1)
+        assert [each.flow for each in run.progress()] == ["orders"]
+    assert spark.range(1).count() == 1  # a session that was given is left running
 
 
 def test_a_flow_that_keeps_state_has_no_backfill(

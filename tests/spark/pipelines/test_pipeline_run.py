@@ -18,7 +18,6 @@ from penstock.messages.publisher import Publisher
 from penstock.messages.uuid import producer_id
 from penstock.spark import Pipeline, journal, lake
 from penstock.spark.pipelines.running.pipeline_backfill import backfill
-from penstock.spark.pipelines.running.pipeline_run import PipelineRun
 from penstock.spark.pipelines.running.pipeline_status import status_of
 from penstock.spark.tables.table import read_table
 
@@ -63,9 +62,7 @@ class Shop:
 
     def run(self) -> None:
         self.pipeline.connect(*self._connections)
-        work = PipelineRun(self.spark, self.pipeline)
-        work.start(once=True)
-        work.watch(lambda progress: None)
+        self.pipeline.run(self.spark, until="now")
 
     def amounts(self, table: str, ref: str = "main") -> list[str]:
         frame = read_table(self.spark, f"lake://{self.name}@{ref}/{table}", options=options_of(self.lake))

@@ -1,25 +1,24 @@
 """`penstock pipeline`: functions from DataFrames to DataFrames, run by Spark, exactly once."""
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
 
-from penstock.cli.lake.lake_targets import AtLake, lake_of
+from penstock.cli.lake.lake_targets import AtLake
 from penstock.cli.noun import InSession, examples, noun
 from penstock.cli.pipelines.pipeline_jobs import compact, garbage, import_listing
+from penstock.cli.pipelines.pipeline_sinks import adopt, finish
 from penstock.cli.pipelines.pipeline_targets import AtBrokers, Master, Remote, journal_options, lake_options, spark_for
-from penstock.kernel.errors import InvalidArgument, NotFound
-from penstock.lake.client.lake import LakeClient, parse_lake_url
+from penstock.kernel.errors import NotFound
 from penstock.server.output import make_table
 from penstock.server.session import Session
 from penstock.server.targets import CLUSTER_FOLDER, AtFolder, addresses_of
 
 if TYPE_CHECKING:
-    from penstock.journals.client.journal import Journals
     from penstock.spark.pipelines.pipeline import Pipeline
     from penstock.spark.pipelines.running.pipeline_run import FlowProgress
+    from penstock.spark.pipelines.running.settings import RunSettings
 
 __all__ = ["app"]
 
@@ -56,13 +55,26 @@ app.command(
     ),
 )
 
+app.command(
+    adopt,
+    help_epilogue=examples(
+        "penstock pipeline adopt revenue.orders lake://shop@main --checkpoint FOLDER",
+        "penstock pipeline adopt revenue.orders lake://shop@main --forget",
+        "penstock pipeline adopt revenue.totals     a sink that writes to journals",
+    ),
+)
+app.command(
+    finish,
+    help_epilogue=examples("penstock pipeline finish", "penstock pipeline finish --every 60     until Ctrl-C"),
+)
+
 File = Annotated[Path, Parameter(help="A Python file with one Pipeline(...) in it.", metavar="FILE")]
 Flows = Annotated[tuple[str, ...], Parameter(name="--flow", help="Only these flows.", metavar="NAME")]
-Checkpoints = Annotated[
-    Path | None, Parameter(help="Where queries keep how far they are. Default: the pipeline's.", metavar="FOLDER")
-]
-Transactions = Annotated[str, Parameter(help="The journal of transactions, for sinks of journals.", metavar="JOURNAL")]
-TRANSACTIONS: Final = "spark/transactions"
+Checkpoints = Annotated[str, Parameter(help="Where Spark keeps how far flows are: a folder or a URL.", metavar="URL")]
+Interval = Annotated[str, Parameter(help="The time between two batches, like 30s.", metavar="TIME")]
+MaxBytes = Annotated[str, Parameter(help="How much a batch reads at most, like 64MiB.", metavar="SIZE")]
+Conf = Annotated[tuple[str, ...], Parameter(help="A setting of Spark.", metavar="NAME=VALUE")]
+Packages = Annotated[tuple[str, ...], Parameter(help="A package for Spark, by Maven's name.", metavar="G:A:V")]
 TELL_EVERY: Final = 8  # looks
 
 
@@ -75,27 +87,43 @@ def run(
     file: File,
     /,
     *,
-    once: Annotated[bool, Parameter(help="Stop when everything there is has been read.")] = False,
+    until_now: Annotated[
+        bool, Parameter(name=["--until-now", "--once"], negative=(), help="Stop at the present end of the sources.")
+    ] = False,
     flow: Flows = (),
+    interval: Interval = "",
+    max_bytes: MaxBytes = "",
+    conf: Conf = (),
+    package: Packages = (),
+    restore: Annotated[
+        bool, Parameter(negative=(), help="Continue after the sink's last commit, whatever the checkpoint says.")
+    ] = False,
     master: Master = "",
     remote: Remote = "",
-    checkpoints: Checkpoints = None,
+    checkpoints: Checkpoints = "",
     broker: AtBrokers = (),
     cluster: AtFolder = CLUSTER_FOLDER,
     lake: AtLake = None,
     session: InSession,
 ) -> None:
     """Run every flow until Ctrl-C. Safe to kill at any point: a restart continues from the checkpoint, and neither
-    loses nor repeats a row.
+    loses nor repeats a row. Exit status 75: the sink belongs to another query.
     """
-    pipeline = _loaded(session, file, checkpoints, broker, cluster, lake)
+    flags = {"interval": interval, "max_bytes": max_bytes, "conf": conf, "packages": package}
+    flags |= {"master": master, "remote": remote, "checkpoints": checkpoints}
+    pipeline, settings = _loaded(session, file, flags, broker, cluster, lake)
     from penstock.spark.pipelines.running.pipeline_run import PipelineRun
+    from penstock.spark.pipelines.running.restore import restore as set_aside
+    from penstock.spark.pipelines.running.settings import apply_conf
 
     pipeline.chosen(flow)
     session.say(f"starting Spark for {pipeline.name} …")
-    with spark_for(session, pipeline.name, master=master, remote=remote) as spark:
+    with spark_for(session, pipeline.name, settings) as spark:
+        apply_conf(spark, settings.conf)
+        for each in pipeline.chosen(flow) if restore else ():
+            session.say(set_aside(spark, pipeline, each))
         work = PipelineRun(spark, pipeline, flow)
-        work.start(once=once)
+        work.start(once=until_now, settings=settings)
         for note in work.notes:
             session.say(note)
         session.say(f"running: {', '.join(each.sink for each in work.flows)}; Ctrl-C stops cleanly")
@@ -114,26 +142,41 @@ def plan(
     file: File,
     /,
     *,
-    checkpoints: Checkpoints = None,
+    interval: Interval = "",
+    max_bytes: MaxBytes = "",
+    conf: Conf = (),
+    package: Packages = (),
+    master: Master = "",
+    remote: Remote = "",
+    checkpoints: Checkpoints = "",
     broker: AtBrokers = (),
     cluster: AtFolder = CLUSTER_FOLDER,
     lake: AtLake = None,
     session: InSession,
 ) -> None:
-    """Show what would run: sources, sinks, checks, checkpoints. Nothing is started."""
-    pipeline = _loaded(session, file, checkpoints, broker, cluster, lake)
+    """Show what would run: sources, sinks, checks, checkpoints, and settings with their origins. Nothing is started."""
+    flags = {"interval": interval, "max_bytes": max_bytes, "conf": conf, "packages": package}
+    flags |= {"master": master, "remote": remote, "checkpoints": checkpoints}
+    pipeline, settings = _loaded(session, file, flags, broker, cluster, lake)
     rows = [
         [
             flow.name,
             ", ".join(map(str, flow.sources.values())),
             ", ".join(map(str, flow.sinks.values())),
             ", ".join(what for each in flow.sinks.values() for what in getattr(each, "checks", {})) or "none",
-            str(pipeline.checkpoint_of(flow)),
+            f"{settings.interval_of(flow):g} s",
+            pipeline.checkpoint_of(flow),
         ]
         for flow in pipeline.flows.values()
     ]
-    names = ("flow", "from", "to", "checks", "checkpoint")
-    session.emit([dict(zip(names, row, strict=True)) for row in rows], make_table(list(names), rows))
+    names = ("flow", "from", "to", "checks", "interval", "checkpoint")
+    shown = [[each.name, each.value, each.origin] for each in settings.shown]
+    data = {
+        "flows": [dict(zip(names, row, strict=True)) for row in rows],
+        "settings": {name: {"value": value, "origin": origin} for name, value, origin in shown},
+    }
+    tables = [make_table(list(names), rows), *([make_table(["setting", "value", "origin"], shown)] if shown else [])]
+    session.emit(data, *tables)
 
 
 @app.command(help_epilogue=examples("penstock pipeline status examples/revenue.py"))
@@ -141,14 +184,14 @@ def status(
     file: File,
     /,
     *,
-    checkpoints: Checkpoints = None,
+    checkpoints: Checkpoints = "",
     broker: AtBrokers = (),
     cluster: AtFolder = CLUSTER_FOLDER,
     lake: AtLake = None,
     session: InSession,
 ) -> None:
     """Show each flow's progress and lag: by its checkpoint, its sink's register, and its journals. Needs no Spark."""
-    pipeline = _loaded(session, file, checkpoints, broker, cluster, lake)
+    pipeline, _ = _loaded(session, file, {"checkpoints": checkpoints}, broker, cluster, lake)
     from penstock.spark.pipelines.running.pipeline_status import status_of
 
     found = [status_of(pipeline, flow) for flow in pipeline.flows.values()]
@@ -173,149 +216,73 @@ def backfill(
     /,
     *,
     flow: Flows = (),
+    conf: Conf = (),
+    package: Packages = (),
     master: Master = "",
     remote: Remote = "",
-    checkpoints: Checkpoints = None,
+    checkpoints: Checkpoints = "",
     broker: AtBrokers = (),
     cluster: AtFolder = CLUSTER_FOLDER,
     lake: AtLake = None,
     session: InSession,
 ) -> None:
     """Write history by batch jobs, in parallel. `run` continues where they ended, and a killed one too."""
-    pipeline = _loaded(session, file, checkpoints, broker, cluster, lake)
+    flags = {"conf": conf, "packages": package, "master": master, "remote": remote, "checkpoints": checkpoints}
+    pipeline, settings = _loaded(session, file, flags, broker, cluster, lake)
     from penstock.spark.pipelines.running.pipeline_backfill import backfill as fill
 
     chosen = pipeline.chosen(flow)
-    with spark_for(session, f"{pipeline.name}-backfill", master=master, remote=remote) as spark:
+    with spark_for(session, f"{pipeline.name}-backfill", settings, code=chosen[0].code) as spark:
         ends = {each.name: fill(spark, pipeline, each, tell=session.say) for each in chosen}
     rows = [[name, journal, f"{end:,}"] for name, each in ends.items() for journal, end in each.items()]
     session.emit(ends, make_table(["flow", "journal", "stream begins at"], rows, right=["stream begins at"]))
 
 
-@app.command(
-    help_epilogue=examples(
-        "penstock pipeline adopt revenue.orders lake://shop@main --checkpoint FOLDER",
-        "penstock pipeline adopt revenue.orders lake://shop@main --forget",
-        "penstock pipeline adopt revenue.totals     a sink that writes to journals",
-    )
-)
-async def adopt(
-    sink: Annotated[str, Parameter(help="The sink's name, as the refusal says it.", metavar="SINK")],
-    url: Annotated[
-        str, Parameter(help="The branch it writes to, lake://REPOSITORY@BRANCH. Without one: journals.", metavar="URL")
-    ] = "",
+@app.command(help_epilogue=examples("penstock pipeline restore examples/revenue.py --flow orders"))
+def restore(
+    file: File,
     /,
     *,
-    checkpoint: Annotated[
-        str, Parameter(help="The checkpoint whose query continues, after its last finished batch.", metavar="FOLDER")
-    ] = "",
-    forget: Annotated[bool, Parameter(help="Forget the sink: whatever query comes next has it.")] = False,
-    transactions: Transactions = TRANSACTIONS,
+    flow: Flows = (),
+    checkpoints: Checkpoints = "",
     broker: AtBrokers = (),
     cluster: AtFolder = CLUSTER_FOLDER,
     lake: AtLake = None,
     session: InSession,
 ) -> None:
-    """Give a sink to another query: after a checkpoint was reset on purpose. Committed rows stay."""
-    if not url:
-        await _adopt_in_journals(
-            session, sink, transactions, addresses_of(session, broker, cluster, "broker", "--broker")
-        )
-        return
-    if bool(checkpoint) == forget:
-        raise InvalidArgument("give either --checkpoint, whose query continues, or --forget")
-    target = parse_lake_url(url)
-    with lake_of(session, lake) as client:
-        before = _register(client, target.branch_api, sink)
-        if forget:
-            client.call("DELETE", f"{target.branch_api}/sinks", sink=sink)
-            session.say(f"{sink} is forgotten; it was at batch {before['batch']} of query {before['query']}")
-            return
-        from penstock.spark.shared.checkpoint import plan_of, state_of
+    """Set checkpoints aside: the next run continues after the last commit of each sink, here or on another machine.
 
-        state = state_of(checkpoint)
-        ends = plan_of(checkpoint, state.committed).ends
-        body = {"sink": sink, "query": state.query, "batch": state.committed, "ends": ends}
-        client.call("PUT", f"{target.branch_api}/sinks", body)
-    session.say(f"{sink} belongs to query {state.query} now, behind batch {state.committed}")
-    if before["ends"] and ends != before["ends"]:
-        session.say(f"its last commit ended at {before['ends']}; this query continues at {ends or 'an unknown place'}")
-
-
-async def _adopt_in_journals(session: Session, sink: str, transactions: str, brokers: list[str]) -> None:
-    """Adopt a sink of journals. Its last batch is finished first, because the process that recorded it may never come
-    back.
+    For flows that keep no state. The driver that ran before may still live: the sink refuses its next batch.
     """
-    from penstock.spark.journals.transactions import Transactions as Journal
+    pipeline, settings = _loaded(session, file, {"checkpoints": checkpoints}, broker, cluster, lake)
+    from penstock.spark.pipelines.running.restore import restore as set_aside
 
-    async with _journals(session, brokers) as journals:
-        before = await Journal(journals, transactions).adopt(sink)
-    session.say(f"{sink} is free; it was at batch {before.batch} of query {before.query}")
-
-
-def _journals(session: Session, brokers: list[str]) -> "Journals":
-    from penstock.journals.client.journal import Journals
-    from penstock.server.wiring import wiring_of
-
-    session.start_logs(quiet=True)
-    wiring = wiring_of(session)
-    return Journals(brokers, token=wiring.token, tls=wiring.client_tls)
-
-
-@app.command(help_epilogue=examples("penstock pipeline finish", "penstock pipeline finish --every 60     until Ctrl-C"))
-async def finish(
-    *,
-    every: Annotated[float, Parameter(help="Look again every S seconds, until Ctrl-C.", metavar="S")] = 0.0,
-    transactions: Transactions = TRANSACTIONS,
-    broker: AtBrokers = (),
-    cluster: AtFolder = CLUSTER_FOLDER,
-    session: InSession,
-) -> None:
-    """Publish what drivers committed to journals and did not live to publish. Harmless at any time.
-
-    A driver which is started again does this for its own sink, and the first commit of any sink for all others.
-    """
-    if every and not 1 <= every <= 86_400:
-        raise InvalidArgument("--every: expected 1 to 86400 seconds")
-    from penstock.spark.journals.transactions import Transactions as Journal
-
-    async with _journals(session, addresses_of(session, broker, cluster, "broker", "--broker")) as journals:
-        while True:
-            count = await Journal(journals, transactions).finish()
-            what = f"published what {count:,} drivers had committed" if count else "nothing new is committed"
-            session.emit({"published": count}, what)
-            if not every:
-                return
-            await asyncio.sleep(every)
-
-
-def _register(client: LakeClient, api: str, sink: str) -> dict[str, Any]:
-    found = {each["sink"]: each for each in client.call("GET", f"{api}/sinks")["results"]}
-    if sink not in found:
-        known = ", ".join(sorted(found)) or "none"
-        raise NotFound(f"there is no sink {sink!r} on this branch; there are: {known}")
-    return dict(found[sink])
+    chosen = pipeline.chosen(flow)
+    with spark_for(session, f"{pipeline.name}-restore", settings) as spark:
+        notes = {each.name: set_aside(spark, pipeline, each) for each in chosen}
+    session.emit(notes, *notes.values())
 
 
 def _loaded(
-    session: Session, file: Path, checkpoints: Path | None, brokers: tuple[str, ...], cluster: Path, lake: str | None
-) -> "Pipeline":
-    """The pipeline of a file, told where brokers and lake are as the other commands find them."""
+    session: Session, file: Path, flags: dict[str, Any], brokers: tuple[str, ...], cluster: Path, lake: str | None
+) -> "tuple[Pipeline, RunSettings]":
+    """Return the pipeline of a file with brokers and lake as the other commands find them, and its settings."""
     session.start_logs(quiet=True)
     from penstock.spark.pipelines.pipeline import load_pipeline
+    from penstock.spark.pipelines.running.settings import pairs_of, settle
 
-    pipeline = load_pipeline(file)
-    if checkpoints is not None:
-        pipeline.checkpoints = checkpoints
-    elif not pipeline.has_own_checkpoints:
-        pipeline.checkpoints = session.effective.config.data.folder / "pipelines" / pipeline.name
+    pipeline, effective = load_pipeline(file), session.effective
+    chosen = {**flags, "conf": pairs_of(flags.get("conf", ()))}
+    where = str(effective.file or "PENSTOCK_PIPELINE_SETTINGS")
+    settings = settle(pipeline, chosen, effective.config.pipeline.settings, where)
+    pipeline.checkpoints = settings.checkpoints or str(effective.config.data.folder / "pipelines" / pipeline.name)
     try:
         addresses = addresses_of(session, brokers, cluster, "broker", "--broker")
         journals = journal_options(session, addresses)
     except NotFound:
         journals = {}  # its flows may need none, or name their own
     pipeline.connect(journals, lake_options(session, lake))
-    return pipeline
+    return pipeline, settings
 
 
 class _Teller:

@@ -23,6 +23,7 @@ __all__ = [
     "LogSection",
     "Metrics",
     "ObjectStoreSection",
+    "Pipelines",
     "ServerRoles",
     "Stores",
     "TlsSection",
@@ -248,6 +249,18 @@ class Stores(msgspec.Struct, frozen=True):
     ] = Table(())
 
 
+class Pipelines(msgspec.Struct, frozen=True):
+    """Settings of pipelines by name. Flags of `penstock pipeline` count more, and those in the pipeline's code less."""
+
+    settings: Annotated[
+        Table,
+        Key(
+            "Settings like shop.interval=30s. In a file each pipeline has a table, [pipeline.shop], with interval, "
+            "conf, master, remote, packages, max_bytes and checkpoints."
+        ),
+    ] = Table(())
+
+
 class Config(msgspec.Struct, frozen=True):
     """All of it."""
 
@@ -263,6 +276,7 @@ class Config(msgspec.Struct, frozen=True):
     server: ServerRoles = ServerRoles()
     cluster: Cluster = Cluster()
     stores: Stores = Stores()
+    pipeline: Pipelines = Pipelines()
 
 
 @cache

@@ -112,6 +112,8 @@ class _Reader:
                 continue
             if section == "stores" and "urls" not in table:
                 table = {"urls": table}  # its keys are names that a person chose
+            if section == "pipeline" and "settings" not in table:
+                table = {"settings": _flat(table)}
             for key, raw in table.items():
                 self._take(f"{section}.{key}", raw, ValueOrigin(ConfigSource.FILE, _place(path, text, section, key)))
 
@@ -155,6 +157,22 @@ class _Reader:
         fields = msgspec.structs.fields(Config)
         config = Config(**{field.name: field.type(**sections[field.name]) for field in fields})
         return Effective(config, self.origins, file)
+
+
+def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Return the tables of pipelines as one: shop.interval, shop.conf.spark.x. A list is a text with commas."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        match value:
+            case dict():
+                found |= _flat(value, f"{before}{key}.")
+            case list():
+                found[before + key] = ",".join(map(str, value))
+            case bool():
+                found[before + key] = str(value).lower()
+            case _:
+                found[before + key] = str(value)
+    return found
 
 
 def _find_file(file: Path | None, environment: Mapping[str, str]) -> Path | None:

@@ -37,7 +37,7 @@ class TransactionPublisher:
         written, whose = stage_journals(rows, self._sinks)
         if job is None:
             query, number = batch_of(whose, rows.sparkSession, batch, self._checkpoint)
-            job = JobBatch(query, number, plan_of(self._checkpoint, number))
+            job = JobBatch(query, number, plan_of(self._checkpoint, number, rows.sparkSession))
         run = next((each.run for each in written), "")
         count = sum(each.rows for each in written)
         plan = job.plan

@@ -15,9 +15,9 @@ sources, by name if sources are named, and returns one; or one for each named si
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
@@ -25,11 +25,15 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.kernel.errors import InvalidArgument, NotFound
 from penstock.spark.pipelines.ends import End, Journal, LakeChanges, LakeSink, LakeTable, Source
 from penstock.spark.pipelines.user_code import UserCode
+from penstock.spark.shared.checkpoint_files import checked_location
 from penstock.spark.tables.lake_access import table_url
+
+if TYPE_CHECKING:
+    from penstock.spark.pipelines.running.run import Run
 
 __all__ = ["Flow", "Pipeline", "load_pipeline"]
 
-CHECKPOINTS: Final = Path("penstock-data/pipelines")
+DATA: Final = "penstock-data"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,26}")
 Transform = Callable[..., Any]
 F = TypeVar("F", bound=Transform)
@@ -110,12 +114,23 @@ class Flow(msgspec.Struct, frozen=True):
 
 
 class Pipeline:
-    """Flows under one name."""
+    """Flows under one name.
 
-    def __init__(self, name: str, *, checkpoints: str | Path = "") -> None:
+    `checkpoints` is a folder, or a URL that Spark can open. `interval` is the time between two batches, like "30s", and
+    `conf` has settings of Spark. Flags and `[pipeline.NAME]` in penstock.toml count more than these.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        checkpoints: str | Path = "",
+        interval: str = "",
+        conf: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = _checked(name)
-        self.has_own_checkpoints = bool(checkpoints)
-        self.checkpoints = Path(checkpoints) if checkpoints else CHECKPOINTS / name
+        self.settings = {"checkpoints": str(checkpoints), "interval": interval, "conf": dict(conf or {})}
+        self.checkpoints = str(checkpoints) or f"{DATA}/pipelines/{name}"
         self.flows: dict[str, Flow] = {}
 
     def flow(
@@ -145,8 +160,43 @@ class Pipeline:
                 raise NotFound(f"pipeline {self.name} has no flow {name}; it has {', '.join(self.flows)}")
         return [flow for name, flow in self.flows.items() if not names or name in names]
 
-    def checkpoint_of(self, flow: Flow) -> Path:
-        return (self.checkpoints / flow.name).absolute()
+    def checkpoint_of(self, flow: Flow) -> str:
+        """Return where Spark keeps how far a flow is: an absolute path, or a URL."""
+        return checked_location(f"{self.checkpoints.rstrip('/')}/{flow.name}")
+
+    def run(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        flows: Sequence[str] = (),
+        until: Literal["now"] | None = None,
+        interval: str | None = None,
+        conf: Mapping[str, str] | None = None,
+        wait: bool = True,
+    ) -> "Run":
+        """Run the flows: for good, or `until="now"` to the present end of their sources.
+
+        Without a session one is started, and stopped at the end. A given session is left running. Waits until all flows
+        are done, unless `wait=False`. A flow that fails raises its error.
+
+            run = pipeline.run(spark, until="now")
+            run.progress()
+        """
+        from penstock.spark.pipelines.running.run import start
+
+        found = start(self, spark, tuple(flows), until, {"interval": interval, "conf": dict(conf or {})})
+        if wait:
+            found.wait()
+        return found
+
+    def main(self, arguments: Sequence[str] | None = None) -> NoReturn:
+        """Run as a program, with the flags of `penstock pipeline run`: `spark-submit shop.py --until-now`.
+
+        Exit status: 0 done, 1 failed, 2 wrong use or an error in the code, 75 the sink belongs to another query.
+        """
+        from penstock.spark.pipelines.running.program import main
+
+        main(self, arguments)
 
 
 def _checked(name: str) -> str:

@@ -55,7 +55,7 @@ class Publisher:
 
     def publish(self, rows: DataFrame, batch: int, job: JobBatch | None = None) -> None:
         """Commit one batch of tagged rows; with checks, audit and merge it."""
-        plan = plan_of(self._checkpoint, batch) if job is None else job.plan
+        plan = plan_of(self._checkpoint, batch, rows.sparkSession) if job is None else job.plan
         writes = [TableWrite(self._url(each), each.mode == "complete", each.partition_by) for each in self._ends]
         done = commit_tagged(
             rows,

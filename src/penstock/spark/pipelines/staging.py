@@ -116,7 +116,7 @@ def batch_of(
         named, counted = (spark.sparkContext.getLocalProperty(name) for name in (QUERY_PROPERTY, BATCH_PROPERTY))
         found = {(named or "", int(counted) if counted else -1)}
     if found <= {UNNAMED} and not has_jvm(spark):
-        found = {_by_checkpoint(batch, checkpoint)}
+        found = {_by_checkpoint(spark, batch, checkpoint)}
     if len(found) != 1 or UNNAMED in found:
         raise InvalidArgument("commit_together belongs into a foreachBatch function: its tasks know no batch")
     query, number = found.pop()
@@ -125,7 +125,7 @@ def batch_of(
     return query, number
 
 
-def _by_checkpoint(batch: int | None, checkpoint: str) -> tuple[str, int]:
+def _by_checkpoint(spark: SparkSession, batch: int | None, checkpoint: str) -> tuple[str, int]:
     """Take the query from the checkpoint: with Spark Connect a function's DataFrames are jobs of their own, and know
     nothing of its query.
     """
@@ -134,7 +134,7 @@ def _by_checkpoint(batch: int | None, checkpoint: str) -> tuple[str, int]:
             "with Spark Connect, commit_together needs the number of its batch, and the query's checkpoint",
             next_step="commit_together(..., batch=the number which foreachBatch gave, checkpoint=checkpointLocation)",
         )
-    return state_of(checkpoint).query, batch
+    return state_of(checkpoint, spark).query, batch
 
 
 def _run_tasks(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch], int], object]) -> list[_Answer]:

@@ -108,7 +108,7 @@ def commit_tagged(
         staged = stage_tables(rows, place, stages)
         if job is None:
             query, number = batch_of(staged.whose, rows.sparkSession, batch, checkpoint)
-            job = JobBatch(query, number, plan_of(checkpoint, number))
+            job = JobBatch(query, number, plan_of(checkpoint, number, rows.sparkSession))
         tables = [plan.table(place, files) for plan, files in zip(plans, staged.files, strict=True)]
         work = Batch(job.query, sink, job.number, job.plan, pipeline)
         try:

@@ -24,7 +24,7 @@ from pyspark import cloudpickle
 import penstock
 from penstock.kernel.errors import InvalidArgument, LocalError, PenstockError
 
-__all__ = ["Cause", "UserCode", "cause_of"]
+__all__ = ["Blame", "UserCode", "cause_of"]
 
 WRAPPERS: Final = frozenset(
     {
@@ -45,7 +45,7 @@ _STATE: Final = re.compile(r"\s*SQLSTATE: \w+\s*$")
 _OPENING: Final = re.compile(r"^\[STREAM_FAILED\].*?exception: ")
 
 
-class Cause(msgspec.Struct, frozen=True):
+class Blame(msgspec.Struct, frozen=True):
     """An error as the user should see it: where in their code (empty: not there), and what."""
 
     where: str
@@ -84,16 +84,16 @@ class UserCode(msgspec.Struct, frozen=True):
         shown = path.relative_to(self.file.parent) if path.is_relative_to(self.file.parent) else path
         return f"{shown}, line {line}" + ("" if function in ("", "<module>") else f", in {function}")
 
-    def cause(self, error: BaseException) -> Cause:
+    def cause(self, error: BaseException) -> Blame:
         """Return an error that was caught, with the innermost line of the user's in its trace."""
         what = _named(type(error).__name__, str(error))
         if isinstance(error, SyntaxError) and error.filename and self.has(error.filename):
-            return Cause(self.place(error.filename, error.lineno or 0, ""), f"{type(error).__name__}: {error.msg}")
+            return Blame(self.place(error.filename, error.lineno or 0, ""), f"{type(error).__name__}: {error.msg}")
         frames = [each for each in traceback.extract_tb(error.__traceback__) if self.has(each.filename)]
         if not frames:
-            return Cause("", what)
+            return Blame("", what)
         last = frames[-1]
-        return Cause(self.place(last.filename, last.lineno or 0, last.name), what)
+        return Blame(self.place(last.filename, last.lineno or 0, last.name), what)
 
     @contextmanager
     def blamed(self) -> Iterator[None]:
@@ -130,12 +130,12 @@ class UserCode(msgspec.Struct, frozen=True):
                 cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
-def cause_of(text: str, code: UserCode) -> Cause:
+def cause_of(text: str, code: UserCode) -> Blame:
     """Return the innermost error in the text of an exception of Spark's."""
     return _from_python(text, code) or _from_java(text, code)
 
 
-def _from_python(text: str, code: UserCode) -> Cause | None:
+def _from_python(text: str, code: UserCode) -> Blame | None:
     found, frames, is_inside = None, list[tuple[str, int, str]](), False
     for line in text.splitlines():
         if line.rstrip().endswith(TRACE):
@@ -150,19 +150,19 @@ def _from_python(text: str, code: UserCode) -> Cause | None:
         error = _ERROR.match(line.strip())
         if error is not None and error[1] not in WRAPPERS:
             own = [each for each in frames if code.has(each[0])]
-            found = Cause(code.place(*own[-1]) if own else "", _named(error[1], error[2] or ""))
+            found = Blame(code.place(*own[-1]) if own else "", _named(error[1], error[2] or ""))
     return found
 
 
-def _from_java(text: str, code: UserCode) -> Cause:
+def _from_java(text: str, code: UserCode) -> Blame:
     said = [_STATE.sub("", line.strip()) for line in text.splitlines() if not line.strip().startswith("at ")]
     errors = [each for line in said for each in _each_java(line) if each[0] not in WRAPPERS]
     called = [each for each in _CALLED.findall(text) if code.has(each[0])]
     where = code.place(called[0][0], int(called[0][1]), "") if called else ""
     if errors:
-        return Cause(where, _named(*errors[-1]))
+        return Blame(where, _named(*errors[-1]))
     first = next((line for line in said if line), text.strip())
-    return Cause(where, _OPENING.sub("", first))
+    return Blame(where, _OPENING.sub("", first))
 
 
 def _each_java(line: str) -> Iterator[tuple[str, str]]:

@@ -1,21 +1,22 @@
 """What a streaming query's checkpoint says of a batch: its plan, written before any task ran. Design: spark.md.
 
-A sink knows the checkpoint's location if it was given as an option. Only local folders are looked into; elsewhere a
-batch has no guard, and the register's numbers alone tell a replay.
+A sink knows the checkpoint's location if it was given as an option. A local folder is read as it is, any other URL by
+the file systems of a session (`checkpoint_files.py`). Without a session such a batch has no guard, and the register's
+numbers alone tell a replay.
 """
 
 import hashlib
 import json
-from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 import msgspec
+from pyspark.sql import SparkSession
 
 from penstock.kernel.errors import NotFound
+from penstock.spark.shared.checkpoint_files import CheckpointFiles, files_at
 from penstock.spark.shared.offsets import begin_of, end_of, positions_text
 
-__all__ = ["CheckpointState", "Plan", "plan_of", "state_of"]
+__all__ = ["CheckpointState", "Plan", "find_state", "offset_of", "plan_of", "state_of"]
 
 OFFSETS_MAX: Final = 8 << 10  # of the text in a commit's metadata
 
@@ -37,15 +38,12 @@ class CheckpointState(msgspec.Struct, frozen=True):
     committed: int
 
 
-def plan_of(location: str | None, batch: int) -> Plan:
+def plan_of(location: str | None, batch: int, spark: SparkSession | None = None) -> Plan:
     """Return the plan of a batch in its checkpoint; an empty one if it cannot be read."""
-    folder = _folder(location)
-    if folder is None:
-        return Plan()
-    try:
-        data = (folder / "offsets" / str(batch)).read_bytes()
-        before = (folder / "offsets" / str(batch - 1)).read_bytes() if batch else b""
-    except OSError:
+    files = files_at(location, spark)
+    data = files.read(f"offsets/{batch}") if files is not None else None
+    before = files.read(f"offsets/{batch - 1}") if files is not None and batch else b""
+    if data is None or before is None:
         return Plan()
     lines, last = _lines(data), _lines(before)
     offsets = "\n".join(lines)
@@ -53,6 +51,14 @@ def plan_of(location: str | None, batch: int) -> Plan:
     ends = positions_text([end_of(_parsed(each)) for each in lines])
     kept = offsets if len(offsets) <= OFFSETS_MAX else ""
     return Plan(hashlib.sha256(data).hexdigest(), kept, positions_text(begins), ends)
+
+
+def offset_of(location: str, batch: int, spark: SparkSession | None = None) -> dict[str, Any]:
+    """Return the offset of the first source in the plan of a batch; an empty one before the first."""
+    files = files_at(location, spark)
+    data = files.read(f"offsets/{batch}") if files is not None and batch >= 0 else None
+    found = _parsed(_lines(data)[0]) if data is not None else {}
+    return found if isinstance(found, dict) else {}
 
 
 def _lines(data: bytes) -> list[str]:
@@ -67,23 +73,22 @@ def _parsed(line: str) -> Any:
         return line
 
 
-def state_of(location: str) -> CheckpointState:
+def state_of(location: str, spark: SparkSession | None = None) -> CheckpointState:
     """Return the query of a checkpoint, and its progress."""
-    folder = _folder(location)
-    if folder is None or not (folder / "metadata").is_file():
-        raise NotFound(f"{location} is no checkpoint of a streaming query in a local folder")
-    query = json.loads((folder / "metadata").read_text())["id"]
-    return CheckpointState(query, _newest(folder / "offsets"), _newest(folder / "commits"))
+    found = find_state(location, spark)
+    if found is None:
+        raise NotFound(f"{location} is no checkpoint of a streaming query that can be read from here")
+    return found
 
 
-def _newest(folder: Path) -> int:
-    return max((int(each.name) for each in folder.glob("[0-9]*") if each.name.isdigit()), default=-1)
-
-
-def _folder(location: str | None) -> Path | None:
-    if not location:
+def find_state(location: str, spark: SparkSession | None = None) -> CheckpointState | None:
+    """Return the same, and None where no query has begun."""
+    files = files_at(location, spark)
+    metadata = files.read("metadata") if files is not None else None
+    if files is None or metadata is None:
         return None
-    parts = urlsplit(location)
-    if parts.scheme not in ("", "file"):
-        return None
-    return Path(unquote(parts.path)) if parts.scheme else Path(location)
+    return CheckpointState(json.loads(metadata)["id"], _newest(files, "offsets"), _newest(files, "commits"))
+
+
+def _newest(files: CheckpointFiles, folder: str) -> int:
+    return max((int(each) for each in files.names(folder) if each.isdigit()), default=-1)

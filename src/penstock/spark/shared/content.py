@@ -18,7 +18,7 @@ from penstock.kernel.errors import Gone, Indeterminate, NotFound, StorageError, 
 from penstock.kernel.ids import Offset
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.loop_thread import LoopThread
-from penstock.spark.shared.connection import Connection
+from penstock.spark.connection import Connection
 
 __all__ = ["CHUNK_BYTES", "Access", "Content"]
 

@@ -44,7 +44,7 @@ def backfill(
     """Write everything up to now, and return the end of each journal. The stream will begin there."""
     source = _source(flow)
     checkpoint = pipeline.checkpoint_of(flow)
-    if has_plan(checkpoint):
+    if has_plan(checkpoint, spark):
         raise PreconditionFailed(
             f"{flow.sink} has a checkpoint already: its stream has begun, and reads history by itself",
             next_step=f"penstock pipeline status, or remove {checkpoint} and adopt the sink",

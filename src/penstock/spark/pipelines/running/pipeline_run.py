@@ -6,7 +6,6 @@ reader of user code very little.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -14,27 +13,30 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.kernel.errors import InvalidArgument, PenstockError, Refused
+from penstock.kernel.errors import InvalidArgument, PenstockError, PreconditionFailed, Refused
 from penstock.spark.pipelines.ends import Journal, LakeSink
 from penstock.spark.pipelines.flow_frames import check_frames
 from penstock.spark.pipelines.journal_publisher import TransactionPublisher
 from penstock.spark.pipelines.pipeline import Flow, Pipeline
 from penstock.spark.pipelines.pipeline_audit import Publisher
 from penstock.spark.pipelines.running.flow_start import FlowStart, heads_of, only_journal, start_of
+from penstock.spark.pipelines.running.settings import RunSettings, limited_flow
 from penstock.spark.pipelines.running.until_now import present_ends, stop_when_read
 from penstock.spark.pipelines.tagged import tagged
 from penstock.spark.pipelines.user_code import cause_of
-from penstock.spark.shared.checkpoint import CheckpointState, state_of
+from penstock.spark.shared.checkpoint import find_state, offset_of
+from penstock.spark.shared.checkpoint_files import check_opens
 from penstock.spark.shared.offsets import StreamOffset
 from penstock.spark.versions import HAS_READ_LIMITS, progress_offset
 
-__all__ = ["FlowProgress", "PipelineRun", "has_plan", "lag_of", "offset_of", "publisher_of"]
+__all__ = ["FlowProgress", "PipelineRun", "has_plan", "lag_of", "publisher_of"]
 
 POLL_S: Final = 0.25
 ROWS_SHOWN: Final = 3
 SOURCES_S: Final = 60.0
 SLOW_START: Final = "Python worker failed to connect back"  # Spark's words
 SLOW_STARTS_MAX: Final = 30  # of one flow
+TAKEN: Final = ("PreconditionFailed:", "Fenced:")  # a sink that another query has
 
 
 class FlowProgress(msgspec.Struct, frozen=True):
@@ -58,14 +60,17 @@ class PipelineRun:
         self.queries: dict[str, StreamingQuery] = {}
         self.notes: list[str] = []  # where flows begin that have no checkpoint
         self._publishers: dict[str, Publisher | TransactionPublisher] = {}
-        self._settings: dict[str, Any] = {}
+        self._settings = RunSettings()
+        self._once = False
         self._slow_starts: dict[str, int] = {}
 
-    def start(self, *, once: bool = False, interval: str = "0 seconds") -> None:
+    def start(self, *, once: bool = False, settings: RunSettings | None = None) -> None:
         """Start every flow: until everything is read (`once`), or for good."""
-        self._settings = {"once": once, "interval": interval}
+        self._settings = settings or RunSettings()
+        self._once = once
+        self.flows = [limited_flow(flow, self._settings.max_bytes) for flow in self.flows]
         for flow in self.flows:
-            self.queries[flow.name] = self._start(flow, once=once, interval=interval)
+            self.queries[flow.name] = self._start(flow)
             self._wait_for_sources(self.queries[flow.name])
 
     def _wait_for_sources(self, query: StreamingQuery) -> None:
@@ -76,11 +81,13 @@ class PipelineRun:
         while query.isActive and query.status["message"] == "Initializing sources" and time.monotonic() < end:
             time.sleep(POLL_S)
 
-    def _start(self, flow: Flow, *, once: bool, interval: str) -> StreamingQuery:
-        checkpoint = self.pipeline.checkpoint_of(flow)
-        publisher = publisher_of(flow, str(checkpoint))
+    def _start(self, flow: Flow) -> StreamingQuery:
+        once, checkpoint = self._once, self.pipeline.checkpoint_of(flow)
+        publisher = publisher_of(flow, checkpoint)
+        check_opens(self.spark, checkpoint)
         try:
-            start = FlowStart() if has_plan(checkpoint) else start_of(self.spark, flow, publisher.register())
+            is_known = has_plan(checkpoint, self.spark)
+            start = FlowStart() if is_known else start_of(self.spark, flow, publisher.register())
             ends = present_ends(flow) if once else {}
             frames = flow.stream(self.spark, _json(start.offsets) if start.offsets else "", ends)
         except PySparkException as error:
@@ -92,8 +99,10 @@ class PipelineRun:
         self._publishers[flow.name] = publisher
         writer: Any = tagged(list(frames.values())).writeStream.outputMode(flow.output_mode)
         writer = writer.foreachBatch(publisher.publish)
-        writer = writer.queryName(flow.sink).option("checkpointLocation", str(checkpoint))
-        writer = writer.trigger(availableNow=True) if once and not ends else writer.trigger(processingTime=interval)
+        writer = writer.queryName(flow.sink).option("checkpointLocation", checkpoint)
+        pause = 0.0 if once else self._settings.interval_of(flow)
+        processing = f"{round(1000 * pause)} milliseconds"
+        writer = writer.trigger(availableNow=True) if once and not ends else writer.trigger(processingTime=processing)
         while True:
             try:
                 query: StreamingQuery = writer.start()
@@ -106,8 +115,13 @@ class PipelineRun:
 
     # watching
 
-    def watch(self, tell: Callable[[list[FlowProgress]], None]) -> None:
-        """Wait until all flows are done. A failing flow ends them all, with an error that says what happened."""
+    def watch(self, tell: Callable[[list[FlowProgress]], None], timeout_s: float | None = None) -> bool:
+        """Wait until all flows are done, and return True; False after the time.
+
+        A failing flow ends them all, with an error that says what happened.
+        """
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        is_over = True
         try:
             while True:
                 tell(list(self.progress()))
@@ -117,16 +131,20 @@ class PipelineRun:
                         raise self._failure(flow, failure)
                 # A restarted query may have failed again by now: then it is not done, but looked at next.
                 if not any(each.isActive or each.exception() is not None for each in self.queries.values()):
-                    return
+                    return True
+                if end is not None and time.monotonic() >= end:
+                    is_over = False
+                    return False
                 time.sleep(POLL_S)
         finally:
-            self.stop()
+            if is_over:
+                self.stop()
 
     def _starts_again(self, flow: Flow, failure: StreamingQueryException) -> bool:
         """A source whose process was too slow to start has done nothing yet: it is started again."""
         if not self._was_slow(flow, str(failure)):
             return False
-        self.queries[flow.name] = self._start(flow, **self._settings)
+        self.queries[flow.name] = self._start(flow)
         self._wait_for_sources(self.queries[flow.name])
         return True
 
@@ -180,26 +198,30 @@ class PipelineRun:
     # failures
 
     def _failure(self, flow: Flow, failure: StreamingQueryException) -> PenstockError:
-        folder = self.pipeline.checkpoint_of(flow)
-        batch = state_of(str(folder)).planned if (folder / "metadata").is_file() else 0
-        sample = self._sample(flow, folder, batch)
+        checkpoint = self.pipeline.checkpoint_of(flow)
+        state = find_state(checkpoint, self.spark)
+        batch = state.planned if state is not None else 0
+        sample = self._sample(flow, checkpoint, batch)
         shown = f"\nrows of that batch: {sample}" if sample else ""
         cause = cause_of(str(failure), flow.code)
-        kind = InvalidArgument if cause.where else Refused  # an error in the user's code is theirs to correct
+        is_taken = cause.what.startswith(TAKEN)
+        # An error in the user's code is the user's to correct.
+        kind = PreconditionFailed if is_taken else InvalidArgument if cause.where else Refused
         return kind(
             f"pipeline {flow.pipeline}, flow {flow.name}, batch {batch} failed: {cause}{shown}",
             next_step=f"correct the flow and run it again: it continues with batch {batch}",
             batch=batch,
+            flow=flow.name,
         )
 
-    def _sample(self, flow: Flow, folder: Path, batch: int) -> list[dict[str, Any]]:
+    def _sample(self, flow: Flow, checkpoint: str, batch: int) -> list[dict[str, Any]]:
         """Some rows which the batch read; none if they cannot be had: the failure itself is what matters."""
         source = next(iter(flow.streams.values()))
         if not isinstance(source, Journal) or len(flow.streams) != 1:
             return []
         try:
-            end = StreamOffset.from_dict(offset_of(folder, batch))
-            start = StreamOffset.from_dict(offset_of(folder, batch - 1))
+            end = StreamOffset.from_dict(offset_of(checkpoint, batch, self.spark))
+            start = StreamOffset.from_dict(offset_of(checkpoint, batch - 1, self.spark))
             ranges = end.ranges(start)
             frame = source.read(
                 self.spark,
@@ -217,14 +239,10 @@ def publisher_of(flow: Flow, checkpoint: str) -> Publisher | TransactionPublishe
     return Publisher(flow, checkpoint) if is_lake else TransactionPublisher(flow, checkpoint)
 
 
-def has_plan(checkpoint: Path) -> bool:
+def has_plan(checkpoint: str, spark: SparkSession) -> bool:
     """Return True if a checkpoint has a planned batch: then it says how far the flow is."""
-    state = checkpoint_state(checkpoint)
+    state = find_state(checkpoint, spark)
     return state is not None and state.planned >= 0
-
-
-def checkpoint_state(checkpoint: Path) -> CheckpointState | None:
-    return state_of(str(checkpoint)) if (checkpoint / "metadata").is_file() else None
 
 
 def lag_of(sources: list[dict[str, Any]]) -> int | None:
@@ -242,15 +260,6 @@ def _to(offset: Any) -> dict[str, int] | None:
     found = progress_offset(offset)
     to = found.get("to") if isinstance(found, dict) else None
     return to if isinstance(to, dict) else None
-
-
-def offset_of(folder: Path, batch: int) -> dict[str, Any]:
-    """The offset of the first source in the plan of a batch; nothing before the first."""
-    if batch < 0:
-        return {}
-    lines = (folder / "offsets" / str(batch)).read_text().splitlines()
-    found = msgspec.json.decode(lines[2])
-    return found if isinstance(found, dict) else {}
 
 
 def _json(value: Mapping[str, int]) -> str:

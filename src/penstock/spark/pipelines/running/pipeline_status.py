@@ -7,8 +7,9 @@ from penstock.spark.pipelines.ends import Journal, LakeSink
 from penstock.spark.pipelines.pipeline import Flow, Pipeline
 from penstock.spark.pipelines.pipeline_audit import audit_branch
 from penstock.spark.pipelines.running.flow_start import heads_of
-from penstock.spark.pipelines.running.pipeline_run import offset_of
-from penstock.spark.shared.checkpoint import state_of
+from penstock.spark.shared.checkpoint import find_state, offset_of
+from penstock.spark.shared.checkpoint_files import is_local
+from penstock.spark.shared.offsets import journal_positions
 from penstock.spark.tables.lake_access import access_from, table_url
 
 __all__ = ["status_of"]
@@ -16,8 +17,8 @@ __all__ = ["status_of"]
 
 def status_of(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
     """Return a flow's description. `problem` is the obstacle to its next batch, if there is one."""
-    folder = pipeline.checkpoint_of(flow)
-    state = state_of(str(folder)) if (folder / "metadata").is_file() else None
+    checkpoint = pipeline.checkpoint_of(flow)
+    state = find_state(checkpoint)
     shown: dict[str, Any] = {
         "flow": flow.name,
         "sink": flow.sink,
@@ -32,9 +33,11 @@ def status_of(pipeline: Pipeline, flow: Flow) -> dict[str, Any]:
         register = _register(flow)
         if register is not None:
             shown["sink_batch"] = register["batch"]
+            if not is_local(checkpoint):
+                shown["query"] = register["query"]  # only Spark can open the checkpoint
             if state is not None and register["query"] != state.query:
                 shown["problem"] = f"the sink belongs to another query; penstock pipeline adopt {flow.sink}"
-        shown["lag_bytes"] = _lag(flow, pipeline)
+        shown["lag_bytes"] = _lag(flow, checkpoint, register)
     except PenstockError as error:
         shown["problem"] = error.message
     return shown
@@ -50,12 +53,14 @@ def _register(flow: Flow) -> dict[str, Any] | None:
     return next((each for each in found["results"] if each["sink"] == flow.sink), None)
 
 
-def _lag(flow: Flow, pipeline: Pipeline) -> int | None:
-    """Return how many bytes of the journals follow the last planned batch."""
+def _lag(flow: Flow, checkpoint: str, register: dict[str, Any] | None) -> int | None:
+    """Return how many bytes of the journals follow the last planned batch, or the last that the sink committed."""
     source = next(iter(flow.streams.values()))
     if not isinstance(source, Journal):
         return None
-    folder = pipeline.checkpoint_of(flow)
-    planned = state_of(str(folder)).planned if (folder / "metadata").is_file() else -1
-    read: dict[str, int] = offset_of(folder, planned).get("to", {})
+    state = find_state(checkpoint)
+    if state is not None and state.planned >= 0:
+        read: dict[str, int] = offset_of(checkpoint, state.planned).get("to", {})
+    else:
+        read = journal_positions(register["ends"]) or {} if register is not None and register.get("ends") else {}
     return sum(max(0, end - read.get(name, 0)) for name, end in heads_of(source).items())
