@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from tests.keyspace.shell.behaviours import WAIT_S
 from tests.keyspace.shell.embedded.harness import HandClock
+from tests.lab.world.inside import new_process
 
+from penstock.keyspace.core.records import Lease, LeaseId
 from penstock.keyspace.core.transaction import PutKey
 from penstock.keyspace.shell.embedded.lock import WriterLock
 from penstock.keyspace.shell.embedded.options import EmbeddedOptions
@@ -117,3 +119,36 @@ async def test_a_renewal_makes_the_lease_good_for_its_time_again(keyspace: Embed
         assert keeper.is_good
         clock.move(1_000)
         assert not keeper.is_good
+
+
+class _Absent:
+    """A KeySpace that grants a lease, and then answers nothing any more."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def grant_lease(self, ttl_ms: int) -> Lease:
+        return Lease(LeaseId(7), ttl_ms)
+
+    async def keep_alive(self, _: LeaseId) -> Lease:
+        self.asked += 1
+        never: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
+        return await never
+
+
+def test_a_lease_near_its_end_is_not_asked_for_again_and_again() -> None:
+    """uvloop's timers fire up to 1 ms early: the keeper asked some twenty times in the lease's last millisecond."""
+    process = new_process()
+    process.loop._early_s = 0.001
+    absent, losses = _Absent(), Losses()
+
+    async def keep() -> None:
+        keeper = await LeaseKeeper.start(absent, 1_000, losses, process.clock.boot_ns)  # type: ignore[arg-type]
+        await losses.wait()
+        await keeper.close(revoke=False)
+
+    try:
+        process.loop.run_until_complete(keep())
+    finally:
+        process.world.end()
+    assert absent.asked <= 2

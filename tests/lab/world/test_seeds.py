@@ -19,7 +19,18 @@ print([run_world({world!r}, seed).digest for seed in range(2)])
 """
 
 
-@pytest.mark.parametrize("entry", SEEDS, ids=lambda entry: f"{entry['world']}-{entry['seed']}")
+KEPT = [entry for entry in SEEDS if "mutant" not in entry]
+CAUGHT = [entry for entry in SEEDS if "mutant" in entry]
+
+
+@pytest.mark.parametrize("entry", CAUGHT, ids=lambda entry: f"{entry['world']}-{entry['mutant']}")
+def test_a_mutant_is_caught_by_its_seed(entry: dict[str, Any]) -> None:
+    mutant = WORLDS[entry["world"]].mutants[entry["mutant"]]
+    outcome = run_world(entry["world"], entry["seed"], mutant=entry["mutant"])
+    assert outcome.rule.startswith(mutant.rule), outcome.failure
+
+
+@pytest.mark.parametrize("entry", KEPT, ids=lambda entry: f"{entry['world']}-{entry['seed']}")
 def test_a_seed_which_once_failed_is_clean_or_still_known(entry: dict[str, Any]) -> None:
     assert entry["why"]
     outcome = run_world(entry["world"], entry["seed"], entry["faults"])

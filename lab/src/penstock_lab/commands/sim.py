@@ -81,9 +81,9 @@ def run(
         raise InvalidArgument(f"--jobs {jobs}: expected 1 to 1024")
     first, end = parse_seeds(seeds)
     if world:
-        if mutant is not None:
-            raise InvalidArgument("--mutant is for workloads without --world")
-        return run_worlds(session, workload, (first, end), faults=faults, jobs=jobs, story=story, until=until)
+        return run_worlds(
+            session, workload, (first, end), faults=faults, jobs=jobs, story=story, until=until, mutant=mutant
+        )
     if faults is not None or story is not None or until is not None:
         raise InvalidArgument("--faults, --story and --until are for worlds: add --world")
     with _Progress(session, end - first) as progress:

@@ -14,7 +14,7 @@ from penstock.kernel.errors import InvalidArgument
 from penstock.server.output import make_table
 from penstock.server.session import Session
 from penstock_lab.world.faults import FAULTS, check_faults
-from penstock_lab.world.run import WORLDS, WorldOutcome, run_world
+from penstock_lab.world.run import WorldOutcome, find_mutant, run_world
 
 __all__ = ["ABOUT_FAULTS", "WorldSweep", "run_worlds", "sweep_worlds"]
 
@@ -29,6 +29,7 @@ class WorldSweep(msgspec.Struct):
     end: int
     faults: tuple[str, ...] | None
     jobs: int
+    mutant: str | None = None
     done: int = 0
     failed: int = 0
     seconds: float = 0.0
@@ -41,6 +42,11 @@ class WorldSweep(msgspec.Struct):
     def seeds_per_second(self) -> float:
         return self.done / self.seconds if self.seconds else 0.0
 
+    @property
+    def ok(self) -> bool:
+        """A sweep is good if every seed is clean; one of a mutant, if some seed has caught it."""
+        return self.failed > 0 if self.mutant else self.failed == 0
+
 
 def sweep_worlds(
     name: str,
@@ -49,13 +55,13 @@ def sweep_worlds(
     faults: Sequence[str] | None = None,
     *,
     jobs: int | None = None,
+    mutant: str | None = None,
     watch: Callable[[WorldSweep], None] = lambda _: None,
 ) -> WorldSweep:
-    """Run seeds, in several processes."""
-    if name not in WORLDS:
-        raise InvalidArgument(f"no world {name!r}: there are {', '.join(WORLDS)}")
+    """Run seeds, in several processes. A mutant's sweep ends when it is caught."""
+    find_mutant(name, mutant)
     chosen = check_faults(faults) if faults is not None else None
-    found = WorldSweep(name, first, end, chosen, jobs or os.cpu_count() or 1)
+    found = WorldSweep(name, first, end, chosen, jobs or os.cpu_count() or 1, mutant)
     counts: Counter[str] = Counter()
     began = time.monotonic()
 
@@ -72,17 +78,23 @@ def sweep_worlds(
 
     if found.jobs == 1 or end - first == 1:
         for seed in range(first, end):
-            note(run_world(name, seed, chosen))
+            note(run_world(name, seed, chosen, mutant=mutant))
+            if mutant is not None and found.failed:
+                break
     else:
         with ProcessPoolExecutor(found.jobs, mp_context=get_context("spawn")) as pool:
-            for outcome in pool.map(_run, [(name, seed, chosen) for seed in range(first, end)]):
+            for outcome in pool.map(_run, [(name, seed, chosen, mutant) for seed in range(first, end)]):
                 note(outcome)
+                if mutant is not None and found.failed:
+                    pool.shutdown(cancel_futures=True)
+                    break
     found.counts = dict(sorted(counts.items()))
     return found
 
 
-def _run(what: tuple[str, int, tuple[str, ...] | None]) -> WorldOutcome:
-    return run_world(*what)
+def _run(what: tuple[str, int, tuple[str, ...] | None, str | None]) -> WorldOutcome:
+    name, seed, faults, mutant = what
+    return run_world(name, seed, faults, mutant=mutant)
 
 
 def run_worlds(
@@ -94,6 +106,7 @@ def run_worlds(
     jobs: int | None,
     story: str | None,
     until: float | None,
+    mutant: str | None = None,
 ) -> int:
     """Run and print. `faults`: names with commas between, or `none`."""
     first, end = seeds
@@ -101,15 +114,15 @@ def run_worlds(
     if story is not None or until is not None:
         if end - first != 1:
             raise InvalidArgument("--story and --until are for one seed, like --seeds 42")
-        outcome = run_world(name, first, names, story_of=story, until_s=until)
+        outcome = run_world(name, first, names, story_of=story, until_s=until, mutant=mutant)
         session.emit(msgspec.to_builtins(outcome), *outcome.story, _line(outcome))
         return 1 if outcome.failure else 0
-    found = sweep_worlds(name, first, end, names, jobs=jobs)
+    found = sweep_worlds(name, first, end, names, jobs=jobs, mutant=mutant)
     session.emit(
-        {**msgspec.to_builtins(found), "seeds_per_second": found.seeds_per_second, "ok": not found.failed},
+        {**msgspec.to_builtins(found), "seeds_per_second": found.seeds_per_second, "ok": found.ok},
         *_as_text(found),
     )
-    return 1 if found.failed else 0
+    return 0 if found.ok else 1
 
 
 def _line(outcome: WorldOutcome) -> str:
@@ -120,6 +133,8 @@ def _line(outcome: WorldOutcome) -> str:
 
 def _as_text(found: WorldSweep) -> list[Any]:
     verdict = "clean" if not found.failed else f"{found.failed:,} failed"
+    if found.mutant:
+        verdict = f"{found.mutant} caught by seed {found.failures[0].seed}" if found.failed else "NOT CAUGHT"
     lines: list[Any] = [
         f"{found.world}: {found.done:,} seeds from {found.first:,}, {verdict}. {found.seeds_per_second:,.1f} seeds/s "
         f"on {found.jobs} processes; {found.virtual_s:,.0f} s of virtual time."
@@ -127,6 +142,7 @@ def _as_text(found: WorldSweep) -> list[Any]:
     for outcome in found.failures[:SHOWN_MAX]:
         faults = ",".join(outcome.faults) or "none"
         lines += ["", _line(outcome)]
+        faults += f" --mutant {outcome.mutant}" if outcome.mutant else ""
         seen = f"penstock sim run {found.world} --world --seeds {outcome.seed} --faults {faults} --story '*'"
         lines += [f"  see it: {seen}"]
     if found.done == 1 and not found.failed:

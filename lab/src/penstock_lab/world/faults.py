@@ -27,6 +27,8 @@ class WorldFault(msgspec.Struct, frozen=True):
     about: str
     do: Do
     loses_unsynced: bool = False  # bytes that were not synced may be lost, on every replica
+    ends_replicas: bool = False  # a replica starts again, without its unsynced bytes
+    damages: bool = False  # it excuses the loss of a copy: it meets one server of a world only
 
 
 def check_faults(names: Sequence[str]) -> tuple[str, ...]:
@@ -37,12 +39,19 @@ def check_faults(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def plan(scene: Scene, names: Sequence[str], rng: Random, *, begin_s: float, end_s: float, count: int = 3) -> None:
-    """Let each fault happen up to `count` times between two times."""
+def plan(scene: Scene, names: Sequence[str], *, begin_s: float, end_s: float, count: int = 3) -> None:
+    """Let each fault happen up to `count` times between two times.
+
+    Each occurrence has a name, like `kill#2`, and draws of its own: those that `shrink` leaves out change no other one.
+    """
+    world = scene.world
     for name in names:
-        for _ in range(rng.randint(1, count)):
-            at = int(rng.uniform(begin_s, end_s) * SECOND)
-            scene.world.at(at, _do, scene, name, rng)
+        rng = world.random(f"fault {name}")
+        for number in range(1, rng.randint(1, count) + 1):
+            at, label = int(rng.uniform(begin_s, end_s) * SECOND), f"{name}#{number}"
+            if label not in world.without:
+                world.happened.append(label)
+                world.at(at, _do, scene, name, world.random(f"fault {label}"))
 
 
 def _do(scene: Scene, name: str, rng: Random) -> None:
@@ -176,16 +185,36 @@ def _short_writes(scene: Scene, rng: Random) -> None:
     _disk(scene, rng, change)
 
 
-def _disk_error(scene: Scene, rng: Random) -> None:
-    trouble = scene.computers[rng.choice(scene.servers)].files.trouble
-    setattr(trouble, rng.choice(("write_code", "sync_code", "read_code")), errno.EIO)
+def _write_fails(scene: Scene, rng: Random) -> None:
+    def change(trouble: DiskTrouble) -> None:
+        trouble.write_code = errno.EIO
+
+    _disk(scene, rng, change)
+
+
+def _read_fails(scene: Scene, rng: Random) -> None:
+    def change(trouble: DiskTrouble) -> None:
+        trouble.read_code = errno.EIO
+
+    _disk(scene, rng, change)
+
+
+def _sync_fails(scene: Scene, rng: Random) -> None:
+    trouble = scene.computers[scene.victim].files.trouble
+    scene.world.note(scene.victim, "disk", "begins to lose unsynced bytes")
+    trouble.sync_code = errno.EIO
     scene.mend_later(_while(rng), trouble.heal)
 
 
 def _flip(scene: Scene, rng: Random) -> None:
-    """Change one byte of a file of one server."""
-    files = scene.computers[rng.choice(scene.servers)].files
-    paths = [path for path in files.walk(FOLDER) if files.file(path).data]
+    """Change one byte of the data of one server between two lives: what a program reads again must be checked."""
+    name = scene.victim
+    life, files = scene.life(name), scene.computers[name].files
+    if life is not None:
+        life.kill()
+    scene.hold(name)
+    scene.mend_later(_while(rng), lambda: scene.start(name))
+    paths = [path for path in files.walk(FOLDER) if files.file(path).data and path.parent != FOLDER]
     if paths:
         path = rng.choice(paths)
         files.flip(path, rng.randrange(len(files.file(path).data)))
@@ -221,6 +250,10 @@ FAULTS: Final[dict[str, WorldFault]] = {
     "disk-full": WorldFault("a disk has no room, or all have none", _disk_full),
     "disk-slow": WorldFault("syncs take up to 3 s", _disk_slow),
     "short-writes": WorldFault("half of all writes take a part of their bytes only", _short_writes),
+    "write-fails": WorldFault("every write of a disk fails, or of all disks", _write_fails, ends_replicas=True),
+    "read-fails": WorldFault("every read of a disk fails, or of all disks", _read_fails, ends_replicas=True),
+    "sync-fails": WorldFault("one server's syncs fail, and lose its unsynced bytes", _sync_fails, damages=True),
+    "flip": WorldFault("one server is killed, and a byte of its data changes", _flip, damages=True),
     "keyspace-unavailable": WorldFault(
         "the KeySpace refuses some requests; nothing was written",
         lambda scene, rng: _keyspace(scene, rng, rng.choice((0.1, 0.5)), 0.0),

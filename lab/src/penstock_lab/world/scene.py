@@ -21,6 +21,11 @@ AGAIN_NS: Final = (100_000_000, 2_000_000_000)  # until a supervisor starts a pr
 T = TypeVar("T")
 
 
+async def _nothing(life: Life) -> None:
+    """Do nothing, for ever."""
+    await life.loop.create_future()
+
+
 class Scene:
     """Machines, a KeySpace, object stores."""
 
@@ -40,11 +45,19 @@ class Scene:
         self.links.machines(lambda name: name in self.computers and not self.computers[name].is_on)
 
     def add(self, name: str, program: Main) -> None:
-        """Add a machine with a program, and start it."""
+        """Add a machine with a program, and start it; without a program, if the world is to do without it."""
         computer = self.computers[name] = Computer(self.world, self.links, name)
         computer.stores = self._stores_of
+        self.world.happened.append(name)
+        if name in self.world.without:
+            program = _nothing
         self._programs[name] = program
         self.start(name)
+
+    @property
+    def victim(self) -> str:
+        """Return the one server that faults may damage, so that no excuse covers two copies."""
+        return self.servers[self.world.random("victim").randrange(len(self.servers))]
 
     def life(self, name: str) -> Life | None:
         """Return the process of a machine, if one runs."""

@@ -1,7 +1,11 @@
-"""Logs of a world: what programs log goes into the story, with the process and the virtual time; nowhere else."""
+"""Logs of a world: what programs log goes into the story, with the process and the virtual time; nowhere else.
+
+What always holds: an exception that a program logs as its own defect fails the world (W8).
+"""
 
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
+from traceback import format_exc
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -19,6 +23,8 @@ def telling(world: "World") -> Iterator[None]:
     was_configured = structlog.is_configured()
 
     def tell(_logger: Any, method: str, event: MutableMapping[str, Any]) -> Any:
+        if method == "exception":
+            world.fail(f"a defect was logged: {event.get('event')}\n{format_exc()}")
         if world.story_of is not None:
             from asyncio import events
 

@@ -30,8 +30,18 @@ class WorldFailed(AssertionError):
 class World:
     """Everything of one seed."""
 
-    def __init__(self, seed: int | str, *, story_of: str | None = None, epoch_ns: int = EPOCH_NS) -> None:
+    def __init__(
+        self,
+        seed: int | str,
+        *,
+        story_of: str | None = None,
+        epoch_ns: int = EPOCH_NS,
+        without: frozenset[str] = frozenset(),
+    ) -> None:
+        """`without`: occurrences of faults, and processes, that are left out."""
         self.seed = seed
+        self.without = without
+        self.happened: list[str] = []  # what could be left out
         self.now_ns = 0
         self.epoch_ns = epoch_ns
         self.rng = self.random("world")

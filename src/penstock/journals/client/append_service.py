@@ -23,7 +23,7 @@ from typing import Final
 
 from penstock.journals.client.journal import Journals
 from penstock.journals.client.journal_content import Buffer
-from penstock.journals.client.journal_outcomes import Appended
+from penstock.journals.client.journal_outcomes import Appended, error_after
 from penstock.journals.records.names import check_journal_name
 from penstock.journals.records.registers import Txn
 from penstock.kernel.errors import (
@@ -119,7 +119,8 @@ class _Lane:
         service = self._service
         self.seq = max(self.seq + 1, service.ports.clock.time_ns() // 1_000)  # above every number of an earlier run
         batch.txn = Txn(service.writer, self.seq)
-        attempt, is_doubtful = 0, False
+        attempt = 0
+        doubt: PenstockError | None = None
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while True:
@@ -132,18 +133,18 @@ class _Lane:
                     log.info("journal takes appends again", journal=self.journal, after_s=round(loop.time() - begun, 1))
                 return
             except WriterExpired as error:
-                if is_doubtful or error.written is not Written.NO:
-                    batch.fail(error)
+                if doubt is not None or error.written is not Written.NO:
+                    batch.fail(error_after(doubt, error))
                     return
                 self.seq = int(error.details["floor"]) + 1  # no copy was written: take an unused number
                 batch.txn = Txn(service.writer, self.seq)
             except (Unavailable, Indeterminate) as error:
-                is_doubtful = is_doubtful or isinstance(error, Indeterminate)
+                doubt = error if isinstance(error, Indeterminate) else doubt
                 attempt += 1
                 pause_s = min(RETRY_S[1], RETRY_S[0] * (1 << min(attempt, 8)))
                 waited_s = loop.time() - begun
                 if waited_s + pause_s >= service.patience_s:
-                    self._give_up(batch, error, waited_s, is_doubtful=is_doubtful)
+                    self._give_up(batch, error, waited_s, is_doubtful=doubt is not None)
                     return
                 if attempt.bit_count() == 1:  # 1, 2, 4, 8 …
                     log.warning(
@@ -155,7 +156,7 @@ class _Lane:
                     )
                 await asyncio.sleep(pause_s)
             except PenstockError as error:
-                batch.fail(error)
+                batch.fail(error_after(doubt, error))
                 return
 
     def _give_up(self, batch: _Batch, error: PenstockError, waited_s: float, *, is_doubtful: bool) -> None:

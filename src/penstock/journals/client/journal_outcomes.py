@@ -28,7 +28,7 @@ from penstock.kernel.errors import (
 )
 from penstock.kernel.ids import Offset
 
-__all__ = ["RETRYABLE", "Appended", "error_of", "lost_error"]
+__all__ = ["RETRYABLE", "Appended", "error_after", "error_of", "lost_error"]
 
 # Definitely not done, and it may well be done a moment later: by the same broker, or by another.
 RETRYABLE: Final = frozenset(
@@ -168,4 +168,23 @@ def lost_error(journal: str, lost: Lost, txn: Txn | None) -> PenstockError:
     return Indeterminate(
         f"{journal}: the broker was lost before it answered ({lost}); the append may have taken effect",
         next_step="read the journal's end before appending again; with a txn it could be repeated safely",
+    )
+
+
+def error_after(doubt: PenstockError | None, error: PenstockError) -> PenstockError:
+    """Return the error of an append whose attempt before ended in `doubt`: it is about the append, not about one copy.
+
+    An attempt that wrote nothing says nothing about a copy that was sent before. Only the conditions do: the journal
+    judges them when it has decided about every earlier copy.
+    """
+    if doubt is None or error.written is not Written.NO or isinstance(error, PreconditionFailed):
+        return error
+    if isinstance(error, WriterExpired):
+        error.written = Written.UNKNOWN
+        return error
+    reason = error.message.removesuffix("; nothing was written")
+    return Indeterminate(
+        f"an attempt before was not answered, and may have taken effect; the last one did not: {reason}",
+        next_step=doubt.next_step,
+        **doubt.details,
     )

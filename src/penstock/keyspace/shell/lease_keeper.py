@@ -11,7 +11,7 @@ gets a new lease. The keeper declares a loss in two cases, whichever comes first
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Self
+from typing import Final, Self
 
 from penstock.kernel.errors import Indeterminate, LeaseExpired, PenstockError, Unavailable
 from penstock.kernel.ids import MILLISECOND
@@ -21,6 +21,7 @@ from penstock.plumbing.process.logs import get_logger
 
 __all__ = ["LeaseKeeper"]
 
+TICK_S: Final = 0.002  # timers may fire a millisecond early
 log = get_logger()
 
 
@@ -88,8 +89,11 @@ class LeaseKeeper:
         pause_s = self.lease.ttl_ms / 3_000
         while self.lost_because is None:
             await asyncio.sleep(min(pause_s, self._good_for_s()))
-            if self._good_for_s() > 0:
+            left_s = self._good_for_s()
+            if left_s > TICK_S:
                 await self._renew()
+            elif left_s:
+                await asyncio.sleep(TICK_S)  # a timer fired early: no answer could come in time
             else:
                 self._lose(f"it could not be renewed for {self.lease.ttl_ms} ms")
 

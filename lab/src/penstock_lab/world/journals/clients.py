@@ -4,15 +4,16 @@ Each client process runs some writers and a reader. A writer notes each record b
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.journals.client.append_service import AppendService
-from penstock.journals.client.journal import Journals
+from penstock.journals.client.journal import Change, Journals
 from penstock.journals.client.messages import MessagePublisher
 from penstock.journals.records.registers import Txn
-from penstock.kernel.errors import PenstockError, Written
+from penstock.kernel.errors import NotFound, PenstockError, Written
 from penstock_lab.world.journals.ledger import JournalsLedger, SentRecord
 from penstock_lab.world.process import Life
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["client_program", "read_whole"]
 
-PAUSE_S: Final = 0.05
+MADE_MAX: Final = 6  # journals that clients create
 
 
 def client_program(site: "JournalsSite", number: int) -> Callable[[Life], Any]:
@@ -30,7 +31,7 @@ def client_program(site: "JournalsSite", number: int) -> Callable[[Life], Any]:
     async def main(life: Life) -> None:
         rng = life.rng
         async with Journals(site.addresses(rng), ports=life.ports, direct=rng.random() < 0.3) as journals:
-            work = [_appends, _transactions, _service, _messages]
+            work = [_appends, _transactions, _service, _messages, _turns, _creates]
             tasks = [
                 asyncio.create_task(
                     work[(number + each) % len(work)](site, life, journals, f"w{number}-{each}-{life.life}"),
@@ -59,7 +60,86 @@ async def _appends(site: "JournalsSite", life: Life, journals: Journals, name: s
         with _told(site.ledger, life, [sent]) as told:
             done = await journals.append(sent.journal, sent.content, timeout=rng.choice(site.settings.timeouts_s))
             told(done.begin, done.end)
+        if sent.fate == "acknowledged" and rng.random() < 0.2:
+            await _read_back(site, life, journals, sent)
         await _pause(site, rng)
+
+
+async def _read_back(site: "JournalsSite", life: Life, journals: Journals, sent: SentRecord) -> None:
+    """A client reads its own appends, whichever replica it asks."""
+    content = bytearray()
+    try:
+        async with asyncio.timeout(5.0):
+            async for chunk in journals.read(sent.journal, sent.begin, end=sent.end):
+                content += chunk.content
+    except (PenstockError, TimeoutError):
+        return
+    if content != sent.content and sent.journal not in {*site.deleted, *site.excused}:
+        site.world.fail(
+            f"E1: {life.name} reads {bytes(content)[:60]!r} at its own record {sent.number} of {sent.journal}"
+        )
+
+
+async def _turns(site: "JournalsSite", life: Life, journals: Journals, name: str) -> None:
+    """Conditional appends: of all writers one takes each turn, and one offset is the end of the journal once."""
+    rng = life.rng
+    while not site.is_written:
+        sent = site.record(rng)
+        turn, by_offset = site.turns.get(sent.journal, 0), rng.random() < 0.3
+        how: dict[str, Any] = {"offset": site.ends.get(sent.journal, 0)} if by_offset else _taking(turn)
+        with _told(site.ledger, life, [sent]) as told:
+            timeout = rng.choice(site.settings.timeouts_s)
+            done = await journals.append(sent.journal, sent.content, timeout=timeout, **how)
+            told(done.begin, done.end)
+            if by_offset and done.begin != how["offset"]:
+                site.world.fail(f"E2: record {sent.number} was for offset {how['offset']}, and is at {done.begin}")
+            if not by_offset:
+                site.took(sent, turn)
+            site.ends[sent.journal] = max(site.ends.get(sent.journal, 0), done.end)
+        if sent.fate == "unknown" and not by_offset:
+            await _learn_turn(site, journals, sent.journal)
+        await _pause(site, rng)
+
+
+def _taking(turn: int) -> dict[str, Any]:
+    before = f"turn=t{turn}" if turn else "!turn"
+    return {"check": before, "union": {"turn": f"t{turn + 1}"}, "subtract": {"turn": f"t{turn}"} if turn else ()}
+
+
+async def _learn_turn(site: "JournalsSite", journals: Journals, journal: str) -> None:
+    """Ask an append without content whose turn it is."""
+    try:
+        done = await journals.append(journal, b"", timeout=5.0, check="!no-such-register", union={"seen": "yes"})
+    except PenstockError:
+        return
+    value = done.registers.labels.value_of("turn")
+    if value:
+        site.turns[journal] = max(site.turns.get(journal, 0), int(value[1:]))
+
+
+async def _creates(site: "JournalsSite", life: Life, journals: Journals, name: str) -> None:
+    """Journals that are made, and have an append at once. Some are deleted again."""
+    rng = life.rng
+    while not site.is_written and len(site.made) < MADE_MAX:
+        journal = f"made/{name}-{len(site.made)}"
+        site.made.append(journal)
+        try:
+            await journals.create(site.spec(journal))
+        except PenstockError:
+            site.deleted.add(journal)  # it may exist, or appear later
+            continue
+        sent = site.record(rng, journal)
+        with _told(site.ledger, life, [sent]) as told:
+            try:
+                done = await journals.append(journal, sent.content, timeout=10.0)
+                told(done.begin, done.end)
+            except NotFound:
+                site.world.fail(f"E4: {life.name} created {journal}, and the answer is that it does not exist")
+        await _pause(site, rng)
+        if rng.random() < 0.4:
+            site.deleted.add(journal)
+            with contextlib.suppress(PenstockError):
+                await journals.apply([Change(delete=journal)])
 
 
 async def _transactions(site: "JournalsSite", life: Life, journals: Journals, name: str) -> None:

@@ -3,6 +3,7 @@
 A record names its journal and its number, so that every byte of a journal has a known origin.
 """
 
+from collections.abc import Callable
 from random import Random
 
 import msgspec
@@ -40,6 +41,7 @@ class JournalsLedger:
         self.sent: list[SentRecord] = []
         self.shown: list[Shown] = []
         self.published: dict[int, str] = {}  # messages: their fates
+        self.on_acknowledged: Callable[[SentRecord], None] = lambda _: None
         self._rng = rng
 
     def record(self, journal: str, size: int) -> SentRecord:
@@ -51,13 +53,15 @@ class JournalsLedger:
         self.sent.append(found)
         return found
 
-    @staticmethod
-    def acknowledged(sent: SentRecord, begin: int, end: int, now_ns: int) -> None:
+    def acknowledged(self, sent: SentRecord, begin: int, end: int, now_ns: int) -> None:
         sent.fate, sent.begin, sent.end, sent.at_ns = "acknowledged", begin, end, now_ns
+        self.on_acknowledged(sent)
 
     @staticmethod
     def failed(sent: SentRecord, error: PenstockError, now_ns: int) -> None:
-        sent.fate, sent.at_ns = "refused" if error.written is Written.NO else "unknown", now_ns
+        """Note an error. A refusal of one copy says nothing about an earlier copy without an answer."""
+        is_refused = error.written is Written.NO and sent.fate != "unknown"
+        sent.fate, sent.at_ns = "refused" if is_refused else "unknown", now_ns
 
     def counts(self) -> dict[str, int]:
         found: dict[str, int] = {}

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from penstock.journals.broker.config import BrokerConfig
-from penstock.journals.broker.process import BROKER_LIMITS, running_broker
-from penstock.journals.client.journal import Change, Journals
+from penstock.journals.broker.process import BROKER_LIMITS, RunningBroker, running_broker
+from penstock.journals.client.journal import Journals
 from penstock.journals.core.config import JournalConfig
 from penstock.journals.records.fragment import CompressionCodec
 from penstock.journals.records.spec import FragmentSpec, JournalSpec
@@ -21,9 +21,10 @@ from penstock.plumbing.wiring.wiring import Wiring
 from penstock_lab.world.faults import FAULTS
 from penstock_lab.world.journals.clients import client_program
 from penstock_lab.world.journals.ledger import JournalsLedger, SentRecord, Shown
+from penstock_lab.world.journals.watch import JournalsWatch
 from penstock_lab.world.ports.keyspace import KeySpaceClient
 from penstock_lab.world.process import Life
-from penstock_lab.world.scene import SECOND, Scene
+from penstock_lab.world.scene import Scene
 from penstock_lab.world.world import World
 
 __all__ = ["JournalsSettings", "JournalsSite"]
@@ -50,14 +51,14 @@ class JournalsSettings(msgspec.Struct, frozen=True):
     calm_s: float = 15.0
 
     @classmethod
-    def draw(cls, rng: Random, *, fsync: bool | None) -> "JournalsSettings":
-        """`fsync`: of every journal; None: drawn for each."""
-        brokers = rng.choice((1, 3, 3, 3, 4))
+    def draw(cls, rng: Random, *, fsync: bool | None, is_damaged: bool = False) -> "JournalsSettings":
+        """`fsync`: of every journal; None: drawn for each. `is_damaged`: one copy of three may be."""
+        brokers = rng.choice((3, 4) if is_damaged else (1, 3, 3, 3, 4))
 
         def spec(name: str) -> JournalSpec:
             return JournalSpec(
                 name=name,
-                replication=min(brokers, rng.choice((1, 2, 3, 3))),
+                replication=3 if is_damaged else min(brokers, rng.choice((1, 2, 3, 3))),
                 fsync=rng.random() < 0.5 if fsync is None else fsync,
                 fragment=FragmentSpec(
                     length=rng.choice((1 << 10, 4 << 10, 64 << 10, 512 << 20)),
@@ -106,11 +107,22 @@ class JournalsSite:
         self.scene = Scene(world)
         rng = world.random("journals")
         fsync = True if any(FAULTS[name].loses_unsynced for name in faults) else None
-        self.settings = settings or JournalsSettings.draw(rng, fsync=fsync)
+        is_damaged = any(FAULTS[name].damages for name in faults)
+        fsync = True if is_damaged else fsync
+        self.settings = settings or JournalsSettings.draw(rng, fsync=fsync, is_damaged=is_damaged)
         self.ledger = JournalsLedger(rng)
+        is_unsynced_lost = any(FAULTS[name].ends_replicas for name in faults)
+        unsynced = (spec.name for spec in self.settings.journals if not spec.fsync)
+        self.excused = frozenset(unsynced if is_unsynced_lost else ())  # journals that may lose acknowledged bytes
         self.is_over = False  # clients begin nothing more
         self.deleted: set[str] = set()
+        self.made: list[str] = []  # journals that clients created
+        self.turns: dict[str, int] = {}  # by journal: the last turn that is known to be taken
+        self.ends: dict[str, int] = {}  # by journal: where it ended, as the last answer said
+        self._takers: dict[tuple[str, int], int] = {}
+        self.brokers: dict[str, tuple[Life, RunningBroker]] = {}
         self._rng = rng
+        self.watch = JournalsWatch(self)
         for number in range(1, self.settings.brokers + 1):
             self.scene.servers.append(f"b{number}")
             self.scene.add(f"b{number}", self._broker)
@@ -128,6 +140,7 @@ class JournalsSite:
         wiring = Wiring(host=life.name, port=PORT, limits=BROKER_LIMITS, ports=life.ports)
         member = MemberId("local", life.name)
         async with running_broker(member, life.folder, keyspace, wiring, config=self.settings.config) as broker:
+            self.brokers[life.name] = (life, broker)
             await broker.until_told()
 
     async def _admin(self, life: Life) -> None:
@@ -145,15 +158,26 @@ class JournalsSite:
         """Return whether clients write no more."""
         return self.is_over or len(self.ledger.sent) + len(self.ledger.published) >= self.settings.records
 
+    def spec(self, name: str) -> JournalSpec:
+        """Return a spec for another journal, like those of the others."""
+        return msgspec.structs.replace(self._rng.choice(self.settings.journals), name=name, fsync=True)
+
     def readable(self) -> list[str]:
         return [spec.name for spec in self.settings.journals if spec.name != MESSAGES and spec.name not in self.deleted]
 
-    def record(self, rng: Random) -> SentRecord:
-        return self.ledger.record(rng.choice(self.readable()), rng.randint(*self.settings.sizes))
+    def record(self, rng: Random, journal: str = "") -> SentRecord:
+        return self.ledger.record(journal or rng.choice(self.readable()), rng.randint(*self.settings.sizes))
 
     def shown(self, journal: str, offset: int, content: bytes) -> None:
         if journal not in self.deleted:
             self.ledger.shown.append(Shown(journal, offset, content, self.world.now_ns))
+
+    def took(self, sent: SentRecord, turn: int) -> None:
+        """A conditional append was acknowledged: no other append may have taken the turn."""
+        other = self._takers.setdefault((sent.journal, turn), sent.number)
+        if other != sent.number:
+            self.world.fail(f"E2: records {other} and {sent.number} of {sent.journal} both took turn {turn}")
+        self.turns[sent.journal] = max(self.turns.get(sent.journal, 0), turn + 1)
 
     # For the judge
 
@@ -171,20 +195,3 @@ class JournalsSite:
 
         if not self.scene.do(self.admin, create(), 10):
             self.world.fail("E4: journals could not be created")
-
-    def delete(self, name: str) -> None:
-        """Delete a journal: nothing is known of it any more."""
-
-        async def delete() -> None:
-            async with Journals(self.addresses(self._rng), ports=self.admin.ports) as journals:
-                await journals.apply([Change(delete=name)])
-
-        self.deleted.add(name)
-        self.admin.spawn(delete(), f"deletes {name}")
-
-    @property
-    def folder_of_spools(self) -> str:
-        return "/data/spools"
-
-    def end_s(self) -> float:
-        return self.world.now_ns / SECOND

@@ -37,6 +37,11 @@ class SimulatedDisk:
         self._locks: dict[int, FileNode] = {}
         self._last = 100 * process.life
 
+    @property
+    def open_count(self) -> int:
+        """Return how many descriptors are open."""
+        return len(self._open)
+
     def close_all(self) -> None:
         for file in self._locks.values():
             file.is_locked_by = None

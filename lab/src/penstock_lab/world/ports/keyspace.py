@@ -94,10 +94,16 @@ class KeySpaceServer:
         self.store.compact(self.store.revision)
         self.world.note(HOST, "keyspace", f"compacted at {self.store.revision}")
 
-    def end_lease_of(self, prefix: str) -> None:
-        """End the lease of a key, although its holder believes in it."""
-        for entry in self.store.range(prefix):
-            if entry.lease and self.store.has_lease(entry.lease):
+    def leased(self, member: str) -> list[KeyValue]:
+        """Return the keys that live as long as a lease and end in a member's name."""
+        return [
+            entry for entry in self.store.range("/") if entry.lease and entry.key.endswith((f"#{member}", f"/{member}"))
+        ]
+
+    def end_lease_of(self, member: str) -> None:
+        """End the lease of a member, although it believes in it."""
+        for entry in self.leased(member):
+            if self.store.has_lease(entry.lease):
                 self.world.note(HOST, "keyspace", f"ends the lease of {entry.key}")
                 self.store.revoke(entry.lease)
         self.changed()

@@ -26,7 +26,7 @@ def run_quorum(world: World, faults: tuple[str, ...], counts: dict[str, int]) ->
     site = QuorumSite(world)
     settings = site.settings
     begin_s = world.now_ns / 1e9
-    plan(site.scene, faults, world.random("faults"), begin_s=begin_s + 0.5, end_s=begin_s + settings.run_s)
+    plan(site.scene, faults, begin_s=begin_s + 0.5, end_s=begin_s + settings.run_s)
     if settings.changes_s:
         site.admin.spawn(_changes(site, site.admin), "changes")
     site.scene.run(settings.run_s)
