@@ -5,7 +5,7 @@ Nothing here goes over a wire or to a disk, so the figures bound what a member c
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from typing import Final
@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from penstock.lake.core.staging.areas.entry_columns import SCHEMA, batch_to_bytes
+from penstock.lake.core.staging.areas.folding import fold
 from penstock.lake.core.staging.checkpoint import dump, load
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.machine import StagingMachine
@@ -84,9 +85,6 @@ class _NoTree:
     def get(self, path: str) -> Entry | None:
         return None
 
-    def scan(self, start: str, stop: str | None) -> Iterator[Sequence[tuple[str, Entry]]]:
-        yield from ()
-
 
 def _rows(first: int, rows: int, *, prefix: str = "data/", is_live: bool = True, shuffled: bool = False) -> bytes:
     """A columnar batch: paths of 30 characters, addresses of 60."""
@@ -120,7 +118,7 @@ def _gets(snapshot: Snapshot, path: str) -> float:
 
 def _list(snapshot: Snapshot) -> float:
     start = time.perf_counter()
-    listed = snapshot.list(_NoTree(), prefix="data/", limit=PAGE_ROWS)
+    listed = fold(snapshot.overlay, "data/", "", "", PAGE_ROWS)
     seconds = time.perf_counter() - start
     assert len(listed) >= min(PAGE_ROWS, 300)
     return seconds

@@ -1,26 +1,28 @@
 """A view shows a ref at one position of the queue: a tree, and the uncommitted changes over it. Design: lake.md L6.
 
-Head and areas were captured together; nothing in a view ever changes. Lists merge uncommitted changes into committed
-entries in a thread, and ask for no more ranges than the page needs.
+Head and areas were captured together; nothing in a view ever changes. A list merges the names of both, and asks for no
+more leaves than the page needs; so does a page of uncommitted changes.
 """
 
-import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 
 import polars as pl
 
-from penstock.lake.core.committed.changes import CHANGE_SCHEMA
+from penstock.lake.core.committed.branch_listing import Ask, CommittedNames, FolderShown, StagedNames, list_branch
 from penstock.lake.core.committed.entry import STORED_COLUMNS
+from penstock.lake.core.committed.listing import ListPage
 from penstock.lake.core.committed.metarange import TreeAddress
+from penstock.lake.core.staging.areas.folding import after_prefix, fold, folder_in, name_after
+from penstock.lake.core.staging.areas.index import Overlay
+from penstock.lake.core.staging.areas.small_overlay import SmallOverlay
 from penstock.lake.core.staging.entry import Entry
-from penstock.lake.core.staging.snapshot import Snapshot, after_prefix
-from penstock.lake.member.builder import frame_of
+from penstock.lake.core.staging.snapshot import Snapshot
 from penstock.lake.member.shelves import Shelf
 from penstock.lake.records.service import Change, ChangeKind, Object, Page
 
 __all__ = ["View", "as_entry"]
 
-SCAN_ROWS = 1000  # committed entries taken at a time, while uncommitted changes are merged into them
 DIFF_ROWS = 10_000  # staged rows compared at a time
 
 
@@ -41,16 +43,36 @@ class View:
         return self.snapshot is not None and self.snapshot.overlay.find(path) is not None
 
     async def list_page(self, prefix: str, after: str, delimiter: str, limit: int) -> Page[Object]:
-        snapshot = self.snapshot
-        if snapshot is None:
+        if self.snapshot is None:
             return await self._list_committed(prefix, after, delimiter, limit)
-        tree = _BlockingTree(self.shelf, self.tree, asyncio.get_running_loop())
-        # Not in the trees' own threads: this one waits for the loop, which waits for those.
-        found = await asyncio.to_thread(
-            lambda: snapshot.list(tree, prefix=prefix, after=after, delimiter=delimiter, limit=limit + 1)
-        )
-        shown = [self.object(each.path, each.entry) for each in found[:limit]]
-        return Page(shown, shown[-1].path if len(found) > limit else "")
+        steps = list_branch(self.snapshot.overlay, after, limit + 1)
+        answer: ListPage | list[tuple[str, Entry | None]] | bool | None = None
+        while True:
+            try:
+                asked = steps.send(answer)
+            except StopIteration as done:
+                shown = [self.object(*line) for line in done.value[:limit]]
+                return Page(shown, shown[-1].path if len(done.value) > limit else "")
+            answer = await self._answer(asked, prefix, delimiter)
+
+    async def _answer(
+        self, asked: Ask, prefix: str, delimiter: str
+    ) -> ListPage | list[tuple[str, Entry | None]] | bool:
+        """Return what a list of the branch asks for."""
+        trees, overlay = self.shelf.trees, self._overlay()
+        match asked:
+            case CommittedNames(after, limit):
+                return await trees.list_page(self.tree, prefix, after=after, delimiter=delimiter, limit=limit)
+            case StagedNames(after, limit):
+                if isinstance(overlay, SmallOverlay):
+                    return fold(overlay, prefix, after, delimiter, limit)
+                return await trees.files.in_thread(lambda: fold(overlay, prefix, after, delimiter, limit))
+            case FolderShown(folder):
+                return await trees.shows(self.tree, overlay, folder)
+
+    def _overlay(self) -> Overlay | SmallOverlay:
+        assert self.snapshot is not None
+        return self.snapshot.overlay
 
     async def _list_committed(self, prefix: str, after: str, delimiter: str, limit: int) -> Page[Object]:
         page = await self.shelf.trees.list_page(self.tree, prefix, after=after, delimiter=delimiter, limit=limit)
@@ -65,41 +87,45 @@ class View:
 
     async def uncommitted(self, prefix: str, after: str, delimiter: str, limit: int) -> Page[Change]:
         """Return how uncommitted entries differ from committed ones."""
-        snapshot = self.snapshot
-        if snapshot is None:
+        if self.snapshot is None:
             return Page([])
-        staged = await self.shelf.trees.files.in_thread(lambda: frame_of(snapshot.changes()))
         found: list[Change] = []
-        start = max(prefix, after + "\0" if after else "")
-        if delimiter and after.endswith(delimiter):
-            start = after_prefix(after) or start
-        while len(found) <= limit:
-            first = int(staged["path"].search_sorted(start))
-            chunk = staged.slice(first, DIFF_ROWS)
-            if prefix:
-                chunk = chunk.filter(pl.col("path").str.starts_with(prefix))
-            if chunk.height == 0:
+        start = name_after(prefix, after, delimiter)
+        rows = limit + 1
+        while start is not None and len(found) <= limit:
+            ask = partial(self._overlay().changes_from, start, min(rows, DIFF_ROWS))
+            chunk = await self.shelf.trees.files.in_thread(ask)
+            if not chunk:
                 break
-            start = await self._compare(chunk, prefix, delimiter, limit, found)
+            inside = [change for change in chunk if change[0].startswith(prefix)]
+            start = await self._compare(inside, prefix, delimiter, limit, found) if inside else None
+            rows *= 4  # a page that shows little of what is staged looks at more of it
         return Page(found[:limit], found[limit - 1].path if len(found) > limit else "")
 
-    async def _compare(self, chunk: pl.DataFrame, prefix: str, delimiter: str, limit: int, found: list[Change]) -> str:
-        """Add the differences of a chunk; return where to continue."""
-        assert chunk.schema == CHANGE_SCHEMA
-        committed = dict(_rows(await self.shelf.trees.get_many(self.tree, chunk["path"])))
-        for path, is_live, entry in zip(chunk["path"], chunk["is_live"], _entries(chunk), strict=True):
-            kind = _kind(committed.get(path), entry if is_live else None)
+    async def _compare(
+        self, chunk: list[tuple[str, Entry | None]], prefix: str, delimiter: str, limit: int, found: list[Change]
+    ) -> str | None:
+        """Add the differences of a chunk; return where to continue, or none if there can be no more."""
+        committed = await self.shelf.trees.entries_of(self.tree, [path for path, _ in chunk])
+        first = ""
+        for path, entry in chunk:
+            if path < first:
+                continue  # in a folder that is shown already
+            kind = _kind(committed.get(path), entry)
             if kind is None:
                 continue
-            cut = path.find(delimiter, len(prefix)) if delimiter else -1
-            if cut >= 0:
-                common = path[: cut + len(delimiter)]
-                found.append(Change(common, ChangeKind.PREFIX_CHANGED))
-                return after_prefix(common) or common
-            found.append(Change(path, kind, entry if is_live else None))
+            folder = folder_in(path, prefix, delimiter)
+            if folder:
+                found.append(Change(folder, ChangeKind.PREFIX_CHANGED))
+                behind = after_prefix(folder)
+                if behind is None:
+                    return None
+                first = behind
+            else:
+                found.append(Change(path, kind, entry))
             if len(found) > limit:
                 break
-        return str(chunk["path"][-1]) + "\0"
+        return max(first, chunk[-1][0] + "\0")
 
 
 def _kind(before: Entry | None, now: Entry | None) -> ChangeKind | None:
@@ -121,34 +147,3 @@ def _rows(frame: pl.DataFrame) -> list[tuple[str, Entry]]:
 
 def _entries(frame: pl.DataFrame) -> Iterator[Entry]:
     return (Entry(*row) for row in frame.select(STORED_COLUMNS).iter_rows())
-
-
-class _BlockingTree:
-    """A commit's tree for a thread which merges a list: the loop reads the ranges, the thread waits."""
-
-    def __init__(self, shelf: Shelf, tree: TreeAddress, loop: asyncio.AbstractEventLoop) -> None:
-        self._shelf = shelf
-        self._tree = tree
-        self._loop = loop
-
-    def get(self, path: str) -> Entry | None:
-        reading = self._shelf.trees.get(self._tree, path)
-        return asyncio.run_coroutine_threadsafe(reading, self._loop).result()
-
-    def scan(self, start: str, stop: str | None) -> Iterator[Sequence[tuple[str, Entry]]]:
-        at: str | None = start
-        while at is not None and (stop is None or at < stop):
-            rows = asyncio.run_coroutine_threadsafe(self._page(at), self._loop).result()
-            inside = rows if stop is None else [row for row in rows if row[0] < stop]
-            if inside:
-                yield inside
-            at = rows[-1][0] + "\0" if len(rows) == SCAN_ROWS and len(inside) == len(rows) else None
-
-    async def _page(self, start: str) -> list[tuple[str, Entry]]:
-        """Return entries from `start` on: a listing begins after a path, so the path itself is asked for first."""
-        found: list[tuple[str, Entry]] = []
-        first = await self._shelf.trees.get(self._tree, start) if start else None
-        if first is not None:
-            found.append((start, first))
-        page = await self._shelf.trees.list_page(self._tree, after=start, limit=SCAN_ROWS - len(found))
-        return found + _rows(page.entries)

@@ -1,19 +1,18 @@
-"""Get and list over a snapshot, against a dictionary."""
-
-from collections.abc import Iterator, Sequence
+"""What a snapshot shows, against a dictionary."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.lake.core.staging.lakes import MAIN, Lake, entry
 
+from penstock.lake.core.staging.areas.folding import after_prefix, fold
 from penstock.lake.core.staging.entry import Entry
-from penstock.lake.core.staging.snapshot import Listed, Snapshot, after_prefix
+from penstock.lake.core.staging.snapshot import Snapshot
 
 paths = st.text("ab/é\U0010ffff", min_size=1, max_size=5)
 
 
 class DictTree:
-    """A committed tree, read in small blocks."""
+    """A committed tree."""
 
     def __init__(self, tree: dict[str, Entry]) -> None:
         self.tree = tree
@@ -21,38 +20,15 @@ class DictTree:
     def get(self, path: str) -> Entry | None:
         return self.tree.get(path)
 
-    def scan(self, start: str, stop: str | None) -> Iterator[Sequence[tuple[str, Entry]]]:
-        rows = sorted((path, row) for path, row in self.tree.items() if path >= start and (stop is None or path < stop))
-        for place in range(0, len(rows), 2):
-            yield rows[place : place + 2]
-
-
-def listed(shown: dict[str, Entry], prefix: str, after: str, delimiter: str, limit: int) -> list[Listed]:
-    lines: dict[str, Entry | None] = {}
-    for path in sorted(shown):
-        if path.startswith(prefix):
-            cut = path.find(delimiter, len(prefix)) if delimiter else -1
-            line = path if cut < 0 else path[: cut + 1]
-            lines[line] = shown[path] if cut < 0 else None
-    return [Listed(line, found) for line, found in lines.items() if line > after][:limit]
-
 
 @settings(max_examples=60)
 @given(
     st.dictionaries(paths, st.just("old"), max_size=10),
     st.dictionaries(paths, st.sampled_from(["new", None]), max_size=10),
-    st.one_of(st.just(""), paths),
-    st.one_of(st.just(""), paths),
-    st.sampled_from(["", "/"]),
-    st.integers(1, 8),
 )
 def test_what_is_shown_is_the_tree_overlaid_by_what_is_staged(
     committed: dict[str, str],
     staged: dict[str, str | None],
-    prefix: str,
-    after: str,
-    delimiter: str,
-    limit: int,
 ) -> None:
     lake = Lake()
     if staged:
@@ -64,20 +40,7 @@ def test_what_is_shown_is_the_tree_overlaid_by_what_is_staged(
     shown = {path: row for path, row in (tree | changes).items() if row is not None}
     for path in [*tree, *staged, "none"]:
         assert snapshot.get(path, DictTree(tree)) == shown.get(path)
-    found = snapshot.list(DictTree(tree), prefix=prefix, after=after, delimiter=delimiter, limit=limit)
-    assert found == listed(shown, prefix, after, delimiter, limit)
-
-
-def test_pages_join_without_holes() -> None:
-    lake = Lake()
-    lake.put("1", *((f"{letter}/{number}", "x") for letter in "abc" for number in range(3)), ("b", "x"))
-    snapshot = lake.machine.capture(MAIN)
-    assert snapshot is not None
-    after, lines = "", list[str]()
-    while page := snapshot.list(DictTree({}), after=after, delimiter="/", limit=1):
-        lines += [line.path for line in page]
-        after = lines[-1]
-    assert lines == ["a/", "b", "b/", "c/"]
+    assert dict(fold(snapshot.overlay, "", "", "", 100)) == {path: row for path, row in changes.items() if row}
 
 
 @given(paths, paths)
@@ -98,16 +61,6 @@ def test_a_snapshot_does_not_change() -> None:
     sealed = lake.machine.capture(MAIN)
     assert sealed is not None
     lake.perform("c", announced, "c1")
-    assert before.list(DictTree({})) == [Listed("a", entry("1"))]
+    assert fold(before.overlay, "", "", "", 10) == [("a", entry("1"))]
     assert sealed.rows(announced.tokens) == {"a": None, "b": entry("2")}
     assert (before.head, sealed.head, lake.head) == ("c0", "c0", "c1")
-
-
-def test_a_list_goes_on_behind_the_whole_common_prefix() -> None:
-    """Whatever was asked for last below it: a line is never shown again on a later page."""
-    lake = Lake()
-    lake.put("1", ("b/a", "x"), ("b/b", "x"), ("c", "x"))
-    snapshot = lake.machine.capture(MAIN)
-    assert snapshot is not None
-    for after in ("b/", "b/a"):
-        assert [line.path for line in snapshot.list(DictTree({}), after=after, delimiter="/")] == ["c"]

@@ -7,6 +7,8 @@ answer given before the read arrived. That is exact for this design: no search o
 from dataclasses import dataclass, field
 
 from penstock.lake.core.staging import records as r
+from penstock.lake.core.staging.areas.folding import fold
+from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.machine import StagingMachine
 from penstock.lake.core.staging.records import CommitId, Instance
 from penstock.lake.core.staging.results import Result, Status
@@ -230,7 +232,15 @@ class LakeChecks:
         branch = self.views[snapshot.applied].branches.get(snapshot.instance)
         assert branch is not None, f"I7: {name} was not there at {snapshot.applied}"
         tree = DictTree(self.shelf.commits[snapshot.head].tree)
-        listed = {line.path: line.entry for line in snapshot.list(tree)}
+        listed = _listed(snapshot, tree)
         assert listed == branch.shown, f"I7: at {snapshot.applied} {name} shows {branch.shown}, the read {listed}"
         for path in sorted({*branch.shown, "a/1"}):
             assert snapshot.get(path, tree) == branch.shown.get(path), f"I7: {path}"
+
+
+def _listed(snapshot: Snapshot, tree: DictTree) -> dict[str, Entry | None]:
+    """Return what a list of the branch shows: the committed entries that no change hides, and the staged ones."""
+    committed = tree.tree
+    hidden = snapshot.overlay.covers(list(committed))
+    shown = {path: entry for (path, entry), is_hidden in zip(committed.items(), hidden, strict=True) if not is_hidden}
+    return shown | dict(fold(snapshot.overlay, "", "", "", len(committed) + 100_000))

@@ -4,7 +4,7 @@ A commit's tree is cut into ranges by the first letter of the path; a range is w
 garbage collector deletes objects; a later read of a tree that no longer exists has found a broken I10.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.lake.core.staging.entry import Entry
@@ -34,10 +34,6 @@ class DictTree:
 
     def get(self, path: str) -> Entry | None:
         return self.tree.get(path)
-
-    def scan(self, start: str, stop: str | None) -> Iterator[Sequence[tuple[str, Entry]]]:
-        rows = [(path, self.tree[path]) for path in sorted(self.tree)]
-        yield [row for row in rows if row[0] >= start and (stop is None or row[0] < stop)]
 
 
 def overlaid(tree: Mapping[str, Entry], *layers: Mapping[str, Entry | None]) -> Tree:

@@ -42,6 +42,10 @@ class Contents:
     def min_keys(self) -> list[str]:
         return self.frame["min_key"].to_list()
 
+    @cached_property
+    def counts(self) -> list[int]:
+        return self.frame["count"].to_list()
+
     def of(self, rows: Any) -> Self:
         """Return some of the rows: a slice, or their numbers."""
         return type(self)(self.frame[rows])

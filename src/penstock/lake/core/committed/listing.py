@@ -12,12 +12,12 @@ import polars as pl
 
 from penstock.kernel.errors import InvalidArgument
 from penstock.lake.core.committed.contents import Contents
-from penstock.lake.core.committed.entry import ENTRY_SCHEMA, empty_entries, row_of, successor
+from penstock.lake.core.committed.entry import empty_entries, row_of, successor
+from penstock.lake.core.staging.areas.folding import folder_in, name_after
 
 __all__ = ["LISTING_MAX", "ListPage", "Listing"]
 
 LISTING_MAX: Final = 10_000  # entries and folders of one page
-_LARGE_FOLDERS: Final = 8  # of one range are skipped by binary search; then all its rows are looked at
 
 
 class ListPage(msgspec.Struct, frozen=True):
@@ -41,14 +41,13 @@ class Listing:
         self._prefix = prefix
         self._delimiter = delimiter
         self._limit = limit
-        self._first: str | None = prefix  # the least path which may still count; none if there is no more
+        # the least path which may still count; none if there is no more
+        self._first = name_after(prefix, after, delimiter)
         self._end = successor(prefix)
         self._found: list[pl.DataFrame] = []
         self._folders: list[str] = []
         self._count = 0  # of both
         self._row = 0
-        if after:
-            self._skip_to(after)
         self._seek()
 
     def wanted(self) -> tuple[Contents, int] | None:
@@ -62,17 +61,14 @@ class Listing:
         self._seek()
 
     def take(self, entries: pl.DataFrame) -> None:
-        """The entries of the range that was wanted."""
+        """The entries of the part that was wanted."""
         rows = self._inside(entries)
         if self._delimiter:
-            rows = self._take_large_folders(rows)
-        if rows.height and self._has_room:
-            self._take_each(rows)
-        if self._has_room:
-            self._row += 1
-            self._seek()
+            self._fold(rows)
         else:
-            self._first = None
+            self._add_entries(rows.head(self._limit + 1 - self._count))
+        self._row += 1
+        self._seek()
 
     def page(self) -> ListPage:
         """Return the page, once nothing more is wanted."""
@@ -90,63 +86,53 @@ class Listing:
         """True if more entries are wanted: one more than the limit, to know if there is a next page."""
         return self._count <= self._limit
 
-    def _skip_to(self, after: str) -> None:
-        """Begin after a path; if it names a folder, after the folder."""
-        below = after[len(self._prefix) :] if after.startswith(self._prefix) else ""
-        is_folder = bool(self._delimiter) and below.find(self._delimiter) == len(below) - len(self._delimiter) >= 0
-        first = successor(after) if is_folder else after + "\0"
-        self._first = None if first is None else max(self._prefix, first)
-
     def _inside(self, entries: pl.DataFrame) -> pl.DataFrame:
         """The rows below the prefix, from the first which may count."""
         start = row_of(entries, self._first or "")
         end = entries.height if self._end is None else row_of(entries, self._end)
         return entries.slice(start, max(0, end - start))
 
-    def _take_large_folders(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Take the folders that the rows begin with, each by one binary search; return the rows after them."""
-        for _ in range(_LARGE_FOLDERS):
-            path = rows["path"][0] if rows.height and self._has_room else ""
-            at = path.find(self._delimiter, len(self._prefix))
-            if at < 0:
-                break
-            self._add_folders([path[: at + len(self._delimiter)]])
-            rows = rows.slice(rows.height if self._first is None else row_of(rows, self._first))
-        return rows
-
-    def _take_each(self, rows: pl.DataFrame) -> None:
-        """Take all rows, those in folders once for each folder, as far as there is room."""
-        room = self._limit + 1 - self._count
-        if not self._delimiter:
-            self._add_entries(rows.head(room))
-            return
-        below = pl.col("path").str.strip_prefix(self._prefix)
-        is_folder = below.str.contains(self._delimiter, literal=True)
-        folder = pl.lit(self._prefix) + below.str.splitn(self._delimiter, 2).struct.field("field_0") + self._delimiter
-        keyed = rows.with_columns(key=pl.when(is_folder).then(folder).otherwise("path"), is_folder=is_folder)
-        shown = keyed.unique("key", keep="first", maintain_order=True).head(room)
-        self._add_entries(shown.filter(~pl.col("is_folder")).select(ENTRY_SCHEMA.names()))
-        self._add_folders(shown.filter("is_folder")["key"].to_list())
+    def _fold(self, rows: pl.DataFrame) -> None:
+        """Take the rows, those in folders once for each folder, as far as there is room."""
+        paths: list[str] = rows["path"].to_list()
+        at = plain = 0  # rows from `plain` to `at` are no folders
+        while at < len(paths) and self._has_room:
+            folder = folder_in(paths[at], self._prefix, self._delimiter)
+            if not folder:
+                at += 1
+                self._count += 1
+                continue
+            self._found.append(rows.slice(plain, at - plain))
+            self._add_folder(folder)
+            at = plain = len(paths) if self._first is None else bisect_left(paths, self._first, at)
+        self._found.append(rows.slice(plain, at - plain))
 
     def _add_entries(self, rows: pl.DataFrame) -> None:
-        if rows.height:
-            self._found.append(rows)
-            self._count += rows.height
+        self._found.append(rows)
+        self._count += rows.height
 
-    def _add_folders(self, folders: list[str]) -> None:
-        if folders:
-            self._folders += folders
-            self._count += len(folders)
-            self._first = successor(folders[-1])  # the rest of this folder no longer counts
+    def _add_folder(self, folder: str) -> None:
+        self._folders.append(folder)
+        self._count += 1
+        self._first = successor(folder)  # the rest of this folder no longer counts
 
     def _seek(self) -> None:
-        """Go to the first part, from here on, with a key that may count; there may be none."""
-        if self._first is None:
-            return
-        keys = self._contents.max_keys
-        self._row = max(self._row, bisect_left(keys, self._first))
-        if self._row >= len(keys) and self._outer is not None:
-            (self._contents, self._row), self._outer = self._outer, None
-            self._seek()
-        elif self._row >= len(keys) or (self._end is not None and self._contents.min_keys[self._row] >= self._end):
-            self._first = None
+        """Go to the first part, from here on, with a key that may count; there may be none.
+
+        A part that begins in a folder shows the folder by its least key, unread; so does a node.
+        """
+        while self._first is not None and self._has_room:
+            self._row = max(self._row, bisect_left(self._contents.max_keys, self._first))
+            if self._row >= len(self._contents):
+                if self._outer is None:
+                    break
+                (self._contents, self._row), self._outer = self._outer, None
+                continue
+            least = self._contents.min_keys[self._row]
+            if self._end is not None and least >= self._end:
+                break
+            folder = folder_in(least, self._prefix, self._delimiter) if least >= self._first else ""
+            if not folder:
+                return
+            self._add_folder(folder)
+        self._first = None

@@ -5,8 +5,6 @@ snapshot's own head and no other: head and areas from two positions would show a
 """
 
 from collections.abc import Iterator, Sequence
-from heapq import merge
-from itertools import islice
 from typing import Protocol
 
 import msgspec
@@ -20,7 +18,7 @@ from penstock.lake.core.staging.branch import Tag
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.records import CommitId, Instance, StagingToken
 
-__all__ = ["Listed", "Refs", "Snapshot", "Tree", "after_prefix"]
+__all__ = ["Refs", "Snapshot", "Tree"]
 
 
 class Tree(Protocol):
@@ -29,17 +27,6 @@ class Tree(Protocol):
     def get(self, path: str) -> Entry | None:
         """The entry under a path, if there is one."""
         ...
-
-    def scan(self, start: str, stop: str | None) -> Iterator[Sequence[tuple[str, Entry]]]:
-        """The entries in [start, stop), sorted, some at a time; asked for no more than is needed."""
-        ...
-
-
-class Listed(msgspec.Struct, frozen=True, array_like=True):
-    """One line of a list: an entry, or a common prefix if there is none."""
-
-    path: str
-    entry: Entry | None
 
 
 class Snapshot:
@@ -69,34 +56,6 @@ class Snapshot:
         staged = self.overlay.find(path)
         return tree.get(path) if staged is None else staged[0]
 
-    def list(
-        self, tree: Tree, *, prefix: str = "", after: str = "", delimiter: str = "", limit: int = 1000
-    ) -> list[Listed]:
-        """Return the paths that the branch shows below a prefix and after `after`, sorted; grouped up to the next
-        delimiter.
-        """
-        stop = after_prefix(prefix)
-        start = max(prefix, after + "\0" if after else "")
-        cut = after.find(delimiter, len(prefix)) if delimiter and after.startswith(prefix) else -1
-        if cut >= 0:  # all paths below the common prefix of `after` are one line, which does not come after it
-            start = after_prefix(after[: cut + len(delimiter)]) or start
-        listed: list[Listed] = []
-        while len(listed) < limit:
-            for path, entry in islice(self._shown(tree, start, stop), limit - len(listed)):
-                cut = path.find(delimiter, len(prefix)) if delimiter else -1
-                if cut >= 0:
-                    common = path[: cut + len(delimiter)]
-                    listed.append(Listed(common, None))
-                    behind = after_prefix(common)
-                    if behind is None:
-                        return listed
-                    start = behind
-                    break  # paths below the common prefix are skipped, not read
-                listed.append(Listed(path, entry))
-            else:
-                break
-        return listed
-
     def changes(self, tokens: Sequence[StagingToken] | None = None) -> pa.RecordBatch:
         """Return the newest change of each path in these sealed areas (without tokens, of all uncommitted changes),
         sorted.
@@ -119,17 +78,6 @@ class Snapshot:
         assert self._last not in tokens, "the last area still changes"
         return newest([run for token in tokens for run in self._runs[token]])
 
-    def _shown(self, tree: Tree, start: str, stop: str | None) -> Iterator[tuple[str, Entry]]:
-        return merge(self.overlay.entries(start, stop), self._committed(tree, start, stop), key=lambda row: row[0])
-
-    def _committed(self, tree: Tree, start: str, stop: str | None) -> Iterator[tuple[str, Entry]]:
-        """Yield the committed entries that no uncommitted change hides."""
-        for rows in tree.scan(start, stop):
-            hidden = self.overlay.covers([path for path, _ in rows])
-            for row, is_hidden in zip(rows, hidden, strict=True):
-                if not is_hidden:
-                    yield row
-
 
 class Refs(msgspec.Struct, frozen=True):
     """A repository's branches and tags at one position: for lists of names, for ref expressions, and for marking."""
@@ -140,18 +88,3 @@ class Refs(msgspec.Struct, frozen=True):
     branches: dict[str, Snapshot]
     tags: dict[str, Tag]
     expired: tuple[CommitId, ...]
-
-
-def after_prefix(prefix: str) -> str | None:
-    """Return the first string after all that begin with a prefix; None if there is none.
-
-    >>> after_prefix("a/")
-    'a0'
-    """
-    for end in range(len(prefix), 0, -1):
-        code = ord(prefix[end - 1]) + 1
-        if code == 0xD800:  # surrogates are no characters: they cannot be in a path
-            code = 0xE000
-        if code <= 0x10FFFF:
-            return prefix[: end - 1] + chr(code)
-    return None

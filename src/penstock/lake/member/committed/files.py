@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from typing import TypeVar
 
 import msgspec
@@ -49,7 +50,8 @@ class TreeFiles:
         self.metaranges: Cache[MetaRange] = Cache(options.cache_bytes_max // 10, _metarange_bytes)
         self.ranges: Cache[pl.DataFrame] = Cache(options.cache_bytes_max * 6 // 10, _frame_bytes)
         self.roots: Cache[Root] = Cache(options.cache_bytes_max // 10, _root_bytes)
-        self.nodes: Cache[Leaves] = Cache(options.cache_bytes_max // 10, lambda leaves: 2 * _frame_bytes(leaves.frame))
+        # with the lists of keys that readers make
+        self.nodes: Cache[Leaves] = Cache(options.cache_bytes_max // 10, lambda leaves: 4 * _frame_bytes(leaves.frame))
         self.packs = PackFiles(store, namespace, options.cache_bytes_max // 10)
 
     async def close(self) -> None:
@@ -88,9 +90,14 @@ class TreeFiles:
         each = await self.leaves_of_each(nodes)
         return Leaves(pl.concat([Leaves.empty().frame, *[leaves.frame for leaves in each]]))
 
+    async def leaves_at(self, nodes: Nodes, row: int) -> Leaves:
+        """Return the leaves of one node: what the cache holds, with the lists of keys that earlier readers made."""
+        held = self.nodes.peek(_node_name(*nodes.places[row]))
+        return (await self.leaves_of_each(nodes.of([row])))[0] if held is None else held
+
     async def leaves_of_each(self, nodes: Nodes) -> list[Leaves]:
         """Return the leaves of each of some nodes."""
-        places = list(nodes.frame.select("id", "pack", "group").iter_rows())
+        places = nodes.places
         held: dict[tuple[str, str, int], Leaves | None] = {
             place: self.nodes.peek(_node_name(*place)) for place in places
         }
@@ -109,6 +116,23 @@ class TreeFiles:
     async def entries(self, found: Range | Leaf) -> pl.DataFrame:
         """Return the entries of a range or a leaf, and keep them in the cache."""
         return await self.ranges.get(found.id, lambda: self._read_part(found))
+
+    async def entries_of_each(self, parts: Sequence[Range | Leaf]) -> list[pl.DataFrame]:
+        """Return the entries of several ranges or leaves, and keep them in the cache. Leaves are read at once."""
+        held = {each.id: self.ranges.peek(each.id) for each in parts}
+        missing = [each for each in parts if held[each.id] is None]
+        leaves = [each for each in missing if isinstance(each, Leaf)]
+        if leaves:
+            rows = [msgspec.structs.astuple(each) for each in leaves]
+            fetched = await self.fetch_parts(Leaves(pl.DataFrame(rows, schema=LEAF_SCHEMA, orient="row")))
+            frames = await self.in_thread(lambda: _divided(fetched.entries(), fetched.counts))
+            for leaf, entries in zip(leaves, frames, strict=True):
+                self.ranges.put(leaf.id, entries)
+                held[leaf.id] = entries
+        for each in missing:
+            if isinstance(each, Range):
+                held[each.id] = await self.entries(each)
+        return [frame for each in parts if (frame := held[each.id]) is not None]
 
     async def scan(self, found: Range) -> pl.DataFrame:
         """The entries of a range, for work which passes over many of them once and must not crowd out the others."""
@@ -188,6 +212,12 @@ class Fetched:
     def entries(self) -> pl.DataFrame:
         """Return the entries of all, one after the other."""
         return frame_of(joined(self.tables())) if self._parts else empty_entries()
+
+
+def _divided(entries: pl.DataFrame, counts: Sequence[int]) -> list[pl.DataFrame]:
+    """Return entries in pieces, each with text of its own, so that none holds on to the others."""
+    ends = list(accumulate(counts))
+    return [compact(entries.slice(end - count, count)) for end, count in zip(ends, counts, strict=True)]
 
 
 def _frame_bytes(frame: pl.DataFrame) -> int:

@@ -10,39 +10,31 @@ to those that its parent and sources refer to, and to nothing else that happens 
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from typing import Final, Self
+from typing import Self
 
 import msgspec
 import polars as pl
 import pyarrow as pa
 
 from penstock.lake.core.committed.changes import empty_changes
-from penstock.lake.core.committed.contents import Contents
 from penstock.lake.core.committed.diff import Overlap, batched, compare, empty_diff, only_in, plan_diff, visible
-from penstock.lake.core.committed.entry import empty_entries
 from penstock.lake.core.committed.importing import import_changes, imported_entries
 from penstock.lake.core.committed.leaves.graft import plan_graft, put_again, seam_leaves
 from penstock.lake.core.committed.leaves.node import Leaves
 from penstock.lake.core.committed.leaves.root import Nodes, Root
 from penstock.lake.core.committed.leaves.spans import places_of
-from penstock.lake.core.committed.listing import Listing, ListPage
-from penstock.lake.core.committed.lookup import LookupBatch, batches_of, entries_at, find_entry, plan_lookup
 from penstock.lake.core.committed.merging.merge import Strategy, merge_changes
 from penstock.lake.core.committed.merging.reparent import patch_changes, paths_to_patch
 from penstock.lake.core.committed.merging.splice import splice
 from penstock.lake.core.committed.metarange import Location, MetaRange, TreeAddress
-from penstock.lake.core.staging.entry import Entry
 from penstock.lake.member.committed.building import Progress, TreeBuilder
 from penstock.lake.member.committed.files import TreeFiles
 from penstock.lake.member.committed.in_order import in_order
 from penstock.lake.member.committed.options import TreeOptions
+from penstock.lake.member.committed.reads import Tree, TreeReads
 from penstock.plumbing.objects import ObjectStore
 
 __all__ = ["MergeOutcome", "Progress", "Trees"]
-
-ROWS_AT_ONCE: Final = 1 << 16  # of a lookup
-
-Tree = MetaRange | Root
 
 
 class MergeOutcome(msgspec.Struct, frozen=True):
@@ -52,84 +44,18 @@ class MergeOutcome(msgspec.Struct, frozen=True):
     conflicts: tuple[str, ...] = ()
 
 
-class Trees:
+class Trees(TreeReads):
     """The trees of one repository. For one event loop."""
 
     def __init__(self, store: ObjectStore, namespace: str = "", options: TreeOptions | None = None) -> None:
         self._options = options or TreeOptions()
-        self.files: Final = TreeFiles(store, namespace, self._options)
+        super().__init__(TreeFiles(store, namespace, self._options), self._options.reads_in_flight_max)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.files.close()
-
-    async def get(self, tree: TreeAddress, path: str) -> Entry | None:
-        """The entry of one path."""
-        parts: Contents = await self._parts_at(await self.files.open(tree), path)
-        row = parts.find(path)
-        if row is None:
-            return None
-        assert isinstance(parts, MetaRange | Leaves)
-        return find_entry(await self.files.entries(parts[row]), path)
-
-    async def _parts_at(self, tree: Tree, path: str) -> MetaRange | Leaves:
-        """Return the ranges, or the leaves of the one node, that may hold a path."""
-        if isinstance(tree, MetaRange):
-            return tree
-        row = tree.nodes.find(path)
-        return await self.files.leaves(tree.nodes.of([] if row is None else [row]))
-
-    async def get_many(self, tree: TreeAddress, paths: pl.Series) -> pl.DataFrame:
-        """The entries of those paths which the tree has, sorted."""
-        return await self._look_up(await self.files.open(tree), paths if paths.is_sorted() else paths.sort())
-
-    async def _look_up(self, tree: Tree | Leaves, paths: pl.Series) -> pl.DataFrame:
-        if isinstance(tree, Root):
-            tree = await self.files.leaves(tree.nodes.of([each.row for each in plan_lookup(tree.nodes, paths)]))
-        wanted = tree
-
-        async def part(batch: LookupBatch) -> pl.DataFrame:
-            found = await self.files.fetch_parts(wanted.of(batch.rows))
-            asked = paths.slice(batch.start, batch.end - batch.start)
-            return await self.files.in_thread(lambda: entries_at(found.entries(), asked))
-
-        batches = batches_of(tree, paths, ROWS_AT_ONCE)
-        async with aclosing(in_order(batches, part, self._options.reads_in_flight_max)) as parts:
-            return pl.concat([empty_entries(), *[frame async for frame in parts]])
-
-    async def list_page(
-        self, tree: TreeAddress, prefix: str = "", *, after: str = "", delimiter: str = "", limit: int = 1000
-    ) -> ListPage:
-        """A page of what lies below a prefix."""
-        opened = await self.files.open(tree)
-        contents: Contents = opened.nodes if isinstance(opened, Root) else opened
-        listing = Listing(contents, prefix, after=after, delimiter=delimiter, limit=limit)
-        while (wanted := listing.wanted()) is not None:
-            parts, row = wanted
-            if isinstance(parts, Nodes):
-                listing.enter(await self.files.leaves(parts.of([row])))
-            else:
-                assert isinstance(parts, MetaRange | Leaves)
-                listing.take(await self.files.entries(parts[row]))
-        return listing.page()
-
-    async def paths_below(self, tree: TreeAddress, prefix: str) -> pl.Series:
-        """Return all paths that begin with a prefix, sorted."""
-        opened = await self.files.open(tree)
-        contents: MetaRange | Leaves
-        if isinstance(opened, Root):
-            contents = await self.files.leaves(opened.nodes.of(list(opened.nodes.below(prefix))))
-        else:
-            contents = opened
-        found = [pl.Series("path", [], pl.String)]
-        below = contents.of(list(contents.below(prefix)))
-        for first in range(0, len(below), ROWS_AT_ONCE >> 8):
-            some = await self.files.fetch_parts(below.of(slice(first, first + (ROWS_AT_ONCE >> 8))))
-            found.append((await self.files.in_thread(some.entries))["path"])
-        paths = pl.concat(found)
-        return paths.filter(paths.str.starts_with(prefix))
 
     async def diff(
         self, left: TreeAddress, right: TreeAddress, prefix: str = "", *, readdressed: bool = False, start: str = ""

@@ -13,10 +13,10 @@ from penstock.lake.core.committed.entry import STORED_COLUMNS
 from penstock.lake.core.committed.merging.merge import Strategy as MergeStrategy
 from penstock.lake.core.committed.metarange import EMPTY_TREE, TreeAddress
 from penstock.lake.core.refs import commit as records
+from penstock.lake.core.staging.areas.folding import after_prefix
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.proposing import port
 from penstock.lake.core.staging.records import Instance
-from penstock.lake.core.staging.snapshot import after_prefix
 from penstock.lake.member.engine import Engine
 from penstock.lake.member.services.checks import nanoseconds
 from penstock.lake.member.shelves import Shelf

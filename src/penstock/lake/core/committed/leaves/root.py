@@ -93,6 +93,11 @@ class Nodes(Contents):
         return np.flatnonzero(is_node_key(self.frame["max_key"], cut)) + 1
 
     @cached_property
+    def places(self) -> list[tuple[str, str, int]]:
+        """Return each node's id, index pack and row group."""
+        return list(self.frame.select("id", "pack", "group").iter_rows())
+
+    @cached_property
     def live(self) -> dict[str, int]:
         """Return the number of leaves that lie in each pack."""
         uses = self.frame.select("uses").explode("uses").unnest("uses")

@@ -15,16 +15,15 @@ from functools import cached_property
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.lake.core.staging.areas.entry_columns import entries_at, entry_at
-from penstock.lake.core.staging.areas.run import SMALL_ROWS_MAX, Run, bisect, find, merge_order
+from penstock.lake.core.staging.areas.levels import Cursor, Level
+from penstock.lake.core.staging.areas.run import SMALL_ROWS_MAX, Run, find
 from penstock.lake.core.staging.areas.small_overlay import SmallOverlay
 from penstock.lake.core.staging.entry import Change, Entry
 
-__all__ = ["Index", "Overlay"]
+__all__ = ["Block", "Index", "Overlay"]
 
 FANOUT = 4
 BLOCK_ROWS_MIN = 16
@@ -37,53 +36,6 @@ _ROW_MASK = (1 << _ROW_BITS) - 1
 Memtable = Mapping[str, Entry | None]
 
 
-class _Level:
-    """Sorted paths and where their changes are. Never changed: what hides some of its rows makes another one."""
-
-    def __init__(
-        self,
-        paths: pa.LargeStringArray,
-        locators: npt.NDArray[np.int64],
-        live: npt.NDArray[np.int64] | None = None,
-    ) -> None:
-        self.paths = paths
-        self.locators = locators
-        self.live = np.flatnonzero(locators >= 0) if live is None else live  # the rows which are shown
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def hidden_by(self, newer: pa.LargeStringArray) -> "_Level":
-        """The same level under some newer paths."""
-        if not len(self.live):
-            return self
-        at = pc.search_sorted(self.paths, newer).to_numpy(zero_copy_only=False).astype(np.int64)
-        rows = np.minimum(at, len(self) - 1)
-        same: npt.NDArray[np.bool_] = np.array(pc.equal(self.paths.take(pa.array(rows)), newer))
-        if not same.any():
-            return self
-        return _Level(self.paths, self.locators, np.setdiff1d(self.live, rows[same], assume_unique=True))
-
-    def merged(self, newer: "_Level") -> "_Level":
-        order = merge_order(self.paths, newer.paths)
-        paths = pa.concat_arrays([self.paths, newer.paths]).take(pa.array(order))
-        return _Level(paths, np.concatenate([self.locators, newer.locators])[order])
-
-    def row(self, path: str) -> int:
-        """The first row not before the path."""
-        return bisect(self.paths, path)
-
-    def has(self, paths: pa.LargeStringArray) -> npt.NDArray[np.bool_]:
-        """Return which of these paths the level has, tombstones included."""
-        if not len(self):
-            return np.zeros(len(paths), dtype=np.bool_)
-        at = pc.search_sorted(self.paths, paths).to_numpy(zero_copy_only=False).astype(np.int64)
-        there = self.paths.take(pa.array(np.minimum(at, len(self) - 1)))
-        found: npt.NDArray[np.bool_] = np.array(pc.equal(there, paths))
-        found &= at < len(self)
-        return found
-
-
 class Index:
     """The index of a branch, kept up while runs are added. The machine owns it; readers take `overlay`."""
 
@@ -92,7 +44,7 @@ class Index:
         self._small_rows_max = small_rows_max
         self._rows = 0
         self._runs: dict[int, Run] = {}
-        self._levels: tuple[_Level, ...] = ()  # oldest first
+        self._levels: tuple[Level, ...] = ()  # oldest first
         for run in runs:
             self.add(run)
 
@@ -115,7 +67,7 @@ class Index:
     def _add_level(self, number: int, run: Run) -> None:
         locators = np.arange(len(run), dtype=np.int64) + (number << _ROW_BITS)
         locators[~run.live()] = _TOMBSTONE
-        levels = [*self._levels, _Level(run.paths, locators)]
+        levels = [*self._levels, Level(run.paths, locators)]
         while len(levels) > 1 and len(levels[-2]) < FANOUT * len(levels[-1]):
             newer = levels.pop()
             levels[-1] = levels[-1].merged(newer)
@@ -136,19 +88,19 @@ class Index:
 class Overlay:
     """All uncommitted changes of a branch at one position; they never change. Any thread may use it."""
 
-    def __init__(self, runs: Mapping[int, Run], levels: Sequence[_Level], memtable: Memtable) -> None:
+    def __init__(self, runs: Mapping[int, Run], levels: Sequence[Level], memtable: Memtable) -> None:
         self._runs = runs
         self._levels = levels
         self._memtable = memtable
 
     @cached_property
-    def _all_levels(self) -> list[_Level]:
+    def _all_levels(self) -> list[Level]:
         """With the memtable as the newest level."""
         if not self._memtable:
             return list(self._levels)
         rows = sorted(self._memtable)
         locators = [_TOMBSTONE if self._memtable[path] is None else _MEMTABLE << _ROW_BITS for path in rows]
-        top = _Level(pa.array(rows, pa.large_string()), np.array(locators, dtype=np.int64))
+        top = Level(pa.array(rows, pa.large_string()), np.array(locators, dtype=np.int64))
         return [*self._levels, top]
 
     def find(self, path: str) -> tuple[Entry | None] | None:
@@ -173,13 +125,38 @@ class Overlay:
 
     def entries(self, start: str = "", stop: str | None = None) -> Iterator[tuple[str, Entry]]:
         """Staged entries (no tombstones) in [start, stop), sorted."""
+        for block in self.blocks(start, stop):
+            yield from zip(block.paths, block.entries(range(len(block.paths))), strict=True)
+
+    def blocks(self, start: str = "", stop: str | None = None) -> "Iterator[Block]":
+        """The same, some paths at a time; entries are made of those that are asked for."""
         for paths, locators in self._blocks(start, stop):
-            yield from zip(paths, self._load_many(paths, locators), strict=True)
+            yield Block(self, paths, locators)
+
+    def changed_in(self, start: str, stop: str | None) -> int:
+        """Return how many changes there are in [start, stop), or more: those under newer ones may count too."""
+        return sum((len(each) if stop is None else each.row(stop)) - each.row(start) for each in self._all_levels)
+
+    def changes_from(self, start: str, count: int) -> list[Change]:
+        """Return the first changes from a path on, tombstones included, sorted: at most `count`, none at the end."""
+        found: dict[str, int] = {}
+        ends: list[str] = []
+        for level in self._all_levels:  # newer ones last
+            row = level.row(start)
+            paths: list[str] = level.paths.slice(row, count).to_pylist()
+            found.update(zip(paths, level.locators[row : row + count].tolist(), strict=True))
+            if row + count < len(level):
+                ends.append(paths[-1])
+        last = min(ends, default=None)
+        shown = sorted(path for path in found if last is None or path <= last)[:count]
+        live = [path for path in shown if found[path] >= 0]
+        entries = dict(zip(live, self.load(live, [found[path] for path in live]), strict=True))
+        return [(path, entries.get(path)) for path in shown]
 
     def _blocks(self, start: str, stop: str | None) -> Iterator[tuple[list[str], list[int]]]:
         """Live rows of all levels, merged, in blocks which grow."""
         levels = self._all_levels
-        cursors = [_Cursor(level, start, stop) for level in levels]
+        cursors = [Cursor(level, start, stop) for level in levels]
         count = BLOCK_ROWS_MIN
         while any(cursor.is_open for cursor in cursors):
             blocks = [cursor.peek(count) for cursor in cursors]
@@ -217,7 +194,7 @@ class Overlay:
             return None
         return entry_at(self._runs[locator >> _ROW_BITS].batch, locator & _ROW_MASK)
 
-    def _load_many(self, paths: list[str], locators: list[int]) -> list[Entry]:
+    def load(self, paths: list[str], locators: list[int]) -> list[Entry]:
         """The entries of live rows: run by run, not row by row."""
         places: dict[int, list[int]] = {}
         for place, locator in enumerate(locators):
@@ -234,42 +211,27 @@ class Overlay:
         return cast("list[Entry]", entries)
 
 
-class _Cursor:
-    """Goes over the live rows of a level."""
+class Block:
+    """Paths of staged entries, sorted, and where their entries are."""
 
-    def __init__(self, level: _Level, start: str, stop: str | None) -> None:
-        ends = (level.row(start), len(level) if stop is None else level.row(stop))
-        self._level = level
-        self._at, self._end = (int(place) for place in np.searchsorted(level.live, ends))
+    def __init__(self, overlay: Overlay, paths: list[str], locators: list[int]) -> None:
+        self.paths = paths
+        self._overlay = overlay
+        self._locators = locators
 
-    @property
-    def is_open(self) -> bool:
-        return self._at < self._end
-
-    def has_more(self, count: int) -> bool:
-        return self._at + count < self._end
-
-    def peek(self, count: int) -> pa.LargeStringArray:
-        rows = self._level.live[self._at : min(self._at + count, self._end)]
-        return self._level.paths.take(pa.array(rows, pa.int64()))
-
-    def take(self, block: pa.LargeStringArray, bound: str | None) -> tuple[pa.LargeStringArray, npt.NDArray[np.int64]]:
-        """Return the rows of a peeked block up to the bound, and their locators; the cursor moves past them."""
-        if bound is not None and len(block):
-            block = block[: bisect(block, bound, "right")]
-        rows = self._level.live[self._at : self._at + len(block)]
-        self._at += len(block)
-        return block, self._level.locators[rows]
+    def entries(self, rows: Sequence[int]) -> list[Entry]:
+        """Return the entries of some of the paths."""
+        return self._overlay.load([self.paths[row] for row in rows], [self._locators[row] for row in rows])
 
 
 def newest(runs: Sequence[Run]) -> Run:
     """The newest change of each path of some runs, oldest run first, as one run."""
     if sum(map(len, runs)) <= SMALL_ROWS_MAX:
         return Run.of({path: entry for run in runs for path, entry in run.rows.items()}.items())
-    levels: list[_Level] = []
+    levels: list[Level] = []
     base = 0
     for run in runs:
-        levels.append(_Level(run.paths, np.arange(len(run), dtype=np.int64) + base))
+        levels.append(Level(run.paths, np.arange(len(run), dtype=np.int64) + base))
         base += len(run)
     while len(levels) > 1:  # neighbours in pairs: each row is moved log(runs) times
         pairs = [older.merged(newer) for older, newer in zip(levels[::2], levels[1::2], strict=False)]

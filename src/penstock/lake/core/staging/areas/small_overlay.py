@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.lake.core.staging.areas.entry_columns import batch_of
 from penstock.lake.core.staging.entry import Change, Entry
 
-__all__ = ["SmallOverlay"]
+__all__ = ["SmallBlock", "SmallOverlay"]
 
 Rows = Mapping[str, Entry | None]
 
@@ -43,6 +43,20 @@ class SmallOverlay:
         end = len(rows) if stop is None else bisect_left(rows, stop, key=_path)
         yield from rows[bisect_left(rows, start, key=_path) : end]
 
+    def blocks(self, start: str = "", stop: str | None = None) -> "Iterator[SmallBlock]":
+        """The same in one block."""
+        yield SmallBlock(list(self.entries(start, stop)))
+
+    def changed_in(self, start: str, stop: str | None) -> int:
+        """Return how many changes there are in [start, stop)."""
+        end = len(self._all) if stop is None else bisect_left(self._all, stop, key=_path)
+        return end - bisect_left(self._all, start, key=_path)
+
+    def changes_from(self, start: str, count: int) -> list[Change]:
+        """Return the first changes from a path on, tombstones included, sorted: at most `count`, none at the end."""
+        first = bisect_left(self._all, start, key=_path)
+        return self._all[first : first + count]
+
     def changes(self) -> Iterator[Change]:
         """Everything staged, tombstones included, sorted."""
         yield from self._all
@@ -62,6 +76,18 @@ class SmallOverlay:
     @cached_property
     def _live(self) -> list[tuple[str, Entry]]:
         return [(path, entry) for path, entry in self._all if entry is not None]
+
+
+class SmallBlock:
+    """Staged entries by path, sorted."""
+
+    def __init__(self, rows: list[tuple[str, Entry]]) -> None:
+        self.paths = [path for path, _ in rows]
+        self._rows = rows
+
+    def entries(self, rows: Sequence[int]) -> list[Entry]:
+        """Return the entries of some of the paths."""
+        return [self._rows[row][1] for row in rows]
 
 
 def _path(change: Change) -> str:
