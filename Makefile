@@ -100,7 +100,7 @@ demo: setup java ## See it work: real processes, real faults, an audit
 	$(BIN)/penstock demo
 
 .PHONY: trees-long
-trees-long: setup ## HISTORIES (default 100000) random histories of the lake's trees, from SEED on
+trees-long: setup ## HISTORIES (default 100000) random histories of the lake's trees, and LISTS (10000) of branches, from SEED on
 	$(PYTEST) -p no:xdist -p no:timeout tests/lake/core/committed/leaves/slow_histories.py
 
 .PHONY: sim

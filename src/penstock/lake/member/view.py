@@ -4,13 +4,9 @@ Head and areas were captured together; nothing in a view ever changes. A list me
 more leaves than the page needs; so does a page of uncommitted changes.
 """
 
-from collections.abc import Iterator
 from functools import partial
 
-import polars as pl
-
 from penstock.lake.core.committed.branch_listing import Ask, CommittedNames, FolderShown, StagedNames, list_branch
-from penstock.lake.core.committed.entry import STORED_COLUMNS
 from penstock.lake.core.committed.listing import ListPage
 from penstock.lake.core.committed.metarange import TreeAddress
 from penstock.lake.core.staging.areas.folding import after_prefix, fold, folder_in, name_after
@@ -76,9 +72,11 @@ class View:
 
     async def _list_committed(self, prefix: str, after: str, delimiter: str, limit: int) -> Page[Object]:
         page = await self.shelf.trees.list_page(self.tree, prefix, after=after, delimiter=delimiter, limit=limit)
-        shown = [self.object(path, entry) for path, entry in _rows(page.entries)]
-        shown += [Object(folder, None) for folder in page.folders]
-        return Page(sorted(shown, key=lambda each: each.path), page.next_after)
+        shown = [self.object(path, entry) for path, entry in page.lines()]
+        if page.folders:
+            shown += [Object(folder, None) for folder in page.folders]
+            shown.sort(key=lambda each: each.path)
+        return Page(shown, page.next_after)
 
     def object(self, path: str, entry: Entry | None) -> Object:
         if entry is None:
@@ -139,11 +137,3 @@ def _kind(before: Entry | None, now: Entry | None) -> ChangeKind | None:
 def as_entry(entry: Entry) -> tuple[object, ...]:
     """Return the columns that make two entries the same content; without an ETag, the address identifies the bytes."""
     return entry.etag or entry.address, entry.size, entry.content_type, entry.metadata
-
-
-def _rows(frame: pl.DataFrame) -> list[tuple[str, Entry]]:
-    return list(zip(frame["path"], _entries(frame), strict=True))
-
-
-def _entries(frame: pl.DataFrame) -> Iterator[Entry]:
-    return (Entry(*row) for row in frame.select(STORED_COLUMNS).iter_rows())

@@ -23,7 +23,24 @@ from penstock.lake.core.staging.areas.run import Run
 from penstock.lake.core.staging.entry import Entry
 
 CASES = 300  # `make trees-long` has 10,000
-NAMES = ["a", "a/", "a//", "a//b", "a/b", "a/b/c", "a/c", "b", "b/a", "b/b/", "c//", "c//d", "\U0010ffff/x"]
+NAMES = [
+    "a",
+    "a/",
+    "a0",
+    "c/0",
+    "b0",
+    "a//",
+    "a//b",
+    "a/b",
+    "a/b/c",
+    "a/c",
+    "b",
+    "b/a",
+    "b/b/",
+    "c//",
+    "c//d",
+    "\U0010ffff/x",
+]
 
 Changes = Mapping[str, Entry | None]
 

@@ -9,7 +9,6 @@ hidden only if all its paths are. That is asked only where changes lie below it 
 from collections.abc import Generator
 from typing import Any, Final, NamedTuple
 
-from penstock.lake.core.committed.entry import STORED_COLUMNS
 from penstock.lake.core.committed.listing import LISTING_MAX, ListPage
 from penstock.lake.core.staging.areas.folding import Staged, after_prefix
 from penstock.lake.core.staging.entry import Entry
@@ -76,13 +75,11 @@ def list_branch(staged: Staged, after: str, limit: int) -> Generator[Ask, Any, l
 
 def _committed_lines(page: ListPage, names: dict[str, Entry | None], staged: Staged) -> list[Line]:
     """Return the lines of a page of the tree that no change hides, or shows as well."""
-    entries = page.entries
-    paths: list[str] = entries["path"].to_list()
+    paths = page.paths
     lines = [Line(folder, None) for folder in page.folders if folder not in names]
     if paths:
         hidden = staged.covers(paths)
-        rows = entries.select(STORED_COLUMNS).iter_rows()
-        lines += [Line(paths[at], Entry(*row)) for at, row in enumerate(rows) if not hidden[at]]
+        lines += [Line(*line) for line, is_hidden in zip(page.lines(), hidden, strict=True) if not is_hidden]
     return lines
 
 

@@ -5,6 +5,7 @@ full. A node is a part that is entered. After a folded folder it seeks, so a fol
 """
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -12,8 +13,9 @@ import polars as pl
 
 from penstock.kernel.errors import InvalidArgument
 from penstock.lake.core.committed.contents import Contents
-from penstock.lake.core.committed.entry import empty_entries, row_of, successor
+from penstock.lake.core.committed.entry import ENTRY_SCHEMA, empty_entries, row_of, successor
 from penstock.lake.core.staging.areas.folding import folder_in, name_after
+from penstock.lake.core.staging.entry import Entry
 
 __all__ = ["LISTING_MAX", "ListPage", "Listing"]
 
@@ -23,9 +25,23 @@ LISTING_MAX: Final = 10_000  # entries and folders of one page
 class ListPage(msgspec.Struct, frozen=True):
     """A page: entries and folders ("a/b/"), each sorted. `next_after` continues after it; empty if that was all."""
 
-    entries: pl.DataFrame
+    frames: tuple[pl.DataFrame, ...]
     folders: tuple[str, ...]
     next_after: str
+
+    @property
+    def entries(self) -> pl.DataFrame:
+        return pl.concat([empty_entries(), *self.frames])
+
+    @property
+    def paths(self) -> list[str]:
+        return [path for frame in self.frames for path in frame["path"].to_list()]
+
+    def lines(self) -> Iterator[tuple[str, Entry]]:
+        """Return the entries by path. Column by column: Polars has no faster way to rows, and wakes no threads so."""
+        for frame in self.frames:
+            columns = [frame.get_column(name).to_list() for name in ENTRY_SCHEMA]
+            yield from ((path, Entry(*values)) for path, *values in zip(*columns, strict=True))
 
 
 class Listing:
@@ -73,13 +89,17 @@ class Listing:
     def page(self) -> ListPage:
         """Return the page, once nothing more is wanted."""
         assert self.wanted() is None
-        entries = pl.concat([empty_entries(), *self._found])
+        frames = [frame for frame in self._found if frame.height]
+        folders = self._folders
         if self._has_room:
-            return ListPage(entries, tuple(self._folders), "")
-        last = max(self._folders[-1:] + entries["path"].tail(1).to_list())  # only says that there is more
-        entries = entries.head(entries.height - (entries["path"].tail(1).to_list() == [last]))
-        folders = [folder for folder in self._folders if folder != last]
-        return ListPage(entries, tuple(folders), max(folders[-1:] + entries["path"].tail(1).to_list()))
+            return ListPage(tuple(frames), tuple(folders), "")
+        # The last name only says that there is more.
+        if folders and (not frames or folders[-1] > frames[-1]["path"][-1]):
+            folders = folders[:-1]
+        else:
+            frames[-1] = frames[-1].head(-1)
+        last = [frame["path"][-1] for frame in frames[-2:] if frame.height]
+        return ListPage(tuple(frames), tuple(folders), max([*folders[-1:], *last[-1:]]))
 
     @property
     def _has_room(self) -> bool:

@@ -140,15 +140,11 @@ class Overlay:
     def changes_from(self, start: str, count: int) -> list[Change]:
         """Return the first changes from a path on, tombstones included, sorted: at most `count`, none at the end."""
         found: dict[str, int] = {}
-        ends: list[str] = []
-        for level in self._all_levels:  # newer ones last
+        for level in self._all_levels:  # newer ones last; the first `count` of all are among the first of each
             row = level.row(start)
             paths: list[str] = level.paths.slice(row, count).to_pylist()
             found.update(zip(paths, level.locators[row : row + count].tolist(), strict=True))
-            if row + count < len(level):
-                ends.append(paths[-1])
-        last = min(ends, default=None)
-        shown = sorted(path for path in found if last is None or path <= last)[:count]
+        shown = sorted(found)[:count]
         live = [path for path in shown if found[path] >= 0]
         entries = dict(zip(live, self.load(live, [found[path] for path in live]), strict=True))
         return [(path, entries.get(path)) for path in shown]
