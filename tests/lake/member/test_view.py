@@ -12,7 +12,7 @@ from tests.lake.core.committed.test_listing import oracle
 from penstock.lake.core.committed.leaves.cut import LeafCut
 from penstock.lake.core.committed.leaves.node import Leaf
 from penstock.lake.core.committed.metarange import EMPTY_TREE, Range, location_of
-from penstock.lake.core.staging.areas.folding import Staged
+from penstock.lake.core.staging.areas.folding import StagedChanges
 from penstock.lake.core.staging.areas.index import Index
 from penstock.lake.core.staging.areas.run import Run
 from penstock.lake.core.staging.entry import Entry
@@ -43,11 +43,11 @@ class OneShelf:
 class OneSnapshot:
     """As much of a snapshot as a view needs."""
 
-    def __init__(self, overlay: Staged) -> None:
+    def __init__(self, overlay: StagedChanges) -> None:
         self.overlay = overlay
 
 
-async def view_of(trees: Trees, tree: Mapping[str, Entry], staged: Staged) -> View:
+async def view_of(trees: Trees, tree: Mapping[str, Entry], staged: StagedChanges) -> View:
     address = await trees.build(EMPTY_TREE, changes_of(tree), location_of(1, "first")) if tree else EMPTY_TREE
     return View(cast("Shelf", OneShelf(trees)), "c", address, cast("Snapshot", OneSnapshot(staged)))
 

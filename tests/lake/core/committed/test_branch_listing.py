@@ -12,12 +12,12 @@ from penstock.lake.core.committed import branch_listing
 from penstock.lake.core.committed.branch_listing import (
     CommittedNames,
     FolderShown,
-    Line,
+    ListLine,
     StagedNames,
     list_branch,
 )
 from penstock.lake.core.committed.metarange import MetaRange
-from penstock.lake.core.staging.areas.folding import Staged, fold
+from penstock.lake.core.staging.areas.folding import StagedChanges, fold
 from penstock.lake.core.staging.areas.index import Index
 from penstock.lake.core.staging.areas.run import Run
 from penstock.lake.core.staging.entry import Entry
@@ -49,15 +49,15 @@ class BranchShelf(Shelf):
     """A tree on a shelf, with uncommitted changes over it."""
 
     def page(
-        self, tree: MetaRange, staged: Staged, prefix: str, after: str, delimiter: str, limit: int
-    ) -> tuple[list[Line], str]:
+        self, tree: MetaRange, staged: StagedChanges, prefix: str, after: str, delimiter: str, limit: int
+    ) -> tuple[list[ListLine], str]:
         steps = list_branch(staged, after, limit + 1)
         answer: Any = None
         while True:
             try:
                 asked = steps.send(answer)
             except StopIteration as done:
-                found: list[Line] = done.value
+                found: list[ListLine] = done.value
                 return found[:limit], found[limit - 1].path if len(found) > limit else ""
             match asked:
                 case CommittedNames(last, many):
@@ -67,7 +67,7 @@ class BranchShelf(Shelf):
                 case FolderShown(folder):
                     answer = self.shows(tree, staged, folder)
 
-    def shows(self, tree: MetaRange, staged: Staged, folder: str) -> bool:
+    def shows(self, tree: MetaRange, staged: StagedChanges, folder: str) -> bool:
         """Return what `folder_shown` of the member does, for ranges."""
         for row in tree.below(folder):
             low, high = tree.min_keys[row], tree.max_keys[row]
@@ -80,7 +80,7 @@ class BranchShelf(Shelf):
         return False
 
 
-def overlay_of(runs: list[Changes], random: Random) -> Staged:
+def overlay_of(runs: list[Changes], random: Random) -> StagedChanges:
     *older, last = runs
     index = Index([Run.of(run.items()) for run in older], small_rows_max=random.choice([0, 100]))
     return index.overlay(dict(last))
@@ -114,7 +114,7 @@ def check(seed: int) -> None:
     after = random.choice(["", "", *NAMES, "a/bb", "d/2"])
     expected = oracle(shown, prefix, after, delimiter)
     for limit in range(1, 6):
-        found: list[Line] = []
+        found: list[ListLine] = []
         token = after
         while True:
             page, token = shelf.page(built, staged, prefix, token, delimiter, limit)
@@ -141,16 +141,16 @@ def test_no_committed_row_is_read_for_a_folder_of_many_files() -> None:
 
     page, _ = shelf.page(tree, staged, "", "", "/", 10)
 
-    assert page == [Line("big/", None)]
+    assert page == [ListLine("big/", None)]
     assert shelf.reads == 0  # the range has more entries than there are tombstones between its keys
 
 
 @pytest.mark.parametrize("rule", ["tombstones outside the range count", "a folder is hidden by one tombstone"])
 def test_without_a_rule_folders_vanish_or_cost_reads(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def hides(staged: Staged, min_key: str, max_key: str, count: int) -> bool:
+    def hides(staged: StagedChanges, min_key: str, max_key: str, count: int) -> bool:
         return staged.changed_in("", None) >= count
 
-    def shows(self: BranchShelf, tree: MetaRange, staged: Staged, folder: str) -> bool:
+    def shows(self: BranchShelf, tree: MetaRange, staged: StagedChanges, folder: str) -> bool:
         return False
 
     if rule.startswith("tomb"):

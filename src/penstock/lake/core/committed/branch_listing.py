@@ -10,15 +10,15 @@ from collections.abc import Generator
 from typing import Any, Final, NamedTuple
 
 from penstock.lake.core.committed.listing import LISTING_MAX, ListPage
-from penstock.lake.core.staging.areas.folding import Staged, after_prefix
+from penstock.lake.core.staging.areas.folding import StagedChanges, after_prefix
 from penstock.lake.core.staging.entry import Entry
 
-__all__ = ["Ask", "CommittedNames", "FolderShown", "Line", "StagedNames", "hides_all", "list_branch"]
+__all__ = ["Ask", "CommittedNames", "FolderShown", "ListLine", "StagedNames", "hides_all", "list_branch"]
 
 MORE: Final = 4  # times the names of a page that hidden names left too short
 
 
-class Line(NamedTuple):
+class ListLine(NamedTuple):
     """One line of a list: an entry, or a folder if there is none."""
 
     path: str
@@ -48,9 +48,9 @@ class FolderShown(NamedTuple):
 Ask = CommittedNames | StagedNames | FolderShown
 
 
-def list_branch(staged: Staged, after: str, limit: int) -> Generator[Ask, Any, list[Line]]:
+def list_branch(staged: StagedChanges, after: str, limit: int) -> Generator[Ask, Any, list[ListLine]]:
     """Return the first names after `after`, sorted; fewer than `limit` if that was all."""
-    shown: list[Line] = []
+    shown: list[ListLine] = []
     wanted = limit
     while True:
         committed: ListPage = yield CommittedNames(after, min(wanted, LISTING_MAX))
@@ -58,7 +58,9 @@ def list_branch(staged: Staged, after: str, limit: int) -> Generator[Ask, Any, l
         ends = [end for end in (committed.next_after, mine[-1][0] if len(mine) == wanted else "") if end]
         end = min(ends, default="")  # beyond it one side is not known
         names = dict(mine)
-        for line in sorted([*(Line(*each) for each in mine), *_committed_lines(committed, names, staged)], key=_path):
+        for line in sorted(
+            [*(ListLine(*each) for each in mine), *_committed_lines(committed, names, staged)], key=_path
+        ):
             if end and line.path > end:
                 break
             if line.entry is None and line.path not in names and staged.changed_in(line.path, after_prefix(line.path)):
@@ -73,20 +75,20 @@ def list_branch(staged: Staged, after: str, limit: int) -> Generator[Ask, Any, l
         after, wanted = end, MORE * wanted
 
 
-def _committed_lines(page: ListPage, names: dict[str, Entry | None], staged: Staged) -> list[Line]:
+def _committed_lines(page: ListPage, names: dict[str, Entry | None], staged: StagedChanges) -> list[ListLine]:
     """Return the lines of a page of the tree that no change hides, or shows as well."""
     paths = page.paths
-    lines = [Line(folder, None) for folder in page.folders if folder not in names]
+    lines = [ListLine(folder, None) for folder in page.folders if folder not in names]
     if paths:
         hidden = staged.covers(paths)
-        lines += [Line(*line) for line, is_hidden in zip(page.lines(), hidden, strict=True) if not is_hidden]
+        lines += [ListLine(*line) for line, is_hidden in zip(page.lines(), hidden, strict=True) if not is_hidden]
     return lines
 
 
-def hides_all(staged: Staged, min_key: str, max_key: str, count: int) -> bool:
+def hides_all(staged: StagedChanges, min_key: str, max_key: str, count: int) -> bool:
     """Return whether changes may hide all of the entries between two keys: not if there are more entries."""
     return staged.changed_in(min_key, max_key + "\0") >= count
 
 
-def _path(line: Line) -> str:
+def _path(line: ListLine) -> str:
     return line.path

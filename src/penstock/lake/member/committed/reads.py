@@ -18,7 +18,7 @@ from penstock.lake.core.committed.leaves.root import Nodes, Root
 from penstock.lake.core.committed.listing import Listing, ListPage
 from penstock.lake.core.committed.lookup import LookupBatch, batches_of, entries_at, find_entry, plan_lookup
 from penstock.lake.core.committed.metarange import MetaRange, Range, TreeAddress
-from penstock.lake.core.staging.areas.folding import Staged
+from penstock.lake.core.staging.areas.folding import StagedChanges
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.member.committed.files import TreeFiles
 from penstock.lake.member.committed.in_order import in_order
@@ -120,7 +120,7 @@ class TreeReads:
         paths = pl.concat(found)
         return paths.filter(paths.str.starts_with(prefix))
 
-    async def shows(self, tree: TreeAddress, staged: Staged, folder: str) -> bool:
+    async def shows(self, tree: TreeAddress, staged: StagedChanges, folder: str) -> bool:
         """Return whether a tree has a path that begins with `folder` and that no change hides.
 
         Nodes and leaves that have more entries than there are changes between their keys are not read.
@@ -135,7 +135,7 @@ class TreeReads:
                 return True
         return False
 
-    async def _shows_in(self, parts: MetaRange | Leaves, staged: Staged, folder: str) -> bool:
+    async def _shows_in(self, parts: MetaRange | Leaves, staged: StagedChanges, folder: str) -> bool:
         below = parts.below(folder)
         if any(_is_shown(parts, row, staged, folder) for row in below):
             return True
@@ -149,7 +149,7 @@ class TreeReads:
         return False
 
 
-def _is_shown(parts: Contents, row: int, staged: Staged, folder: str) -> bool:
+def _is_shown(parts: Contents, row: int, staged: StagedChanges, folder: str) -> bool:
     """Return whether a part lies in a folder and has more entries than changes can hide."""
     low, high = parts.min_keys[row], parts.max_keys[row]
     is_inside = low.startswith(folder) and high.startswith(folder)

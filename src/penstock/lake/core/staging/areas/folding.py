@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from penstock.lake.core.staging.entry import Entry
 
-__all__ = ["Staged", "StagedBlock", "after_prefix", "fold", "folder_in", "name_after"]
+__all__ = ["StagedBlock", "StagedChanges", "after_prefix", "fold", "folder_in", "name_after"]
 
 PASSED_ROWS: Final = 64  # a folder that fills more of a block than this is left by a search from its end on
 
@@ -22,7 +22,7 @@ class StagedBlock(Protocol):
     def entries(self, rows: Sequence[int]) -> list[Entry]: ...
 
 
-class Staged(Protocol):
+class StagedChanges(Protocol):
     """The uncommitted changes of a branch: `Overlay` and `SmallOverlay`."""
 
     def blocks(self, start: str = "", stop: str | None = None) -> Iterator[StagedBlock]: ...
@@ -32,7 +32,7 @@ class Staged(Protocol):
     def changed_in(self, start: str, stop: str | None) -> int: ...
 
 
-def fold(staged: Staged, prefix: str, after: str, delimiter: str, limit: int) -> list[tuple[str, Entry | None]]:
+def fold(staged: StagedChanges, prefix: str, after: str, delimiter: str, limit: int) -> list[tuple[str, Entry | None]]:
     """Return the names after `after`, sorted, with entries; a folder has none. Fewer than `limit` if that was all."""
     found: list[tuple[str, Entry | None]] = []
     start = name_after(prefix, after, delimiter)
@@ -42,7 +42,7 @@ def fold(staged: Staged, prefix: str, after: str, delimiter: str, limit: int) ->
 
 
 def _fold_from(
-    staged: Staged, start: str, prefix: str, delimiter: str, limit: int, found: list[tuple[str, Entry | None]]
+    staged: StagedChanges, start: str, prefix: str, delimiter: str, limit: int, found: list[tuple[str, Entry | None]]
 ) -> str | None:
     """Add names from a path on; return where to search for more, or none if the page is full or that was all."""
     first = start

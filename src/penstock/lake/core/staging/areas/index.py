@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.lake.core.staging.areas.entry_columns import entries_at, entry_at
-from penstock.lake.core.staging.areas.levels import Cursor, Level
+from penstock.lake.core.staging.areas.levels import IndexLevel, LevelCursor
 from penstock.lake.core.staging.areas.run import SMALL_ROWS_MAX, Run, find
 from penstock.lake.core.staging.areas.small_overlay import SmallOverlay
 from penstock.lake.core.staging.entry import Change, Entry
@@ -44,7 +44,7 @@ class Index:
         self._small_rows_max = small_rows_max
         self._rows = 0
         self._runs: dict[int, Run] = {}
-        self._levels: tuple[Level, ...] = ()  # oldest first
+        self._levels: tuple[IndexLevel, ...] = ()  # oldest first
         for run in runs:
             self.add(run)
 
@@ -67,7 +67,7 @@ class Index:
     def _add_level(self, number: int, run: Run) -> None:
         locators = np.arange(len(run), dtype=np.int64) + (number << _ROW_BITS)
         locators[~run.live()] = _TOMBSTONE
-        levels = [*self._levels, Level(run.paths, locators)]
+        levels = [*self._levels, IndexLevel(run.paths, locators)]
         while len(levels) > 1 and len(levels[-2]) < FANOUT * len(levels[-1]):
             newer = levels.pop()
             levels[-1] = levels[-1].merged(newer)
@@ -88,19 +88,19 @@ class Index:
 class Overlay:
     """All uncommitted changes of a branch at one position; they never change. Any thread may use it."""
 
-    def __init__(self, runs: Mapping[int, Run], levels: Sequence[Level], memtable: Memtable) -> None:
+    def __init__(self, runs: Mapping[int, Run], levels: Sequence[IndexLevel], memtable: Memtable) -> None:
         self._runs = runs
         self._levels = levels
         self._memtable = memtable
 
     @cached_property
-    def _all_levels(self) -> list[Level]:
+    def _all_levels(self) -> list[IndexLevel]:
         """With the memtable as the newest level."""
         if not self._memtable:
             return list(self._levels)
         rows = sorted(self._memtable)
         locators = [_TOMBSTONE if self._memtable[path] is None else _MEMTABLE << _ROW_BITS for path in rows]
-        top = Level(pa.array(rows, pa.large_string()), np.array(locators, dtype=np.int64))
+        top = IndexLevel(pa.array(rows, pa.large_string()), np.array(locators, dtype=np.int64))
         return [*self._levels, top]
 
     def find(self, path: str) -> tuple[Entry | None] | None:
@@ -152,7 +152,7 @@ class Overlay:
     def _blocks(self, start: str, stop: str | None) -> Iterator[tuple[list[str], list[int]]]:
         """Live rows of all levels, merged, in blocks which grow."""
         levels = self._all_levels
-        cursors = [Cursor(level, start, stop) for level in levels]
+        cursors = [LevelCursor(level, start, stop) for level in levels]
         count = BLOCK_ROWS_MIN
         while any(cursor.is_open for cursor in cursors):
             blocks = [cursor.peek(count) for cursor in cursors]
@@ -224,10 +224,10 @@ def newest(runs: Sequence[Run]) -> Run:
     """The newest change of each path of some runs, oldest run first, as one run."""
     if sum(map(len, runs)) <= SMALL_ROWS_MAX:
         return Run.of({path: entry for run in runs for path, entry in run.rows.items()}.items())
-    levels: list[Level] = []
+    levels: list[IndexLevel] = []
     base = 0
     for run in runs:
-        levels.append(Level(run.paths, np.arange(len(run), dtype=np.int64) + base))
+        levels.append(IndexLevel(run.paths, np.arange(len(run), dtype=np.int64) + base))
         base += len(run)
     while len(levels) > 1:  # neighbours in pairs: each row is moved log(runs) times
         pairs = [older.merged(newer) for older, newer in zip(levels[::2], levels[1::2], strict=False)]

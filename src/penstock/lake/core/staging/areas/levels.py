@@ -7,10 +7,10 @@ import pyarrow.compute as pc
 
 from penstock.lake.core.staging.areas.run import bisect, merge_order
 
-__all__ = ["Cursor", "Level"]
+__all__ = ["IndexLevel", "LevelCursor"]
 
 
-class Level:
+class IndexLevel:
     """Sorted paths and where their changes are. Never changed: what hides some of its rows makes another one."""
 
     def __init__(
@@ -26,7 +26,7 @@ class Level:
     def __len__(self) -> int:
         return len(self.paths)
 
-    def hidden_by(self, newer: pa.LargeStringArray) -> "Level":
+    def hidden_by(self, newer: pa.LargeStringArray) -> "IndexLevel":
         """The same level under some newer paths."""
         if not len(self.live):
             return self
@@ -35,12 +35,12 @@ class Level:
         same: npt.NDArray[np.bool_] = np.array(pc.equal(self.paths.take(pa.array(rows)), newer))
         if not same.any():
             return self
-        return Level(self.paths, self.locators, np.setdiff1d(self.live, rows[same], assume_unique=True))
+        return IndexLevel(self.paths, self.locators, np.setdiff1d(self.live, rows[same], assume_unique=True))
 
-    def merged(self, newer: "Level") -> "Level":
+    def merged(self, newer: "IndexLevel") -> "IndexLevel":
         order = merge_order(self.paths, newer.paths)
         paths = pa.concat_arrays([self.paths, newer.paths]).take(pa.array(order))
-        return Level(paths, np.concatenate([self.locators, newer.locators])[order])
+        return IndexLevel(paths, np.concatenate([self.locators, newer.locators])[order])
 
     def row(self, path: str) -> int:
         """The first row not before the path."""
@@ -57,10 +57,10 @@ class Level:
         return found
 
 
-class Cursor:
+class LevelCursor:
     """Goes over the live rows of a level."""
 
-    def __init__(self, level: Level, start: str, stop: str | None) -> None:
+    def __init__(self, level: IndexLevel, start: str, stop: str | None) -> None:
         ends = (level.row(start), len(level) if stop is None else level.row(stop))
         self._level = level
         self._at, self._end = (int(place) for place in np.searchsorted(level.live, ends))
