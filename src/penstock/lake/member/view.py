@@ -97,7 +97,7 @@ class View:
                 break
             inside = [change for change in chunk if change[0].startswith(prefix)]
             start = await self._compare(inside, prefix, delimiter, limit, found) if inside else None
-            rows *= 4  # a page that shows little of what is staged looks at more of it
+            rows *= 4  # many changes may be none: then the next chunk is larger
         return Page(found[:limit], found[limit - 1].path if len(found) > limit else "")
 
     async def _compare(

@@ -3,7 +3,7 @@
 Both sides are folded before they are merged, so what a folder holds is passed over on both. A committed folder is
 hidden only if all its paths are. That is asked only where changes lie below it and none of them shows the folder.
 
-`list_branch` is a generator that asks for what it needs and is sent it, so it does no I/O.
+`list_branch` is a generator that yields its questions and is sent the answers, so it does no I/O.
 """
 
 from collections.abc import Generator

@@ -1,7 +1,6 @@
 """Reads of a tree: one entry, some entries, a page of names, and whether changes hide a folder.
 
-What is at hand in the caches is found without Polars and without a thread: a call of Polars costs more than the search
-for a path in a leaf.
+Searches in cached leaves use neither Polars nor a thread: a call of Polars costs more than the search for a path.
 """
 
 from collections.abc import Sequence
