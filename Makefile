@@ -198,6 +198,7 @@ docs: | $(UV) ## Build the documentation into site/, from a small environment of
 	@test -x .venv-docs/bin/python || $(UV) venv --quiet --python $(PYTHON) .venv-docs
 	@$(UV) pip sync --quiet --python .venv-docs/bin/python --require-hashes requirements-docs.lock
 	@.venv-docs/bin/zensical build --clean
+	@.venv-docs/bin/python scripts/moved_pages.py
 
 .PHONY: clean
 clean: ## Remove what the other targets made

@@ -11,7 +11,12 @@ from tests.api.golden import NAMES
 import penstock
 
 ROOT = Path(__file__).parents[2]
-USERS_PAGES = [ROOT / "README.md", ROOT / "docs/index.md", *sorted((ROOT / "docs/guides").glob("*.md"))]
+USERS_PAGES = [
+    ROOT / "README.md",
+    ROOT / "docs/index.md",
+    *sorted((ROOT / "docs/tutorials").glob("*.md")),
+    *sorted((ROOT / "docs/how-to").glob("*.md")),
+]
 USERS_PAGES += [ROOT / f"docs/reference/{name}.md" for name in ("api", "consumers", "spark", "stores")]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 PUBLIC = {"penstock", "penstock.aio", "penstock.errors", "penstock.spark", "penstock.spi"}

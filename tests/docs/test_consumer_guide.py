@@ -7,7 +7,7 @@ import pytest
 from tests.docs.guides import shell
 
 ROOT = Path(__file__).parents[2]
-GUIDE = (ROOT / "docs/guides/consumers.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs/tutorials/consumer.md").read_text(encoding="utf-8")
 END_JOBS = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"  # whatever becomes of the test
 
 

@@ -22,7 +22,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 PAPERS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *PAGES]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
-# Words of other systems for things which have another name here (docs/glossary.md). Identifiers must not use them.
+# Words of other systems for things which have another name in the glossary. Identifiers must not use them.
 FORBIDDEN = {"term", "terms", "coordinator", "coordinators", "ballot", "slave", "slaves", "topic", "topics"}
 LOOKS_FORBIDDEN = re.compile(rf"(?i:\b|_|(?<=[a-z]))(?i:{'|'.join(sorted(FORBIDDEN))})(?![a-z])")
 

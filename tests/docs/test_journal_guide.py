@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.timeout(300)
 def test_the_guide_to_journals_runs_as_printed(empty_folder: Path) -> None:
-    guide = (ROOT / "docs/guides/journals.md").read_text(encoding="utf-8")
+    guide = (ROOT / "docs/how-to/journals.md").read_text(encoding="utf-8")
     (empty_folder / "examples").symlink_to(ROOT / "examples")
     ran = shell("\n".join(re.findall(r"```sh\n(.*?)```", guide, re.DOTALL)), empty_folder)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -12,7 +12,7 @@ from tests.lake.rest.servers import KEY, SECRET
 
 from penstock.cli.main import run
 
-PAGE = Path(__file__).parents[2] / "docs" / "guides" / "lake.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "lake.md"
 FENCED = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

@@ -66,7 +66,7 @@ def test_every_measured_figure_of_the_readme_has_its_source() -> None:
     assert COMPARED is not None
     rows = [line.split("|") for line in COMPARED[0].splitlines()[2:] if line.startswith("|")]
     assert len(rows) > 5
-    known = figures((ROOT / "docs/benchmarks.md").read_text("utf-8"))
+    known = figures((ROOT / "docs/explanation/benchmarks.md").read_text("utf-8"))
     known |= {each / unit for each in known for unit in (1e3, 1e6)}  # µs as ms, rows as M rows
     for _, what, ours, peer, ratio, _ in rows:
         for figure in figures(ours + peer.replace("2.9", "")) | figures(ratio):
@@ -76,7 +76,7 @@ def test_every_measured_figure_of_the_readme_has_its_source() -> None:
 
 @pytest.mark.timeout(300)
 def test_the_guide_to_the_quorum_log_runs_as_printed(empty_folder: Path) -> None:
-    guide = (ROOT / "docs/guides/quorum.md").read_text(encoding="utf-8")
+    guide = (ROOT / "docs/how-to/drills.md").read_text(encoding="utf-8")
     ran = shell("\n".join(blocks(guide, "sh")), empty_folder)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.index("'first'") < ran.stdout.index("'second'") < ran.stdout.index("'third'")
@@ -87,10 +87,11 @@ def test_the_guide_to_the_quorum_log_runs_as_printed(empty_folder: Path) -> None
 
 # Parts of programs, which need servers or Spark: each names the test that runs it.
 PARTS = {
-    Path("docs/guides/consumers.md"),  # tests/docs/test_consumer_guide.py
-    Path("docs/guides/lake.md"),  # tests/docs/test_lake_guide.py
-    Path("docs/guides/pipeline.md"),  # tests/spark/slow_pipeline_guide.py
-    Path("docs/guides/spark.md"),  # nothing does, but for what tests/spark has of the same
+    Path("docs/tutorials/consumer.md"),  # tests/docs/test_consumer_guide.py
+    Path("docs/how-to/lake.md"),  # tests/docs/test_lake_guide.py
+    Path("docs/tutorials/pipeline.md"),  # tests/spark/slow_pipeline_guide.py
+    Path("docs/how-to/spark.md"),  # tests/spark/slow_spark_guide.py
+    Path("docs/how-to/works-with.md"),  # tests/matrix/slow_s3_clients.py runs these clients
     Path("docs/reference/api.md"),  # tests/api/test_api_page.py
     Path("docs/reference/consumers.md"),
     Path("docs/reference/stores.md"),

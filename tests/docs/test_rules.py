@@ -8,7 +8,7 @@ RULES = {"J": 16, "P": 14, "L": 17}
 
 
 def test_each_rule_is_stated_once() -> None:
-    page = (ROOT / "docs/design/rules.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/explanation/design/rules.md").read_text(encoding="utf-8")
     stated = re.findall(r"^\| ([JPL]\d+) ", page, re.MULTILINE)
     assert stated == [f"{letter}{number}" for letter, last in RULES.items() for number in range(1, last + 1)]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 
 from tests.integration import journal_faults as faults
+from tests.integration.evidence import keep
 from tests.integration.journal_drill import REPLICAS, Drill, Fault, brokers_on
 
 from penstock.server.cluster.local import LocalCluster
@@ -110,6 +111,9 @@ def main() -> None:
     print(text)
     if options.report is not None:
         options.report.write_text(text)
+        acknowledged = told["acknowledged appends, each there once"]
+        amount = f"{acknowledged:,} acknowledged appends, {seen.total()} faults"
+        keep(options.report, "10-faults-journal", amount, "no append lost, none twice")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from tests.integration.evidence import keep
 from tests.integration.lake_drill import Load, Members, under_load
 from tests.integration.test_quorum_faults import kill_follower, kill_leader
 
@@ -146,6 +147,9 @@ def main() -> None:
     print(text)
     if options.report is not None:
         options.report.write_text(text)
+        done = f"{told['acknowledged puts']:,} puts, {told['acknowledged commits']:,} commits"
+        amount = f"{done}, {faults.total()} faults"
+        keep(options.report, "30-faults-lake", amount, "every acknowledged put and commit read back")
 
 
 if __name__ == "__main__":

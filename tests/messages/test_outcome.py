@@ -35,7 +35,7 @@ def test_the_row_a_message_falls_into(flags: int, clock: int, begin: int, outcom
 
 
 def test_the_page_names_every_outcome() -> None:
-    page = (Path(__file__).parents[2] / "docs/design/messages.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/explanation/design/messages.md").read_text(encoding="utf-8")
     assert {outcome.name for outcome in SequenceOutcome} <= set(re.findall(r"[A-Z_]{5,}", page))
 
 

@@ -14,7 +14,7 @@ from penstock.cli.main import run
 from penstock.spark.tables.table import read_table
 
 pytestmark = pytest.mark.timeout(900)
-PAGE = Path(__file__).parents[2] / "docs" / "guides" / "pipeline.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "pipeline.md"
 
 
 def fenced(kind: str) -> list[str]:

@@ -17,7 +17,7 @@ from penstock.journals.records.spec import JournalSpec
 from penstock.spark import diff_entries, find_garbage, read_entries, read_table
 
 pytestmark = pytest.mark.timeout(900)
-PAGE = Path(__file__).parents[2] / "docs" / "guides" / "spark.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "spark.md"
 ORDERS = [(1, "kettle", "39.90"), (2, "piano", "1999.00"), (3, "cup", "6.95"), (4, "kettle", "39.90")]
 BLOCKS = ["session", "read", "columns", "stream", "compact", "import"]
 
@@ -25,7 +25,7 @@ BLOCKS = ["session", "read", "columns", "stream", "compact", "import"]
 def blocks(brokers: str, folder: Path) -> dict[str, str]:
     """The page's own code, with the addresses and folders of this test."""
     found = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    placed = [each.replace("127.0.0.1:7201", brokers).replace("/data/", f"{folder}/") for each in found]
+    placed = [each.replace("127.0.0.1:7070", brokers).replace("/data/", f"{folder}/") for each in found]
     return dict(zip(BLOCKS, placed, strict=True))
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pyarrow.parquet as pq
+from tests.integration.evidence import keep
 from tests.lake.rest.servers import LakeProcess
 from tests.spark.lakes import Orders, access_of, make_repository, options_of
 
@@ -160,6 +161,9 @@ def main() -> int:
     sys.stdout.write(text)
     if given.report is not None:
         given.report.write_text(text)
+        faults = soak.happened.total() - soak.happened["nothing"]
+        found_all = "every row once" if not lost and not doubled else f"{lost:,} rows lost, {doubled:,} twice"
+        keep(given.report, "51-faults-spark-lake", f"{soak.written:,} rows, {faults} faults", found_all)
     if lost or doubled:
         sys.stderr.write(soak.last_words)
         return 1

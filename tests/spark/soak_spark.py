@@ -18,6 +18,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.integration.evidence import keep
 from tests.lake.rest.servers import LakeProcess
 from tests.spark.conftest import Brokers, builder, end_jvm
 from tests.spark.killing import strike
@@ -138,6 +139,8 @@ def main() -> int:
                 print(f"{route}: {fault} at {point}: {found}", flush=True)
                 if arguments.report is not None:
                     arguments.report.write_text(report(rows, drills(list(ROUTES), [])))
+                    good = sum(row[3].startswith(GOOD) for row in rows)
+                    keep(arguments.report, "50-faults-spark", f"{len(rows)} runs", f"{good} runs: every row once")
         finally:
             soak.close()
     return 0 if rows and all(row[3].startswith(GOOD) for row in rows) else 1

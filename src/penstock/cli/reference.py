@@ -30,30 +30,30 @@ COLUMNS: Final = 80
 GENERATED: Final = f"<!-- Written by `{REGENERATE}` from what the code declares. Do not edit. -->"
 
 _CLI_INTRO: Final = """\
-`penstock NOUN VERB`: data goes to stdout, talk to stderr. The exit status is 0 when it is done, 1 when it was refused
-or failed, 2 when the command line or the configuration is wrong, 130 after Ctrl-C. Every command takes the global
-flags, anywhere on the line. With `--output json` an error is JSON, too (on stderr).
+Commands have the form `penstock NOUN VERB`. Data goes to stdout, messages to stderr. The exit status is 0 for success, 1
+for a refusal or a failure, 2 for a wrong command line or configuration, and 130 after Ctrl-C. Global flags can be
+anywhere on the line. With `--output json` an error is JSON too, on stderr.
 """
 
 _CONFIG_INTRO: Final = """\
 A value comes from a flag (`--set wire.listen=0.0.0.0:7070`), else from the environment (`PENSTOCK_WIRE_LISTEN`), else
 from a TOML file (`--config`, `PENSTOCK_CONFIG`, or `penstock.toml` in the working directory), else it is the default.
-`penstock config show` says what is in force and where it comes from, `penstock config check` says all that is wrong,
-and `penstock config example` prints a file to start from.
+`penstock config show` prints each effective value and its source, `penstock config check` lists every problem, and
+`penstock config example` prints a commented file.
 
-Times have a unit (`250ms`, `15s`, `2min`), sizes may have one (`64KiB`, `64MiB`). A secret is never shown; write
-`file:/run/secrets/token` to have it read from a file.
+Times have a unit (`250ms`, `15s`, `2min`), sizes may have one (`64KiB`, `64MiB`). No command prints a secret. Penstock
+reads a secret from a file if its value is `file:/run/secrets/token`.
 """
 
 _ERRORS_INTRO: Final = """\
-Every error says what happened, whether anything was written, and what to do next. Programs find the same in its record
-(with `--output json`, and on the wire). *At fault* is who has to change something. *Written: unknown* means that the
-request may have taken effect, or may still: look before you repeat what must not happen twice.
+Every error states the failure, whether anything was written, and the next step. Programs find the same in its record
+(with `--output json`, and on the wire). *At fault* names the party that has to change something. *Written: unknown* means
+that the request may have taken effect, or may still do so: ask before you repeat a request that must take effect once.
 """
 
 _METRICS_INTRO: Final = """\
 With `metrics.listen` set, a process serves its metrics in Prometheus' own text format at `/metrics`, and says at
-`/healthz` whether it is well. Beside those listed here there are `penstock_process_*` (CPU, memory, open files).
+`/healthz` whether it is well. It also has the metrics `penstock_process_*` (CPU, memory, open files).
 """
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from penstock.journals.core.append_fsm import HANDLERS, TERMINAL, TRANSITIONS, Append, AppendState
 from penstock.journals.core.diagram import state_diagram
 
-PAGE = Path(__file__).parents[3] / "docs" / "design" / "journals.md"
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "design" / "journals.md"
 
 
 def test_the_page_has_the_diagram_of_today() -> None:
     found = re.search(r"```mermaid\n(stateDiagram-v2\n.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     assert found[1] == state_diagram(), (
-        "docs/design/journals.md: put penstock.journals.core.diagram.state_diagram() there"
+        "docs/explanation/design/journals.md: put penstock.journals.core.diagram.state_diagram() there"
     )
 
 

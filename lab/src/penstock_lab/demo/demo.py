@@ -62,7 +62,9 @@ async def run(
         if keep:
             _tell_where(session.say, stage)
         else:
-            session.say("next: docs/guides/pipeline.md does the same by hand; or stay and look: penstock demo --keep")
+            session.say(
+                "next: docs/tutorials/pipeline.md does the same by hand; or stay and look: penstock demo --keep"
+            )
         return 0 if account.is_clean else 1
     finally:
         if not is_kept:

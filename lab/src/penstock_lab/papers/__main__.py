@@ -1,6 +1,7 @@
-"""Writes the stubs and the page of the API: `python -m penstock_lab.papers`."""
+"""Writes stubs, the page of the API and the table of attacks: `python -m penstock_lab.papers`."""
 
-from penstock_lab.papers import api_page, stubs
+from penstock_lab.papers import api_page, reliability, stubs
 
 stubs.write()
 api_page.write()
+reliability.write()

@@ -1,4 +1,4 @@
-"""The append FSM as a Mermaid diagram, drawn from the table the core obeys. The page in docs/design holds a copy."""
+"""The append FSM as a Mermaid diagram, drawn from the table the core obeys. The page of the design holds a copy."""
 
 from penstock.journals.core.append_fsm import TERMINAL, TRANSITIONS, AppendState
 

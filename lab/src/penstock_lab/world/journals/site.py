@@ -63,7 +63,7 @@ class JournalsSettings(msgspec.Struct, frozen=True):
                 fragment=FragmentSpec(
                     length=rng.choice((1 << 10, 4 << 10, 64 << 10, 512 << 20)),
                     compression_codec=rng.choice((CompressionCodec.NONE, CompressionCodec.NONE, CompressionCodec.GZIP)),
-                    stores=(STORE,),  # without one, fragments go with their brokers (docs/guides/journals.md)
+                    stores=(STORE,),  # without one, fragments go with their brokers (docs/how-to/journals.md)
                     refresh_interval_ms=rng.choice((1_000, 1_000, 5_000, 300_000)),
                 ),
             )

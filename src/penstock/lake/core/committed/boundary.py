@@ -1,6 +1,6 @@
 """Boundaries: where one range ends and the next begins, decided by the keys alone.
 
-Design: docs/design/committed.md; decision 451. A key whose 64-bit hash is below 2^64 / `rows_mean` is a **boundary
+Design: committed.md; decision 451. A key whose 64-bit hash is below 2^64 / `rows_mean` is a **boundary
 key**: it is the last of its range in every tree that holds it. The keys after one boundary key up to and including the
 next are a **segment**. The keys of a segment do not depend on any other segment, so an edit disturbs its own segment
 only (and the next, if it removes the boundary key itself), and every part of a tree can be cut by itself: by another

@@ -1,6 +1,6 @@
 """Frames of entries: what a tree says about many objects, as columns.
 
-Design: lake.md, L9 and L15; docs/design/committed.md. One `Entry` (`lake/core/staging/entry.py`) is for the edges; in
+Design: lake.md, L9 and L15; committed.md. One `Entry` (`lake/core/staging/entry.py`) is for the edges; in
 bulk entries travel as a Polars frame with `ENTRY_SCHEMA`, sorted by path. Two notions of "the same":
 
 - the **stored entry**: every column, address and mtime included. Range ids and re-parenting (L9) go by it.

@@ -1,6 +1,6 @@
 """Build a tree of format 3: recut what changes touch, fold, and write packs, an index pack and a root.
 
-Design: docs/design/committed.md. One `TreeBuilder` is one attempt. Packs are written while later jobs are at their
+Design: committed.md. One `TreeBuilder` is one attempt. Packs are written while later jobs are at their
 rows; the last pack, the index pack and the root are one call of the store. Everything lies in the attempt's location.
 """
 

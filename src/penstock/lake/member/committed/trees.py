@@ -1,6 +1,6 @@
 """Trees in an object store: get, list, diff, build, merge, re-parent, import, graft.
 
-Design: docs/design/committed.md. The decisions are made in `lake/committed/`; here trees are read, run in threads, and
+Design: committed.md. The decisions are made in `lake/committed/`; here trees are read, run in threads, and
 written. Every call costs in proportion to its changes: untouched ranges are neither read nor written. Whatever a call
 returns is durable, so that a PERFORM may name it at once (lake.md, L8); nothing it writes is visible before.
 

@@ -5,7 +5,7 @@
 `listing` is a DataFrame of path (below the URL's path), address (a full one, like s3://bucket/key), size, etag and
 mtime_ns; content_type and metadata if known. Afterwards the branch has these objects below the path, and nothing else
 there, as after an import by the lake itself: with the same ranges and the same ids, because where a range ends is
-decided by its keys alone (docs/design/committed.md). Tasks may be repeated: ranges are named by their content.
+decided by its keys alone (committed.md). Tasks may be repeated: ranges are named by their content.
 """
 
 import asyncio

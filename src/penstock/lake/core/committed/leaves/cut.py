@@ -1,6 +1,6 @@
 """Cut rows into leaves, and leaves into nodes, by their keys alone.
 
-Design: docs/design/committed.md; decision 453. A key whose hash is below 2^64 / `node_rows_mean` is a **node key**: it
+Design: committed.md; decision 453. A key whose hash is below 2^64 / `node_rows_mean` is a **node key**: it
 ends its node, and so its leaf, in every tree that holds it. Within a node a leaf ends with the first leaf key (hash
 below 2^64 / `rows_mean`) after at least `rows_min` rows of this leaf, and at `rows_max` rows or `bytes_max` bytes at
 the latest. After a cut nothing is remembered, so a cut is a function of the rows since the cut before. Cuts of two
