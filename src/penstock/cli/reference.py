@@ -30,8 +30,8 @@ COLUMNS: Final = 80
 GENERATED: Final = f"<!-- Written by `{REGENERATE}` from what the code declares. Do not edit. -->"
 
 _CLI_INTRO: Final = """\
-Commands have the form `penstock NOUN VERB`. Data goes to stdout, messages to stderr. The exit status is 0 for success, 1
-for a refusal or a failure, 2 for a wrong command line or configuration, and 130 after Ctrl-C. Global flags can be
+Commands have the form `penstock NOUN VERB`. Data goes to stdout, messages to stderr. The exit status is 0 for success,
+1 for a refusal or a failure, 2 for a wrong command line or configuration, and 130 after Ctrl-C. Global flags can be
 anywhere on the line. With `--output json` an error is JSON too, on stderr.
 """
 
@@ -47,8 +47,9 @@ reads a secret from a file if its value is `file:/run/secrets/token`.
 
 _ERRORS_INTRO: Final = """\
 Every error states the failure, whether anything was written, and the next step. Programs find the same in its record
-(with `--output json`, and on the wire). *At fault* names the party that has to change something. *Written: unknown* means
-that the request may have taken effect, or may still do so: ask before you repeat a request that must take effect once.
+(with `--output json`, and on the wire). *At fault* names the party that has to change something. *Written: unknown*
+means that the request may have taken effect, or may still do so: ask before you repeat a request
+that must take effect once.
 """
 
 _METRICS_INTRO: Final = """\
