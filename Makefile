@@ -161,13 +161,17 @@ soak-failover: setup ## Kill and freeze one of three brokers, FAULTS times each 
 soak-bank: setup postgresql ## The same (MINUTES) on a bank: consumers, brokers and PostgreSQL
 	$(BIN)/python -m tests.integration.soak_bank --minutes $(or $(MINUTES),10) --report docs/reports/faults-bank.md
 
+.PHONY: soak-examples
+soak-examples: setup java postgresql ## The pipelines in examples/pipelines, KILLS (default 2) kills for each part; equal to the batch answer
+	$(PYTEST) -p no:xdist -s tests/spark/slow_examples.py
+
 .PHONY: soak-spark
 soak-spark: setup java ## kill -9 and freeze Spark drivers at every step of a batch; the report goes to docs/reports
 	$(PYTEST) -p no:xdist tests/spark/slow_driver_kill.py tests/spark/slow_journal_source.py tests/spark/slow_journal_sink.py \
 	  tests/spark/slow_lake_sink.py tests/spark/slow_speculation.py tests/spark/slow_compaction.py tests/spark/slow_tree_import.py \
 	  tests/spark/slow_tree_garbage.py tests/spark/slow_pipeline_run.py tests/spark/slow_pipeline_guide.py \
 	  tests/spark/slow_spark_guide.py tests/spark/slow_together.py tests/spark/slow_java_source.py tests/spark/slow_connect.py \
-	  tests/spark/slow_other_host.py tests/spark/slow_pipeline_errors.py
+	  tests/spark/slow_other_host.py tests/spark/slow_pipeline_errors.py tests/spark/slow_hundred_journals.py
 	$(BIN)/python -m tests.spark.soak_lake --minutes $(or $(MINUTES),10) --report docs/reports/faults-spark-lake.md
 	$(BIN)/python -m tests.spark.soak_spark --report docs/reports/faults-spark.md
 

@@ -20,12 +20,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tests.journals.broker.cluster import WAIT_S, running_cluster
 from tests.lake.rest.servers import LakeProcess
+from tests.postgres import postgres
 
 import penstock.spark
 from penstock.journals.client.journal_blocking import BlockingJournals
 from penstock.spark.session import ARROW_OPTIONS, CODE_CACHE
 from penstock.spark.versions import HAS_READ_LIMITS, SPARK
 
+__all__ = ["postgres"]
 SLOW_STARTS_MAX = 30  # nothing was done by then: a query whose source was too slow to start is started again
 CHECKPOINTS = "org.apache.spark.sql.execution.streaming" + (".checkpointing" if SPARK > (4, 0) else "")
 # What makes a small Spark quick: the first compiler only, a simple collector, no web pages, log files renamed plainly.

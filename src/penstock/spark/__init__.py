@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from penstock.spark.journals.columnar import read_journal
     from penstock.spark.pipelines.compaction import compact
-    from penstock.spark.pipelines.ends import journal, lake
+    from penstock.spark.pipelines.ends import journal, lake, postgres
     from penstock.spark.pipelines.pipeline import Pipeline
     from penstock.spark.pipelines.rewrite import rewrite_table
     from penstock.spark.pipelines.together import commit_together
@@ -37,6 +37,7 @@ __all__ = [
     "import_entries",
     "journal",
     "lake",
+    "postgres",
     "read_changes",
     "read_entries",
     "read_journal",
@@ -54,6 +55,7 @@ _HOMES = {
     "find_garbage": "penstock.spark.tables.trees.tree_garbage",
     "import_entries": "penstock.spark.tables.trees.tree_import",
     "journal": "penstock.spark.pipelines.ends",
+    "postgres": "penstock.spark.pipelines.ends",
     "lake": "penstock.spark.pipelines.ends",
     "read_changes": "penstock.spark.tables.table",
     "read_entries": "penstock.spark.tables.table",

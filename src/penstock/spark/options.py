@@ -72,6 +72,7 @@ OPTIONS: Final = (
     Option("stateLocation", _READS, ".seq/ in the fragment store", "A store's URL for the states of sequencing."),
     Option("splitBytes", ("read",), "67108864", "About how much of a journal one task reads."),
     Option("maxBytesPerTrigger", ("stream",), "no limit", "How many bytes one micro-batch reads at most."),
+    Option("tasks", ("stream",), "2 for each core of the driver", "How many tasks read a micro-batch at most."),
     Option("untilOffsets", ("stream",), "none", "JSON: an offset for each journal, where the stream ends."),
     Option("sink", ("write",), "the query's id", "A name under which the sink is known, whatever its checkpoint."),
     Option("txn", ("write",), "none", "A batch write's own name: a second write of that name changes nothing."),
@@ -98,6 +99,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     split_bytes: int
     max_bytes: int | None
     until: dict[str, int] | None = None  # of a stream that ends there
+    tasks_max: int | None = None  # for a micro-batch
 
 
 class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +134,7 @@ def source_options(given: Mapping[str, str], *, is_stream: bool) -> SourceOption
         split_bytes=_number(options, "splitBytes", 64 << 20, least=1 << 10),
         max_bytes=_number(options, "maxBytesPerTrigger", 0, least=1) or None,
         until=_until(options),
+        tasks_max=_number(options, "tasks", 0, least=1) or None,
     )
 
 

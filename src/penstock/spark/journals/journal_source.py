@@ -6,6 +6,7 @@ offsets, so a replayed batch reads the same messages again.
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -21,6 +22,7 @@ from penstock.journals.records.spec import JournalSpec
 from penstock.kernel.errors import Gone, NotFound, PenstockError
 from penstock.messages.framing.compiled import IS_COMPILED
 from penstock.plumbing.process.logs import get_logger
+from penstock.spark.journals.bins import Bin, bins_of, read_ranges
 from penstock.spark.journals.ranges import Range, RangeReader, shared_access
 from penstock.spark.options import SourceOptions
 from penstock.spark.shared.content import Access
@@ -30,6 +32,7 @@ from penstock.spark.versions import ReadAllAvailable, ReadLimit, ReadMaxBytes, S
 
 __all__ = ["JournalReader", "JournalStreamReader", "Planner", "limited"]
 
+TASKS_PER_CORE: Final = 2
 SKEW_S: Final = 600  # by how much the clocks of publishers and of the store may differ
 HEADS_S: Final = 0.15  # how long heads are believed: Spark asks some hundred times a second
 log = get_logger()
@@ -112,10 +115,14 @@ class JournalReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Runs on the driver, once per DataFrame."""
-        found: list[InputPartition] = []
+        whole, parts = list[Range](), list[InputPartition]()
         for info, begin, end in self.wholes():
-            found += self.split(info, begin, end)
-        return found or [InputPartition(None)]
+            found = self.split(info, begin, end)
+            if len(found) == 1:
+                whole += found
+            else:
+                parts += found
+        return [*parts, *bins_of(whole, len(whole), self.planner.options.split_bytes)] or [InputPartition(None)]
 
     def wholes(self) -> Iterator[tuple[JournalInfo, int, int]]:
         """The journals, and from where to where each is read."""
@@ -160,12 +167,12 @@ class JournalReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Runs in tasks."""
-        if isinstance(partition, Range):
-            yield from self.planner.reader(partition, use_threads=False).batches()
+        if isinstance(partition, Range | Bin):
+            yield from read_ranges(partition, lambda each: self.planner.reader(each, use_threads=False).batches())
 
 
 class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream: micro-batches of whatever is new, one task for each journal."""
+    """A stream: micro-batches of the new bytes of journals. A task reads whole journals, some megabytes of them."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._planner = Planner(options, schema)
@@ -266,10 +273,11 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned = end
         ranges = upto.ranges(begun)
         infos = self._planner.journals() if ranges else {}
-        return [
+        found = [
             self._planner.range(infos.get(journal), journal, begin, upto_, None)
             for journal, (begin, upto_) in ranges.items()
         ]
+        return bins_of(found, self._planner.options.tasks_max or TASKS_PER_CORE * (os.cpu_count() or 1))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Remove states that are no longer needed, once in a while. It is advice only: a failure must not end the
@@ -290,8 +298,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # In tasks, by a copy as it was at construction.
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        if isinstance(partition, Range):
-            yield from self._planner.reader(partition, use_threads=True).batches()
+        if isinstance(partition, Range | Bin):
+            yield from read_ranges(partition, lambda each: self._planner.reader(each, use_threads=True).batches())
 
 
 def limited(begins: dict[str, int], ends: dict[str, int], max_bytes: int) -> dict[str, int]:

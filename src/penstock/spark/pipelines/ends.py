@@ -20,7 +20,19 @@ from penstock.spark.tables.lake_access import access_from, table_url
 from penstock.spark.tables.lake_tree import place_at
 from penstock.spark.tables.table import read_table
 
-__all__ = ["Check", "End", "Journal", "LakeChanges", "LakeSink", "LakeTable", "Source", "journal", "lake"]
+__all__ = [
+    "Check",
+    "End",
+    "Journal",
+    "LakeChanges",
+    "LakeSink",
+    "LakeTable",
+    "PostgresSink",
+    "Source",
+    "journal",
+    "lake",
+    "postgres",
+]
 
 Check = str | Callable[[DataFrame], bool]  # an SQL condition which every row must keep; or a function which says yes
 
@@ -47,7 +59,7 @@ class Journal(msgspec.Struct, frozen=True):
 
     def read(self, spark: SparkSession, *, is_ordered: bool = False, **offsets: str) -> DataFrame:
         """Read a part of it as a batch; without offsets, all of it. As columns, unless rows are to be in order."""
-        streams_only = {"maxBytesPerTrigger", "untilOffsets"}
+        streams_only = {"maxBytesPerTrigger", "untilOffsets", "tasks"}
         given = {name: text for name, text in self.options.items() if name not in streams_only} | offsets
         if not is_ordered:
             return read_journal(spark, self.name, schema=self.schema or None, **given)
@@ -102,13 +114,51 @@ class LakeSink(msgspec.Struct, frozen=True):
         return f"table {self.url}"
 
 
+class PostgresSink(msgspec.Struct, frozen=True):
+    """A table of a PostgreSQL database: rows are added, or replace those of the same key (`upsert`)."""
+
+    url: str
+    table: str
+    mode: Literal["append", "upsert"] = "append"
+    keys: tuple[str, ...] = ()
+    order_by: str = ""
+    options: Mapping[str, str] = {}
+
+    def __str__(self) -> str:
+        return f"PostgreSQL table {self.table}"
+
+    def __repr__(self) -> str:
+        return f"PostgresSink({self.table})"  # a password does not belong into a log
+
+
 Source = Journal | LakeTable | LakeChanges
-End = Journal | LakeSink
+End = Journal | LakeSink | PostgresSink
 
 
 def journal(name: str, *, schema: str = "", **options: str) -> Journal:
     """A journal, as a source or as a sink; options are those of the format `journal`."""
     return Journal(name, schema, options)
+
+
+def postgres(
+    url: str,
+    table: str,
+    *,
+    mode: Literal["append", "upsert"] = "append",
+    keys: Sequence[str] = (),
+    order_by: str = "",
+) -> PostgresSink:
+    """Return a table of a PostgreSQL database as a sink. A table that is missing is made.
+
+    With `mode="upsert"` a row replaces the row of the same `keys`, unless its `order_by` is older.
+
+        postgres("postgresql://shop@db/shop", "revenue", mode="upsert", keys=["sku"])
+    """
+    if mode not in ("append", "upsert"):
+        raise InvalidArgument(f"mode {mode!r}: expected append or upsert")
+    if bool(keys) != (mode == "upsert"):
+        raise InvalidArgument(f"{table}: mode upsert needs keys, and mode append has none")
+    return PostgresSink(url, table, mode, tuple(keys), order_by)
 
 
 class _Lake:

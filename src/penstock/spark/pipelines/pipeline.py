@@ -23,7 +23,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.kernel.errors import InvalidArgument, NotFound
-from penstock.spark.pipelines.ends import End, Journal, LakeChanges, LakeSink, LakeTable, Source
+from penstock.spark.pipelines.ends import End, Journal, LakeChanges, LakeSink, LakeTable, PostgresSink, Source
 from penstock.spark.pipelines.user_code import UserCode
 from penstock.spark.shared.checkpoint_files import checked_location
 from penstock.spark.tables.lake_access import table_url
@@ -57,7 +57,7 @@ class Flow(msgspec.Struct, frozen=True):
         """The same flow, whose ends know where brokers and lake are; what an end says itself counts more."""
 
         def known(end: Any) -> Any:
-            more = journals if isinstance(end, Journal) else lake
+            more = journals if isinstance(end, Journal) else {} if isinstance(end, PostgresSink) else lake
             return msgspec.structs.replace(end, options={**more, **end.options})
 
         sources = {name: known(each) for name, each in self.sources.items()}
@@ -210,10 +210,10 @@ def _sound(flow: Flow) -> Flow:
     if not flow.streams:
         raise InvalidArgument(f"{flow.sink} has no stream among its sources: a journal, or changes of a table")
     ends = list(flow.sinks.values())
-    if len({isinstance(each, Journal) for each in ends}) > 1:
+    if len({type(each) for each in ends}) > 1 or len({each.url for each in ends if isinstance(each, PostgresSink)}) > 1:
         raise InvalidArgument(
             f"{flow.sink}: several sinks are committed together if all are tables of one branch of the lake, "
-            "or all are journals"
+            "or all are journals, or all are tables of one database"
         )
     branches = {
         (url.repository, url.ref) for each in ends if isinstance(each, LakeSink) for url in [table_url(each.url)]

@@ -25,7 +25,16 @@ from penstock.spark.tables.staging_place import StagingPlace
 from penstock.spark.tables.table_columns import TablePlan, conformed
 from penstock.spark.versions import BATCH_PROPERTY, JOB_PROPERTY, QUERY_PROPERTY
 
-__all__ = ["JobBatch", "StagedParts", "TableStage", "batch_of", "stage_journals", "stage_tables"]
+__all__ = [
+    "JobBatch",
+    "StagedParts",
+    "TableStage",
+    "TaskAnswer",
+    "batch_of",
+    "run_tasks",
+    "stage_journals",
+    "stage_tables",
+]
 
 UNNAMED: Final = ("", -1)  # the query and batch of tasks which know none
 ANSWER: Final = "query string, batch long, run string, report binary"
@@ -54,7 +63,9 @@ class JobBatch(msgspec.Struct, frozen=True):
     plan: Plan
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class TaskAnswer(msgspec.Struct, frozen=True):
+    """The answer of one task: the query and the batch that Spark told it, and the report of its work."""
+
     query: str
     batch: int
     run: str
@@ -78,7 +89,7 @@ def stage_tables(frame: DataFrame, place: StagingPlace, tables: Sequence[TableSt
                 attempts[sink].add(conformed(rows, schemas[sink]))
         return [each.finish() for each in attempts]
 
-    answers = _run_tasks(frame, work)
+    answers = run_tasks(frame, work)
     reports = [msgspec.msgpack.decode(each.report, type=list[list[BatchFile]]) for each in answers]
     files = tuple(tuple(file for report in reports for file in report[sink]) for sink in range(len(stages)))
     return StagedParts(files, frozenset(each.whose for each in answers))
@@ -95,7 +106,7 @@ def stage_journals(frame: DataFrame, sinks: Sequence[SinkOptions]) -> tuple[list
                 attempts[sink].add(rows)
         return sum(each.rows for each in attempts), [each.finish() for each in attempts]
 
-    answers = _run_tasks(frame, work)
+    answers = run_tasks(frame, work)
     written = []
     for each in answers:
         rows, intents = msgspec.msgpack.decode(each.report, type=tuple[int, list[dict[str, bytes]]])
@@ -137,7 +148,7 @@ def _by_checkpoint(spark: SparkSession, batch: int | None, checkpoint: str) -> t
     return state_of(checkpoint, spark).query, batch
 
 
-def _run_tasks(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch], int], object]) -> list[_Answer]:
+def run_tasks(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch], int], object]) -> list[TaskAnswer]:
     """Run a function in every task of a DataFrame; return what each answered. A task without rows answers too."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -150,4 +161,4 @@ def _run_tasks(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch], int],
         kinds = {"query": pa.string(), "batch": pa.int64(), "run": pa.string(), "report": pa.binary()}
         yield pa.RecordBatch.from_pylist([row], schema=pa.schema(list(kinds.items())))
 
-    return [_Answer(**row.asDict()) for row in frame.mapInArrow(run, ANSWER).collect()]
+    return [TaskAnswer(**row.asDict()) for row in frame.mapInArrow(run, ANSWER).collect()]

@@ -29,7 +29,7 @@ from penstock.spark.shared.offsets import StreamOffset, journal_positions, posit
 __all__ = ["backfill"]
 
 BATCH_BYTES: Final = 32 << 30  # of journals, for each commit
-STREAMS_ONLY: Final = frozenset({"maxBytesPerTrigger", "untilOffsets"})
+STREAMS_ONLY: Final = frozenset({"maxBytesPerTrigger", "untilOffsets", "tasks"})
 Offsets = dict[str, int]
 
 

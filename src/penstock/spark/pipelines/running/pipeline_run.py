@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.kernel.errors import InvalidArgument, PenstockError, PreconditionFailed, Refused
-from penstock.spark.pipelines.ends import Journal, LakeSink
-from penstock.spark.pipelines.flow_frames import check_frames
+from penstock.spark.pipelines.database_publisher import DatabasePublisher
+from penstock.spark.pipelines.ends import Journal, LakeSink, PostgresSink
+from penstock.spark.pipelines.flow_frames import check_frames, output_mode_of
 from penstock.spark.pipelines.journal_publisher import TransactionPublisher
 from penstock.spark.pipelines.pipeline import Flow, Pipeline
 from penstock.spark.pipelines.pipeline_audit import Publisher
@@ -39,6 +40,9 @@ SLOW_STARTS_MAX: Final = 30  # of one flow
 TAKEN: Final = ("PreconditionFailed:", "Fenced:")  # a sink that another query has
 
 
+AnyPublisher = Publisher | TransactionPublisher | DatabasePublisher
+
+
 class FlowProgress(msgspec.Struct, frozen=True):
     """How a flow is doing."""
 
@@ -59,7 +63,7 @@ class PipelineRun:
         self.flows = pipeline.chosen(flows)
         self.queries: dict[str, StreamingQuery] = {}
         self.notes: list[str] = []  # where flows begin that have no checkpoint
-        self._publishers: dict[str, Publisher | TransactionPublisher] = {}
+        self._publishers: dict[str, AnyPublisher] = {}
         self._settings = RunSettings()
         self._once = False
         self._slow_starts: dict[str, int] = {}
@@ -97,7 +101,7 @@ class PipelineRun:
         check_frames(flow, frames)
         publisher.prepare()
         self._publishers[flow.name] = publisher
-        writer: Any = tagged(list(frames.values())).writeStream.outputMode(flow.output_mode)
+        writer: Any = tagged(list(frames.values())).writeStream.outputMode(output_mode_of(flow, frames))
         writer = writer.foreachBatch(publisher.publish)
         writer = writer.queryName(flow.sink).option("checkpointLocation", checkpoint)
         pause = 0.0 if once else self._settings.interval_of(flow)
@@ -233,10 +237,15 @@ class PipelineRun:
             return []
 
 
-def publisher_of(flow: Flow, checkpoint: str) -> Publisher | TransactionPublisher:
-    """Return what commits the batches of a flow: into tables, or into journals."""
-    is_lake = any(isinstance(each, LakeSink) for each in flow.sinks.values())
-    return Publisher(flow, checkpoint) if is_lake else TransactionPublisher(flow, checkpoint)
+def publisher_of(flow: Flow, checkpoint: str) -> AnyPublisher:
+    """Return the committer of a flow's batches: into tables of the lake or of a database, or into journals."""
+    match next(iter(flow.sinks.values())):
+        case LakeSink():
+            return Publisher(flow, checkpoint)
+        case PostgresSink():
+            return DatabasePublisher(flow, checkpoint)
+        case Journal():
+            return TransactionPublisher(flow, checkpoint)
 
 
 def has_plan(checkpoint: str, spark: SparkSession) -> bool:

@@ -1,0 +1,16 @@
+"""Events before their schema gains a column."""
+
+from pyspark.sql import DataFrame
+
+from penstock.spark import Pipeline, journal, lake
+
+pipeline = Pipeline("events")
+
+
+@pipeline.flow(
+    source=journal("events/all", schema="id long, kind string"),
+    sink=lake("lake://examples@main/events", partition_by=["kind"]),
+)
+def events(raw: DataFrame) -> DataFrame:
+    """Return every event."""
+    return raw

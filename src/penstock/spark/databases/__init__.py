@@ -1,0 +1,1 @@
+"""Tables of databases, written by Spark exactly once."""
