@@ -109,6 +109,10 @@ sim: setup ## Every workload of the simulator over SEEDS (default 0..2000)
 	  $(BIN)/penstock sim run $$workload --seeds $(SEEDS); \
 	done
 
+.PHONY: soak-world
+soak-world: setup ## Fresh seeds of every world for HOURS (default 1); red ones go into tests/lab/world/seeds.toml
+	$(BIN)/python -m penstock_lab.world.soak --hours $(or $(HOURS),1)
+
 .PHONY: explore
 explore: setup ## Every state of every small world of the cores, up to STATES each (default 1000000)
 	$(BIN)/penstock sim explore --all --states $(or $(STATES),1000000)

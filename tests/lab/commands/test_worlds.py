@@ -27,3 +27,18 @@ def test_unknown_faults_are_named_and_faults_are_for_worlds(capsys: pytest.Captu
     assert "no fault 'fire': the faults are kill, kill-all, power" in capsys.readouterr().err
     assert run(["sim", "run", "limbo-queue", "--seeds", "3", "--faults", "kill"]) == 2
     assert "add --world" in capsys.readouterr().err
+
+
+def test_a_red_seed_is_shrunk_to_its_causes(capsys: pytest.CaptureFixture[str]) -> None:
+    """A mutant of the append service needs no fault, and one client."""
+    asked = ["sim", "shrink", "journals", "1", "--mutant", "spools-in-one-place"]
+    assert run([*asked, "--output", "json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["failure"].partition(" s: ")[2].startswith("E")
+    assert len([name for name in found["left"] if name[0] == "c"]) == 1
+    assert not [name for name in found["left"] if name.startswith("kill")]
+
+
+def test_a_clean_seed_has_nothing_to_shrink(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sim", "shrink", "journals", "3", "--faults", "none"]) == 2
+    assert "there is nothing to shrink" in capsys.readouterr().err

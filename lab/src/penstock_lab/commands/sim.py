@@ -13,7 +13,7 @@ from penstock.server.output import make_table
 from penstock.server.session import Session
 from penstock_lab.commands.explore import EPILOGUE, explore
 from penstock_lab.commands.sweep import Sweep, parse_seeds, sweep
-from penstock_lab.commands.worlds import ABOUT_FAULTS, run_worlds
+from penstock_lab.commands.worlds import ABOUT_FAULTS, run_worlds, shrink_world
 from penstock_lab.sim.run import run_seed
 from penstock_lab.sim.trace import Trace
 from penstock_lab.sim.workloads import WORKLOADS, find, workload_class
@@ -74,6 +74,9 @@ def run(
         str | None, Parameter(help="Print what one process of a world did, or '*'.", metavar="NAME")
     ] = None,
     until: Annotated[float | None, Parameter(help="Stop a world at this virtual second.", metavar="S")] = None,
+    without: Annotated[
+        str | None, Parameter(help="Leave out these faults and processes, like kill#2,c1.", metavar="NAMES")
+    ] = None,
     session: InSession,
 ) -> int:
     """Run a workload over many seeds; print seeds/s, what failed, and which rare paths were reached."""
@@ -82,10 +85,18 @@ def run(
     first, end = parse_seeds(seeds)
     if world:
         return run_worlds(
-            session, workload, (first, end), faults=faults, jobs=jobs, story=story, until=until, mutant=mutant
+            session,
+            workload,
+            (first, end),
+            faults=faults,
+            jobs=jobs,
+            story=story,
+            until=until,
+            mutant=mutant,
+            without=without,
         )
-    if faults is not None or story is not None or until is not None:
-        raise InvalidArgument("--faults, --story and --until are for worlds: add --world")
+    if faults is not None or story is not None or until is not None or without is not None:
+        raise InvalidArgument("--faults, --story, --until and --without are for worlds: add --world")
     with _Progress(session, end - first) as progress:
         found = sweep(workload, first, end, mutant=mutant, jobs=jobs, watch=progress)
     session.emit(_as_data(found), *_as_text(found))
@@ -107,6 +118,22 @@ def trace(workload: Name, seed: int, /, *, mutant: Mutant = None, session: InSes
         sys.stdout.write("\n".join([*kept.lines, ""]))
         session.say(f"digest {outcome.digest}, {outcome.steps} steps: {outcome.failure or 'clean'}")
     return 1 if outcome.failure else 0
+
+
+@app.command(
+    help_epilogue=examples("penstock sim shrink journals 42", "penstock sim shrink journals 42 --faults kill,cut")
+)
+def shrink(
+    workload: Name,
+    seed: int,
+    /,
+    *,
+    faults: Annotated[str | None, Parameter(help=ABOUT_FAULTS, metavar="NAMES")] = None,
+    mutant: Mutant = None,
+    session: InSession,
+) -> int:
+    """Leave out faults and processes of a red seed of a world, while the same rule is broken."""
+    return shrink_world(session, workload, seed, faults=faults, mutant=mutant)
 
 
 app.command(explore, help_epilogue=EPILOGUE)

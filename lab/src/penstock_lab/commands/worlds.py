@@ -15,8 +15,9 @@ from penstock.server.output import make_table
 from penstock.server.session import Session
 from penstock_lab.world.faults import FAULTS, check_faults
 from penstock_lab.world.run import WorldOutcome, find_mutant, run_world
+from penstock_lab.world.shrink import shrink
 
-__all__ = ["ABOUT_FAULTS", "WorldSweep", "run_worlds", "sweep_worlds"]
+__all__ = ["ABOUT_FAULTS", "WorldSweep", "run_worlds", "shrink_world", "sweep_worlds"]
 
 SHOWN_MAX: Final = 5
 
@@ -107,14 +108,16 @@ def run_worlds(
     story: str | None,
     until: float | None,
     mutant: str | None = None,
+    without: str | None = None,
 ) -> int:
     """Run and print. `faults`: names with commas between, or `none`."""
     first, end = seeds
-    names = None if faults is None else [] if faults == "none" else faults.split(",")
-    if story is not None or until is not None:
+    names = _names(faults)
+    if story is not None or until is not None or without is not None:
         if end - first != 1:
-            raise InvalidArgument("--story and --until are for one seed, like --seeds 42")
-        outcome = run_world(name, first, names, story_of=story, until_s=until, mutant=mutant)
+            raise InvalidArgument("--story, --until and --without are for one seed, like --seeds 42")
+        left_out = without.split(",") if without else ()
+        outcome = run_world(name, first, names, story_of=story, until_s=until, mutant=mutant, without=left_out)
         session.emit(msgspec.to_builtins(outcome), *outcome.story, _line(outcome))
         return 1 if outcome.failure else 0
     found = sweep_worlds(name, first, end, names, jobs=jobs, mutant=mutant)
@@ -123,6 +126,26 @@ def run_worlds(
         *_as_text(found),
     )
     return 0 if found.ok else 1
+
+
+def _names(faults: str | None) -> list[str] | None:
+    return None if faults is None else [] if faults == "none" else faults.split(",")
+
+
+def shrink_world(session: Session, name: str, seed: int, *, faults: str | None, mutant: str | None) -> int:
+    """Shrink a red seed and print the rest."""
+    outcome, left = shrink(name, seed, _names(faults), mutant=mutant, watch=session.say)
+    chosen = ",".join(outcome.faults) or "none"
+    see = f"penstock sim run {name} --world --seeds {seed} --faults {chosen}"
+    see += f" --without {','.join(outcome.without)}" if outcome.without else ""
+    see += f" --mutant {mutant} --story '*'" if mutant else " --story '*'"
+    session.emit(
+        {**msgspec.to_builtins(outcome), "left": left},
+        _line(outcome),
+        f"left of it: {', '.join(left)}",
+        f"  see it: {see}",
+    )
+    return 1
 
 
 def _line(outcome: WorldOutcome) -> str:

@@ -3,12 +3,13 @@
 import errno
 
 import pytest
-from tests.journals.broker.spools.test_spool_files import content_at, point_of, state_of
+from tests.journals.broker.spools.test_spool_files import content_at, fragment_of, point_of, state_of
 from tests.lab.world.inside import new_process
 
 from penstock.journals.broker.spools.spool_files import Keeps, SpoolFiles
 from penstock.journals.core.spool import SpoolState
 from penstock.kernel.errors import DiskFull, StorageError
+from penstock.kernel.ids import Offset
 from penstock_lab.world.process import FOLDER, Life
 
 JOURNAL = "shop/orders"
@@ -74,3 +75,32 @@ def test_names_that_cannot_be_synced_are_an_error_of_the_disk(code: int, error: 
     life.disk.files.trouble.script = script
     with pytest.raises(error, match="syncing names"):
         saved(files, state_of(point_of(0, b"")))
+
+
+@pytest.mark.parametrize("postfix", ["", "date=2026-11-19"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_fragment_is_finished_on_a_full_disk(postfix: str, code: int) -> None:
+    """Seen by a mutant of the world: no room for the folder `final` ended the replica with a raw error."""
+    life = new_process()
+    files, _ = opened(life)
+    files.reserve(100)
+    files.write(b"first")
+    saved(files, state_of(point_of(0, b"first")))
+    life.machine.files.trouble.is_full, life.machine.files.trouble.full_code = True, code
+    fragment = fragment_of(0, b"first", postfix)
+    files.finish(fragment).release()
+    assert files.fragments() == [fragment]
+    life.machine.files.trouble.heal()
+    saved(files, state_of(point_of(5, b"")))
+    files, _ = opened(again(life))
+    assert [(each.begin, each.end, each.sum) for each in files.fragments()] == [(0, 5, fragment.sum)]
+
+
+def test_content_that_cannot_be_set_aside_is_an_error_of_the_disk() -> None:
+    life = new_process()
+    files, _ = opened(life)
+    files.reserve(100)
+    files.write(b"first")
+    life.machine.files.trouble.is_full = True
+    with pytest.raises(DiskFull, match="setting aside"):
+        files.set_aside(fragment_of(0, b"first"), Offset(2))

@@ -33,7 +33,7 @@ from penstock.kernel.codec import Codec
 from penstock.kernel.errors import FormatTooNew, InternalError, PenstockError, Written
 from penstock.kernel.ids import Offset, Revision
 from penstock.plumbing.files.quarantine import Quarantine
-from penstock.plumbing.ports.disk import FileSystem
+from penstock.plumbing.ports.disk import FileSystem, is_full
 from penstock.plumbing.ports.ports import Ports
 from penstock.plumbing.wal.disk import storage_error, write_fully
 
@@ -138,6 +138,7 @@ class SpoolFiles:
         self._final: dict[str, tuple[Fragment, SpoolFile]] = {}  # by content path
         self._unsynced_folders: dict[Path, None] = {}
         self._has_durable_folder = False  # its name, and those of the folders above it
+        self._has_final_folder = False  # made before content is taken: a full disk has no room for it
         self._named: SpoolFile | None = None  # the newest file whose name is durable, or will be with the next save
         self.is_behind = False  # something was added since the last `write_out`
         self._has_state = False  # one is saved, or being saved, which speaks of content
@@ -178,6 +179,9 @@ class SpoolFiles:
         """
         is_ample = self._open[-1].reserve(length)
         self._log.reserve()
+        if not self._has_final_folder and self.keeps is not Keeps.NOTHING:
+            self._disk.make_folders(self._folder / "final")
+            self._has_final_folder = True
         return is_ample
 
     def widen(self) -> bool:
@@ -254,7 +258,7 @@ class SpoolFiles:
             file.unlink()
             file.release()
         self._open, self._final, self._doomed = [self._new_file(Offset(0))], {}, []
-        self._has_state = self._has_durable_folder = False
+        self._has_state = self._has_durable_folder = self._has_final_folder = False
         self._named = None
         self._disk.remove_tree(self._folder)
 
@@ -272,10 +276,22 @@ class SpoolFiles:
             file.cut(fragment.length, fragment.sum, frees=not self._has_state)
         file.release_reserved()
         if self.keeps is not Keeps.NOTHING:
-            file.rename(self._final_path(fragment))
+            self._rename_final(file, fragment)
             self._unsynced_folders.update(dict.fromkeys([file.path.parent, self._folder]))
         self._final[fragment.content_path] = (fragment, file)
         return file.hold()
+
+    def _rename_final(self, file: SpoolFile, fragment: Fragment) -> None:
+        """Give a file the name that says its sum. If the disk has no room for another folder, do without it."""
+        try:
+            try:
+                file.rename(self._final_path(fragment))
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                file.rename(self._folder / "final" / fragment.content_name)
+        except OSError as error:
+            raise storage_error(error, f"naming {fragment.content_name}", written=Written.UNKNOWN) from error
 
     def forget(self, fragment: Fragment) -> None:
         """The Fragment is in the store, or no longer needed: its file goes when the last reader has released it."""
@@ -289,6 +305,12 @@ class SpoolFiles:
         file = self.at(mark)
         if file is None or file.end < fragment.end:
             raise InternalError(f"{self.journal}: the content of [{mark}, {fragment.end}) is not here")
+        try:
+            return self._copied_aside(file, fragment, mark)
+        except OSError as error:
+            raise storage_error(error, f"setting aside [{mark}, {fragment.end})", written=Written.UNKNOWN) from error
+
+    def _copied_aside(self, file: SpoolFile, fragment: Fragment, mark: Offset) -> Path:
         self._disk.make_folders(self._aside)
         path = self._aside / f"{mark:016x}-{fragment.end:016x}-of-{fragment.begin:016x}"
         copy = self._disk.create(path)
