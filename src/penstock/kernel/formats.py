@@ -15,6 +15,7 @@ from penstock.kernel.version import VERSION
 __all__ = [
     "CREDENTIALS",
     "DATA_FOLDER",
+    "FILES",
     "KEYSPACE",
     "KINDS",
     "LAKE_CHECKPOINT",
@@ -42,6 +43,7 @@ class VersionPlace(Enum):
     SQLITE = auto()  # `application_id` and `user_version` in the first page
     JSON = auto()  # the field `version`; 1 without it
     RECORD = auto()  # in the first record: its owner checks it
+    NONE = auto()  # nowhere: the name or another file says all about it
     TAG = auto()  # an object: the tag of its one record is the magic, a hyphen, and the version
 
 
@@ -90,7 +92,7 @@ LAKE_CHECKPOINT: Final = FileKind(
 LAKE_COMMIT: Final = FileKind("commit of the lake", "*/_penstock/commits/*", VersionPlace.TAG, b"commit", 2)
 LAKE_TREE: Final = FileKind("tree of the lake", "*/_penstock/*/*/root-*.parquet", VersionPlace.RECORD, b"", 3, reads=2)
 
-KINDS: Final = (
+KINDS: Final = (  # with versions; `penstock.json` lists them
     DATA_FOLDER,
     KEYSPACE,
     WITNESS,
@@ -104,6 +106,40 @@ KINDS: Final = (
     LAKE_CHECKPOINT,
     LAKE_COMMIT,
     LAKE_TREE,
+)
+
+
+def _plain(name: str, where: str, truth: FileTruth = FileTruth.DISPOSABLE) -> FileKind:
+    return FileKind(name, where, VersionPlace.NONE, b"", 0, 0, truth)
+
+
+FILES: Final = (  # every kind of file in a data folder; the first one that fits counts
+    *KINDS,
+    _plain("quarantined file", "quarantine/**", FileTruth.ORIGINAL),
+    _plain("sums of an object", "**/.penstock/sums/**"),
+    _plain("lock of an object store", "**/.penstock/locks/*"),
+    _plain("unfinished object", "**/.penstock/staging/**"),
+    _plain("KeySpace log", "keyspace/store.sqlite-wal", FileTruth.ORIGINAL),
+    _plain("KeySpace map", "keyspace/store.sqlite-shm"),
+    _plain("KeySpace lock", "keyspace/writer.lock"),
+    _plain("KeySpace pipe", "keyspace/wake/*"),
+    _plain("WAL witness", "shards/*/log.witness", FileTruth.COPY),
+    _plain("WAL lock", "shards/*/log/LOCK"),
+    _plain("lost transactions", "shards/*/lost/**", FileTruth.ORIGINAL),
+    _plain("replica set aside", "set-aside/**", FileTruth.ORIGINAL),
+    _plain("open content of a Spool", "spools/**/#spool/open-*", FileTruth.REPLICATED),
+    _plain("finished fragment in a Spool", "spools/**/#spool/final/**", FileTruth.REPLICATED),
+    _plain("content set aside", "spools/**/#aside/*", FileTruth.ORIGINAL),
+    _plain("stored fragment", "fragments/**", FileTruth.ORIGINAL),
+    _plain("index of a tree of the lake", "**/_penstock/*/*/index-*.parquet", FileTruth.ORIGINAL),
+    _plain("pack of a tree of the lake", "**/_penstock/*/*/pack-*.parquet", FileTruth.ORIGINAL),
+    _plain("range of the lake", "**/_penstock/*/*.parquet", FileTruth.ORIGINAL),
+    _plain("bytes of the lake", "objects/**/data/*/*", FileTruth.ORIGINAL),
+    _plain("note of the garbage collector", "**/_penstock/*", FileTruth.COPY),
+    _plain("scratch of the lake", "objects/scratch/**"),
+    _plain("lock of the folder", "up.lock"),
+    _plain("addresses of the roles", "up.json"),
+    _plain("log of the server", "server.log"),
 )
 
 

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.kernel.errors import AlreadyExists, DataDamaged, InvalidArgument, NotFound, PenstockError
+from penstock.kernel.errors import AlreadyExists, DataDamaged, DataMissing, InvalidArgument, NotFound, PenstockError
 from penstock.lake.core.refs.commit import commit_key
 from penstock.lake.core.staging.branch import Repository
 from penstock.lake.core.staging.machine import StagingMachine
@@ -142,6 +142,6 @@ async def _lost_heads(history: History, repository: Repository) -> list[str]:
     for branch in repository.branches.values():
         try:
             await history.get(branch.head)
-        except (NotFound, DataDamaged):
+        except (DataMissing, DataDamaged):
             lost.append(branch.name)
     return lost

@@ -4,10 +4,11 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
 from penstock.journals.client.journal import Journals
-from penstock.kernel.errors import ConfigError, Unavailable
+from penstock.kernel.errors import ConfigError, DataMissing, Unavailable
 from penstock.kernel.formats import CREDENTIALS
 from penstock.keyspace.shell import open_keyspace
 from penstock.lake.client.lake_place import CREDENTIALS_FILE
@@ -17,6 +18,7 @@ from penstock.lake.member.quorum_queue import QuorumQueue
 from penstock.lake.member.services.health import add_lake_checks
 from penstock.lake.member.services.lake_service import serving_lake
 from penstock.lake.rest.credentials import Credentials
+from penstock.plumbing.config import Config
 from penstock.plumbing.files.sealed import create_sealed, read_sealed
 from penstock.plumbing.http.server import HttpServer
 from penstock.plumbing.objects import open_store
@@ -30,6 +32,8 @@ from penstock.server.targets import addresses_of, quorum_log_of
 from penstock.server.wiring import metrics_endpoint, parse_address, wiring_of
 
 __all__ = ["lake_credentials", "serve_lake"]
+
+LAKE_CHECKPOINTS: Final = "objects/_penstock/lake"
 
 
 async def serve_lake(
@@ -109,6 +113,12 @@ async def _queue_of(
         yield QuorumQueue(log)
 
 
+def _has_lake(config: Config) -> bool:
+    """Return whether the data folder has a lake. Keys for a store elsewhere may be in another folder, too."""
+    checkpoints = config.data.folder / LAKE_CHECKPOINTS
+    return not config.objectstore.url and checkpoints.is_dir() and any(checkpoints.iterdir())
+
+
 def lake_credentials(session: Session) -> tuple[Credentials, Path | None]:
     """Return the configured keys, or those of the data folder, which are made if they do not exist, and their file."""
     config = session.effective.config.lake
@@ -118,6 +128,12 @@ def lake_credentials(session: Session) -> tuple[Credentials, Path | None]:
         raise ConfigError("lake.access_key_id and lake.secret_access_key belong together", next_step="set both")
     path = session.effective.config.data.folder / CREDENTIALS_FILE
     if not path.exists():
+        if _has_lake(session.effective.config):
+            raise DataMissing(
+                f"{path} is missing, and the lake in {path.parent} has data",
+                next_step=f"restore {path}, or choose new keys: set lake.access_key_id and lake.secret_access_key",
+                file=str(path),
+            )
         made = {"access_key_id": f"AKIA{secrets.token_hex(8).upper()}", "secret_access_key": secrets.token_urlsafe(30)}
         create_sealed(CREDENTIALS, path, made, mode=0o600)
     found = read_sealed(CREDENTIALS, path) or {}

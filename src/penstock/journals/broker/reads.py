@@ -12,13 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from penstock.journals.broker.broker_server import BrokerServer
-from penstock.journals.broker.replica_host import ReplicaHost
 from penstock.journals.records.fragment import OFFSET_MAX
 from penstock.journals.records.names import check_journal_name
 from penstock.journals.records.protocol import ReadHeader, ReadQuery
 from penstock.journals.records.reading import HEAD, Found, Jump, Wait
 from penstock.kernel.codec import Codec
-from penstock.kernel.errors import DataDamaged, Forbidden, InvalidArgument, Unavailable
+from penstock.kernel.errors import DataDamaged, DataMissing, Forbidden, InvalidArgument, Unavailable
 from penstock.kernel.ids import Offset
 from penstock.plumbing.wire.server_stream import ServerStream
 
@@ -37,7 +36,7 @@ async def serve_read(server: BrokerServer, stream: ServerStream) -> None:
     await server.caught_up(query.min_revision)
     if not server.catalog.spec(query.journal).flags.may_read:
         raise Forbidden(f"{query.journal} is write-only")
-    await _Read(server.served(query.journal), query, stream).run()
+    await _Read(server, query, stream).run()
 
 
 def _check(query: ReadQuery) -> None:
@@ -49,8 +48,9 @@ def _check(query: ReadQuery) -> None:
 class _Read:
     """One read on its way."""
 
-    def __init__(self, host: ReplicaHost, query: ReadQuery, stream: ServerStream) -> None:
-        self._host = host
+    def __init__(self, server: BrokerServer, query: ReadQuery, stream: ServerStream) -> None:
+        self._server = server
+        self._host = server.served(query.journal)
         self._query = query
         self._stream = stream
         self._offset = query.offset
@@ -117,6 +117,12 @@ class _Read:
         fragments = self._host.fragments
         await fragments.refresh_soon()
         if isinstance(fragments.find(offset), Wait):
+            if len(self._server.catalog.brokers()) == 1:
+                raise DataMissing(
+                    f"no store and no broker has offset {offset} of {self._query.journal}, which was acknowledged",
+                    next_step=f"restore the fragment; see penstock journals fragments {self._query.journal}",
+                    begin=offset,
+                )
             raise Unavailable(
                 f"no fragment has offset {offset} of {self._query.journal}: another broker has it and stores it soon, "
                 "or it was removed from the store",

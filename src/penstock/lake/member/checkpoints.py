@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.kernel.errors import DataDamaged, FormatTooNew, NotFound, PenstockError
+from penstock.kernel.errors import DataDamaged, FormatTooNew, NotFound
 from penstock.kernel.formats import LAKE_CHECKPOINT, check_version, kind_of_tag
 from penstock.lake.core.staging.checkpoint import freeze, load
 from penstock.lake.core.staging.machine import StagingMachine
@@ -23,6 +23,7 @@ from penstock.lake.core.staging.tables import RULES
 from penstock.lake.member.queue import START
 from penstock.plumbing.objects import ObjectStore
 from penstock.plumbing.process.logs import get_logger
+from penstock.plumbing.wal.checksum import crc32c
 
 __all__ = ["Checkpoints"]
 
@@ -35,6 +36,7 @@ log = get_logger()
 class _Checkpoint(msgspec.Struct, frozen=True, array_like=True, tag="lake-checkpoint-1"):
     cursor: int
     state: bytes
+    sum: int = -1  # CRC-32C over both; -1: of a release before sums
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -67,8 +69,10 @@ class Checkpoints:
         data = (await self._store.get(key)).data
         try:
             checkpoint = _decoded(data, key)
+            if checkpoint.sum not in (-1, _sum(checkpoint.cursor, checkpoint.state)):
+                raise DataDamaged(f"checkpoint {key} has another sum than it had")
             machine = load(checkpoint.state, StagingMachine)
-        except PenstockError:
+        except (DataDamaged, FormatTooNew):
             raise
         except Exception as error:  # whatever its bytes are: they are not those that were written
             raise DataDamaged(f"checkpoint {key} cannot be read: {error}") from None
@@ -84,7 +88,7 @@ class Checkpoints:
     def take(self, cursor: int, machine: StagingMachine) -> tuple[str, Callable[[], bytes]]:
         """The state as it is now, under its name; to be saved. The call, which takes its time, makes it bytes."""
         state = freeze(machine)
-        return self._folder + _name(machine), lambda: _encode(_Checkpoint(cursor, state()))
+        return self._folder + _name(machine), lambda: _encoded(cursor, state())
 
     async def save(self, key: str, encode: Callable[[], bytes]) -> None:
         """Write it, unless another member has, and drop old ones."""
@@ -111,6 +115,14 @@ def _trusted(keys: Iterable[str]) -> list[str]:
         if not key.endswith(DISPUTED) and key + DISPUTED not in found:
             by_position[key[: key.rindex("-")]].append(key)
     return sorted(keys[0] for keys in by_position.values() if len(keys) == 1)
+
+
+def _encoded(cursor: int, state: bytes) -> bytes:
+    return _encode(_Checkpoint(cursor, state, _sum(cursor, state)))
+
+
+def _sum(cursor: int, state: bytes) -> int:
+    return crc32c(state, crc32c(str(cursor).encode()))
 
 
 def _decoded(data: bytes | memoryview, key: str) -> _Checkpoint:

@@ -207,6 +207,9 @@ class Engine:
                 kind="ref",
                 next_step=f"penstock lake branch list {named}, or penstock lake tag list {named}",
             )
+        if base in repository.expired:
+            raise Gone(f"commit {base} was given up by the garbage collector")
+        await shelf.history.get(base, is_asked=lookup_order(wanted.base)[0] is BaseKind.COMMIT)
         commit = await shelf.history.search(follow(base, wanted.steps)) if wanted.steps else base
         if commit in repository.expired:
             raise Gone(f"commit {commit} was given up by the garbage collector")

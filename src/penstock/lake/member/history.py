@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from typing import Final, TypeVar
 
-from penstock.kernel.errors import NotFound
+from penstock.kernel.errors import DataMissing, NotFound
 from penstock.lake.core.refs.commit import Commit, commit_id, commit_key, decode_commit, encode_commit
 from penstock.lake.core.refs.graph import Log, Logged, Search, merge_base
 from penstock.lake.core.staging.records import CommitId
@@ -34,15 +34,23 @@ class History:
         self._remember(id_, commit)
         return id_
 
-    async def get(self, id_: str) -> Commit:
+    async def get(self, id_: str, *, is_asked: bool = False) -> Commit:
+        """Return a commit. A missing one is `DataMissing`, because something names it; or `NotFound` if only a client
+        asked for it.
+        """
         commit = self._known.get(id_)
         if commit is not None:
             self._known.move_to_end(id_)
             return commit
         try:
             data = (await self._store.get(self._namespace + commit_key(CommitId(id_)))).data
-        except NotFound:
-            raise NotFound(f"there is no commit {id_}", kind="commit") from None
+        except NotFound as error:
+            if is_asked:
+                raise NotFound(f"there is no commit {id_}", kind="commit") from None
+            raise DataMissing(
+                f"commit {id_} is missing: {error.message}",
+                next_step="restore the object into the store, under this name",
+            ) from None
         commit = decode_commit(data, CommitId(id_))
         self._remember(id_, commit)
         return commit

@@ -5,18 +5,20 @@ left to its owner, who knows whether that is damage or the rest of an interrupte
 """
 
 import json
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from struct import Struct
 from typing import Final
 from urllib.parse import quote
 
 from penstock.kernel.errors import StorageError
-from penstock.kernel.formats import KINDS, FileKind, VersionPlace, check_version
+from penstock.kernel.formats import FILES, KINDS, FileKind, VersionPlace, check_version
 
-__all__ = ["check_versions", "files_of", "version_of"]
+__all__ = ["check_versions", "files_of", "kind_of", "version_of"]
 
 _MAGIC = Struct("<8sI")
 _JSON_BYTES_MAX: Final = 1 << 20
@@ -26,7 +28,7 @@ _ROLES: Final = ("", "*/")  # a role's folder is the data folder, or in it
 def check_versions(folder: Path) -> None:
     """Raise `FormatTooNew` if a file of the folder is newer than this release. Only reads."""
     for kind in KINDS:
-        if kind.header not in (VersionPlace.RECORD, VersionPlace.TAG):
+        if kind.header in (VersionPlace.MAGIC, VersionPlace.SQLITE, VersionPlace.JSON):
             for path in files_of(kind, folder):
                 found = version_of(kind, path)
                 if found is not None:
@@ -37,6 +39,26 @@ def files_of(kind: FileKind, folder: Path) -> Iterator[Path]:
     """Return the files of one kind, those of the roles in the folder included."""
     for prefix in _ROLES:
         yield from sorted(path for path in folder.glob(prefix + kind.where) if path.is_file())
+
+
+def kind_of(path: str) -> FileKind | None:
+    """Return the kind of a file by its place in the data folder; None if no release put it there.
+
+    >>> kind_of("n1/shards/main/log/00000000000000000001.wal").name
+    'WAL segment'
+    """
+    return next((kind for kind, place in _places() if place.fullmatch(path)), None)
+
+
+@cache
+def _places() -> list[tuple[FileKind, re.Pattern[str]]]:
+    words = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
+
+    def pattern(where: str) -> str:
+        parts = re.split(r"(\*\*/|\*\*|\*)", where)
+        return "(?:[^/]+/)?" + "".join(words.get(part, re.escape(part)) for part in parts)
+
+    return [(kind, re.compile(pattern(kind.where))) for kind in FILES]
 
 
 def version_of(kind: FileKind, path: Path) -> int | None:

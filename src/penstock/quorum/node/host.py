@@ -121,6 +121,9 @@ class ReplicaHost:
         host = cls(shard, ports, state, storage, snapshots, machine, channels, config, tasks)
         first, entries = await storage.load_entries()
         host.node, effects = Node.recover(state, first, entries, config)
+        for effect in effects:
+            if isinstance(effect, RestoreSnapshot):
+                await snapshots.load(effect.snapshot.head)  # a damaged one is told before the replica runs
         host._loop = MachineLoop(host.node, storage, host, ports.clock.monotonic_ns)
         host._figures = Figures(host.node)
         host._loop.run(effects)

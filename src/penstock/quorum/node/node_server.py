@@ -13,7 +13,14 @@ import re
 from pathlib import Path
 from typing import Final
 
-from penstock.kernel.errors import InvalidArgument, NotFound, PenstockError, PreconditionFailed, Unavailable
+from penstock.kernel.errors import (
+    InvalidArgument,
+    NotFound,
+    PenstockError,
+    PreconditionFailed,
+    Unavailable,
+    WalCorrupt,
+)
 from penstock.kernel.formats import NODE_OWNER
 from penstock.kernel.ids import EntryId, Epoch, Incarnation, NodeId, Offset
 from penstock.plumbing.ports.disk import FileSystem
@@ -148,6 +155,11 @@ class NodeServer:
             storage = await NodeStorage.open(folder, self._ports, self._tasks, self._wal)
             state = storage.load_state()
             if state is None:
+                if storage.wal.durable_lsn:
+                    raise WalCorrupt(
+                        f"{folder / 'state'} is missing, though {folder / 'log'} has records",
+                        next_step="keep the folder for inspection, and restore this node from its peers or a backup",
+                    )
                 state = NodeState(Member(self.node, Incarnation(self._token())))
                 storage.format(state)
             member = state.member
@@ -190,6 +202,11 @@ def _check_owner(folder: Path, node: NodeId, disk: FileSystem) -> None:
     owner = StateFile(folder / "node", disk, kind=NODE_OWNER)
     found = owner.load()
     if found is None:
+        if disk.walk(folder / "shards"):
+            raise WalCorrupt(
+                f"{folder / 'node'} is missing, though {folder / 'shards'} has files: it says whose they are",
+                next_step="restore the file from a backup, or the folder from its peers",
+            )
         owner.save(node.encode())
     elif found.decode() != node:
         raise PreconditionFailed(
