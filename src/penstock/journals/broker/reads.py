@@ -117,17 +117,26 @@ class _Read:
         fragments = self._host.fragments
         await fragments.refresh_soon()
         if isinstance(fragments.find(offset), Wait):
-            if len(self._server.catalog.brokers()) == 1:
+            if await self._is_lost(offset):
                 raise DataMissing(
                     f"no store and no broker has offset {offset} of {self._query.journal}, which was acknowledged",
                     next_step=f"restore the fragment; see penstock journals fragments {self._query.journal}",
                     begin=offset,
                 )
+            if not isinstance(fragments.find(offset), Wait):
+                return
             raise Unavailable(
                 f"no fragment has offset {offset} of {self._query.journal}: another broker has it and stores it soon, "
                 "or it was removed from the store",
                 next_step=f"penstock journals fragments {self._query.journal}",
             )
+
+    async def _is_lost(self, offset: Offset) -> bool:
+        """Return whether no other broker runs, and the stores, listed now, do not have the offset."""
+        if len(self._server.catalog.brokers()) > 1:
+            return False
+        await self._host.fragments.refresh()
+        return isinstance(self._host.fragments.find(offset), Wait)
 
     async def _tell(self, found: Found) -> None:
         """Say where the content comes from, whenever that is another Fragment, or another place in it."""
