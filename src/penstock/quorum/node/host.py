@@ -123,7 +123,7 @@ class ReplicaHost:
         host.node, effects = Node.recover(state, first, entries, config)
         for effect in effects:
             if isinstance(effect, RestoreSnapshot):
-                await snapshots.load(effect.snapshot.head)  # a damaged one is told before the replica runs
+                await snapshots.load(effect.snapshot.head)  # damage ends the start here
         host._loop = MachineLoop(host.node, storage, host, ports.clock.monotonic_ns)
         host._figures = Figures(host.node)
         host._loop.run(effects)
