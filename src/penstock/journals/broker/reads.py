@@ -120,7 +120,8 @@ class _Read:
             if await self._is_lost(offset):
                 raise DataMissing(
                     f"no store and no broker has offset {offset} of {self._query.journal}, which was acknowledged",
-                    next_step=f"start brokers that are away, or restore the fragment: penstock journals fragments {self._query.journal}",
+                    next_step="start brokers that are away, or restore the fragment: "
+                    f"penstock journals fragments {self._query.journal}",
                     begin=offset,
                 )
             if not isinstance(fragments.find(offset), Wait):
