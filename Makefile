@@ -48,6 +48,8 @@ lock: | $(UV) ## Resolve the dependencies again into the lock files
 	$(UV) pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
 	  --custom-compile-command "make lock" --python-version 3.11 \
 	  tests/matrix/s3-clients.in --output-file tests/matrix/s3-clients.lock
+	$(UV) pip compile --quiet --universal --generate-hashes --no-annotate --no-emit-index-url \
+	  --custom-compile-command "make lock" --python-version 3.11 lab/kafka.in --output-file lab/kafka.lock
 
 .PHONY: check
 check: lint types words-check ## Lint, layers, types, words
@@ -194,6 +196,12 @@ soak-up: setup ## `penstock up` killed LIVES times (default 25) while clients wo
 .PHONY: bench
 bench: setup java ## Every benchmark next to its peers (or one: make bench BENCH=wire)
 	@status=0; for name in $(BENCH); do $(BIN)/penstock bench $$name || status=1; done; exit $$status
+
+.PHONY: bench-clients
+bench-clients: setup ## What a message costs its client, next to Kafka's client, and to the tree BEFORE (a checkout, set up)
+	@test -x .matrix/kafka/bin/python || $(UV) venv --quiet --python $(PYTHON) .matrix/kafka
+	@$(UV) pip sync --quiet --python .matrix/kafka/bin/python --require-hashes lab/kafka.lock
+	$(BIN)/penstock bench message_clients $(if $(BEFORE),--before $(BEFORE))
 
 .PHONY: golden
 golden: setup ## Write the golden files anew; read the diff before you commit it

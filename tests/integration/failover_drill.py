@@ -153,10 +153,13 @@ class Failover:
             except (PenstockError, IndexError):
                 return None
 
-    async def brokers(self) -> list[str]:
-        """Return the processes that serve the journal, its primary first."""
+    async def brokers(self, *, revives: bool = False) -> list[str]:
+        """Return the processes that serve the journal, its primary first. Start those that have ended, as told."""
         async with asyncio.timeout(WAIT_S):
             while True:
+                for name in self.cluster.names("broker") if revives else ():
+                    if not self.cluster.is_running(name):
+                        self.cluster.start(name)
                 info = await self.info()
                 if info is not None and info.primary is not None and len(info.brokers) == BROKERS:
                     ordered = sorted(info.brokers, key=lambda each: not each.is_primary)
@@ -167,10 +170,7 @@ class Failover:
         """Wait until all three serve again, and an append has been acknowledged by all of them."""
         async with asyncio.timeout(WAIT_S):
             while True:
-                for name in self.cluster.names("broker"):
-                    if not self.cluster.is_running(name):
-                        self.cluster.start(name)
-                await self.brokers()
+                await self.brokers(revives=True)
                 await self.all_moved_on()
                 info = await self.info()
                 if info is not None and len(info.brokers) == BROKERS:
@@ -235,11 +235,11 @@ async def drill(cluster: LocalCluster, faults: int) -> tuple[list[Pause], int, s
     async with failover.load():
         await failover.all_moved_on()
         for number in range(faults):
-            for place, role in ((0, "primary"), (1 + number % 2, "replica")):
-                if (number + place) % 2 and faults > 1:
+            for turn, (place, role) in enumerate(((0, "primary"), (1 + number // 2 % 2, "replica"))):
+                if (number + turn) % 2:
                     name, seconds = f"{role} killed (kill -9)", await failover.kill((await failover.brokers())[place])
                 else:
-                    for_s = FROZEN_S[number % 4 == 3]
+                    for_s = FROZEN_S[number % 8 >= 6]
                     name = f"{role} frozen (SIGSTOP) for {for_s:g} s"
                     seconds = await failover.freeze((await failover.brokers())[place], for_s)
                 pauses.append(Pause(name, seconds))

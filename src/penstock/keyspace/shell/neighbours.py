@@ -38,6 +38,8 @@ ASK: Final = "member.ask"
 RING: Final = 4  # neighbours that a member asks without a reason
 QUICK_S: Final = 0.2  # between two questions while there is work;
 CALM_S: Final = 1.0  # and while there is none
+UNREST_S: Final = 20.0  # members ask often for so long after one came, went, or was suspected
+TICK_S: Final = 0.01
 QUESTION: Final = b"?"
 
 log = get_logger()
@@ -116,17 +118,21 @@ class _Asked:
         self.is_opening = False
         self.is_forgotten = False
         self._owner = owner
-        self._due_at = 0.0  # of the next question
+        self._asked_at = 0.0
 
     def ask(self, now: float, pause_s: float) -> None:
         """Ask, if it is time."""
         if self.stream is None:
             self.neighbour.asked(now)
             self._owner.open(self)
-        elif now >= self._due_at and self.stream.can_send(len(QUESTION)):
-            self._due_at = now + pause_s
+        elif now >= self._asked_at + pause_s and self.stream.can_send(len(QUESTION)):
+            self._asked_at = now
             self.neighbour.asked(now)
             self.stream.send_nowait(QUESTION)
+
+    def due_in(self, now: float, pause_s: float) -> float:
+        """Return after how long it is to be asked or judged."""
+        return min(max(0.0, self._asked_at + pause_s - now), self.neighbour.silent_in(now), pause_s)
 
     def attach(self, stream: ClientStream) -> None:
         if self.is_forgotten:
@@ -185,6 +191,7 @@ class Neighbourhood:
         self._is_telling = False
         self._timer: asyncio.TimerHandle | None = None
         self._due_at = self.now
+        self._unrest_until = 0.0
         self._is_closed = False
         self._stop_observing: Callable[[], None] = lambda: None
 
@@ -204,6 +211,7 @@ class Neighbourhood:
     def _observe(self, applied: MirrorChange) -> None:
         """Look at once whether a member that others suspect answers this one."""
         if any(change.key.startswith((self._layout.suspects, self._layout.members)) for change in applied.changes):
+            self._unrest_until = self.now + UNREST_S
             self._again_in(0)
 
     @property
@@ -222,16 +230,16 @@ class Neighbourhood:
         is_busy, self._work_seen = work != self._work_seen, work
         late_s = now - self._due_at
         self._look_around()
-        is_suspicious, pause_s = False, CALM_S
+        pause_s = QUICK_S if is_busy or now < self._unrest_until else CALM_S
+        next_s = pause_s
         for asked in self._asked.values():
             if late_s > 0:
                 asked.neighbour.paused(late_s)
-            is_suspected = asked.neighbour.judge(now)
-            asked.ask(now, QUICK_S if is_busy or is_suspected else CALM_S)
-            is_suspicious = is_suspicious or is_suspected
-            pause_s = min(pause_s, asked.neighbour.silent_in(now))
+            asked.neighbour.judge(now)
+            asked.ask(now, pause_s)
+            next_s = min(next_s, max(asked.due_in(now, pause_s), TICK_S))
         self._tell()
-        self._again_in(min(pause_s, QUICK_S) if is_busy or is_suspicious else pause_s)
+        self._again_in(next_s)
 
     def _again_in(self, pause_s: float) -> None:
         if self._timer is not None:
