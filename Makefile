@@ -147,6 +147,11 @@ matrix-s3: setup ## S3 clients, unmodified: those of s3-clients.lock in .matrix/
 	@scripts/ensure-s3-clients
 	S3_CLIENTS_REPORT=docs/reports/s3-clients.md $(PYTEST) -p no:xdist tests/matrix/slow_s3_clients.py
 
+.PHONY: interop
+interop: setup ## lakectl, the command of lakeFS, unmodified (needs Go): its commands against a lake; the table goes to docs/reports
+	@scripts/ensure-lakectl
+	LAKECTL_REPORT=docs/reports/lakectl.md $(PYTEST) -p no:xdist tests/matrix/slow_lakectl.py
+
 .PHONY: specs
 specs: setup java ## Every small world of specs/, explored to its end by TLC, and every mutant caught
 	SPECS=all $(PYTEST) -n $(WORKERS) tests/specs/test_*.py tests/specs/slow_*.py
