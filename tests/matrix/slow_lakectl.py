@@ -1,6 +1,6 @@
 """lakectl, unmodified, against a lake: its commands as its documentation prints them.
 
-`make interop` runs it. With LAKECTL_REPORT it writes a table of the commands that did what they should to that file.
+`make interop` runs it. With LAKECTL_REPORT it writes a table of the commands to that file.
 """
 
 import os
