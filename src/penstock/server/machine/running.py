@@ -23,6 +23,7 @@ from penstock.kernel.version import Release
 from penstock.keyspace.core.limits import LEASE_MS_MAX
 from penstock.keyspace.core.transaction import PutKey, is_absent
 from penstock.keyspace.shell.membership import Membership
+from penstock.keyspace.shell.neighbours import LifeAnswers
 from penstock.keyspace.shell.port import KeySpace
 from penstock.lake.rest.credentials import Credentials
 from penstock.plumbing.files.data_folder import enter_folder
@@ -172,6 +173,7 @@ def _offered(plan: MachinePlan) -> dict[str, Service]:
     NodeService(nothing).register(node)
     OperatorService(nothing).register(node)
     BrokerService(nothing).register(broker)
+    LifeAnswers(lambda: None).offer(broker)
     return {name: service for name, service in (("node", node), ("broker", broker)) if name in plan.roles}
 
 
