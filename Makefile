@@ -182,7 +182,7 @@ soak-spark: setup java ## kill -9 and freeze Spark drivers at every step of a ba
 	  tests/spark/slow_lake_sink.py tests/spark/slow_speculation.py tests/spark/slow_compaction.py tests/spark/slow_tree_import.py \
 	  tests/spark/slow_tree_garbage.py tests/spark/slow_pipeline_run.py tests/spark/slow_pipeline_guide.py \
 	  tests/spark/slow_spark_guide.py tests/spark/slow_together.py tests/spark/slow_java_source.py tests/spark/slow_connect.py \
-	  tests/spark/slow_other_host.py tests/spark/slow_pipeline_errors.py tests/spark/slow_hundred_journals.py
+	  tests/spark/slow_other_host.py tests/spark/slow_pipeline_errors.py tests/spark/slow_hundred_journals.py tests/spark/slow_ways.py
 	$(BIN)/python -m tests.spark.soak_lake --minutes $(or $(MINUTES),10) --report docs/reports/faults-spark-lake.md
 	$(BIN)/python -m tests.spark.soak_spark --report docs/reports/faults-spark.md
 

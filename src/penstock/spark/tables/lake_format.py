@@ -66,7 +66,12 @@ class LakeFormat(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         ignores = self.options.get("ignoredeletes", "false").lower() == "true"
         access, target = access_from(self.options), table_url(_path(self.options))
-        return LakeStreamReader(access, target, schema, ignores_deletes=ignores)
+        limit = self.options.get("maxbytespertrigger", "")
+        if limit and not (limit.isdecimal() and int(limit)):
+            raise InvalidArgument(f"option maxBytesPerTrigger: {limit!r}: expected a number of at least 1")
+        return LakeStreamReader(
+            access, target, schema, ignores_deletes=ignores, max_bytes=int(limit) if limit else None
+        )
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         return BatchSink(self._settings(schema, overwrite=overwrite), schema)
