@@ -4,14 +4,16 @@ import asyncio
 import contextlib
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.journals.broker.cluster import WAIT_S, read_all, running_cluster
 from tests.journals.broker.disks import small_disk
 
-from penstock.journals.broker.spools.room import Room
+from penstock.journals.broker.spools.room import ROOM_BYTES, FullDisk, Room
 from penstock.journals.client.journal import Appended, Journals
 from penstock.journals.records.spec import FragmentSpec, JournalSpec
 from penstock.kernel.errors import DiskFull, Indeterminate, Outcome
+from penstock.kernel.ids import SECOND
 
 JOURNAL = "shop/orders"
 CHUNK = bytes(range(256)) * 1024  # 256 KiB
@@ -131,3 +133,39 @@ async def test_an_answer_leaves_after_the_write(tmp_path: Path, monkeypatch: pyt
             disk.fill()
             with pytest.raises(Indeterminate):
                 await journals.append(JOURNAL, CHUNK, timeout=WAIT_S)
+
+
+async def test_a_broker_without_room_is_passed_over_while_others_have_some(tmp_path: Path) -> None:
+    """Rule g of decision 312."""
+    with small_disk(tmp_path) as disk:
+        disk.hold(tmp_path, "b3")
+        async with running_cluster(tmp_path, 3, default_store="", full_ms=200) as cluster:
+            spec = msgspec.structs.replace(spec_of(3, fsync=False), least=2)
+            await cluster.create(spec)
+            async with cluster.client() as journals:
+                disk.fill()
+                with contextlib.suppress(DiskFull):
+                    for _ in range(100):
+                        await journals.append(JOURNAL, CHUNK, timeout=WAIT_S)
+                    raise AssertionError("appends go on for ever on a full disk")
+                await append_when_there_is_room(journals, b"with two")
+                assert {each.broker for each in (await journals.list())[0].brokers} == {"local#b1", "local#b2"}
+
+
+def test_a_disk_is_full_until_it_has_room_however_many_journals_looked() -> None:
+    free, now = 0, 0
+    disk = FullDisk(lambda: free, lambda: now)
+    assert not disk.is_full_for(0)
+    disk.refused()
+    now = 9 * SECOND
+    disk.refused()
+    assert not disk.is_full_for(10_000)
+    now = 10 * SECOND
+    assert disk.is_full_for(10_000)
+    free = ROOM_BYTES
+    assert not disk.is_full_for(10_000)
+    free = 0
+    assert not disk.is_full_for(0), "it had room: the next refusal is a first one"
+    disk.refused()
+    disk.has_room()
+    assert not disk.is_full_for(0)

@@ -21,6 +21,7 @@ from penstock.journals.broker.load_reporter import LoadReporter
 from penstock.journals.broker.persister import Persister, PersisterOptions
 from penstock.journals.broker.replica_host import ReplicaHost
 from penstock.journals.broker.specs.catalog import Catalog
+from penstock.journals.broker.spools.room import FullDisk
 from penstock.journals.broker.spools.spool_files import DamagedSpan, Keeps, SpoolFiles, damages_in, kept_journals
 from penstock.journals.broker.spools.unstored import Unstored, default_bound
 from penstock.journals.broker.status.figures import TALLY, Alarms, Figures
@@ -94,6 +95,7 @@ class BrokerServer:
         self._closing: set[str] = set()  # journals whose last replica has not closed its files yet
         self._refused: dict[str, PenstockError] = {}  # journals whose Spools cannot be opened
         self._damages: dict[str, list[DamagedSpan]] = {}
+        self.full_disk = FullDisk(lambda: self.free_bytes, ports.clock.monotonic_ns)
         self.work = 0  # rises with appends: while it does, neighbours are asked more often
         self._is_exiting = False
         self._has_left = asyncio.Event()

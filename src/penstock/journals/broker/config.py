@@ -13,6 +13,7 @@ class BrokerConfig(msgspec.Struct, frozen=True):
     root: str = "/penstock"  # under which the KeySpace has the cluster
     lease_ms: int = 10_000  # a broker which is silent for so long has left
     silent_ms: int = 500  # a broker that answers no question for so long is suspected; 0: none is
+    full_ms: int = 10_000  # a broker that has had no room on its disk for so long is passed over
     limit: int = 10_000  # journals it takes at most
     drain_s: float = 60.0  # how long a leaving broker waits to be relieved
     reopen_s: float = 5.0  # before a replica which failed (a full disk, say) is tried again

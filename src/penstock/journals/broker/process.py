@@ -57,6 +57,10 @@ class RunningBroker(RunningMember):
         self._clock = clock
         self.server: BrokerServer
 
+    @property
+    def is_fit(self) -> bool:
+        return not self.server.full_disk.is_full_for(self.config.full_ms)
+
     async def drain(self) -> list[str]:
         """Have others take over every journal, and store the rest; return the journals that no other broker could take.
 

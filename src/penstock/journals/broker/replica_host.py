@@ -17,7 +17,7 @@ from penstock.journals.broker.fragments import JournalFragments, Shelf
 from penstock.journals.broker.links.replicate_links import ReplicateLinks
 from penstock.journals.broker.load_reporter import LoadReporter
 from penstock.journals.broker.replica_loop import ReplicaLoop
-from penstock.journals.broker.spools.room import Room
+from penstock.journals.broker.spools.room import FullDisk, Room
 from penstock.journals.broker.spools.spool_files import SpoolFiles
 from penstock.journals.broker.spools.spool_saver import SpoolSaver
 from penstock.journals.broker.spools.unstored import Unstored
@@ -87,6 +87,7 @@ class Broker(Shelf, Protocol):
     loads: LoadReporter
     alarms: Alarms
     unstored: Unstored
+    full_disk: FullDisk
     work: int
 
     def topology(self, journal: str) -> Topology: ...
@@ -120,7 +121,7 @@ class ReplicaHost:
         self.next_content = self.feed.next_content
         self.send: Callable[[NodeId, Any], None] = self._links.send
         self.post = self._machine.post
-        self.room = Room(broker.me, files, broker.unstored, self._machine.post)
+        self.room = Room(broker.me, files, broker.unstored, self._machine.post, broker.full_disk)
         self._saver = SpoolSaver(files, lambda error: self._machine.stop(str(error)))
         self._requests = 0
         self._asked: dict[RequestId, asyncio.Future[Any]] = {}

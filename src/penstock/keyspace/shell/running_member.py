@@ -61,11 +61,16 @@ class RunningMember:
         """Have others take over everything; return the items that no other member could take."""
         raise NotImplementedError
 
+    @property
+    def is_fit(self) -> bool:
+        """Return whether it can serve. One that cannot does not answer its neighbours, and is passed over."""
+        return True
+
     # how it begins, in this order
 
     async def listen(self, stack: AsyncExitStack, service: Service, wiring: Wiring) -> None:
         wiring.check_announced()
-        answers = LifeAnswers(lambda: self._lease)
+        answers = LifeAnswers(lambda: self._lease if self.is_fit else None)
         answers.offer(service)
         self.address = wiring.announced((await listening(stack, service, wiring)).address)
         stack.callback(answers.close)

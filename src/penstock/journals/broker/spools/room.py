@@ -14,27 +14,64 @@ from penstock.journals.broker.spools.unstored import Unstored
 from penstock.journals.core.effects import RoomChanged
 from penstock.journals.records.api import Shortage, Status
 from penstock.kernel.effects import Event
-from penstock.kernel.ids import NodeId
+from penstock.kernel.ids import MILLISECOND, NodeId
 from penstock.plumbing.ports.disk import is_full
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.wal.disk import storage_error
 
-__all__ = ["Room"]
+__all__ = ["FullDisk", "Room"]
 
 LOOK_S: Final = 1.0
+ROOM_BYTES: Final = 64 << 20  # of a disk that takes content again
 log = get_logger()
+
+
+class FullDisk:
+    """Since when a broker refuses content because its disk has no room. Its journals share it.
+
+    A broker that was passed over has no journal that looks for room. So the disk itself is asked.
+    """
+
+    def __init__(self, free_bytes: Callable[[], int], now_ns: Callable[[], int]) -> None:
+        self._free_bytes = free_bytes
+        self._now_ns = now_ns
+        self._since_ns: int | None = None
+
+    def refused(self) -> None:
+        """Note that content was refused."""
+        if self._since_ns is None:
+            self._since_ns = self._now_ns()
+
+    def has_room(self) -> None:
+        """Note that a journal found room again."""
+        self._since_ns = None
+
+    def is_full_for(self, ms: int) -> bool:
+        """Return whether content has been refused for so long, and there is no room yet."""
+        if self._since_ns is None or self._now_ns() - self._since_ns < ms * MILLISECOND:
+            return False
+        if self._free_bytes() >= ROOM_BYTES:
+            self._since_ns = None
+            return False
+        return True
 
 
 class Room:
     """Room for the content of one journal at one broker."""
 
     def __init__(
-        self, broker: NodeId, files: SpoolFiles, unstored: Unstored | None, post: Callable[[Event], None]
+        self,
+        broker: NodeId,
+        files: SpoolFiles,
+        unstored: Unstored | None,
+        post: Callable[[Event], None],
+        disk: FullDisk | None = None,
     ) -> None:
         """`unstored`: the content of all journals that waits for stores."""
         self._broker = broker
         self._files = files
         self._unstored = unstored
+        self._disk = disk
         self.has_stores = False  # else nothing of this journal waits for one
         self._post = post  # to the core
         self._loop = asyncio.get_running_loop()
@@ -88,6 +125,8 @@ class Room:
         if self._timer is None:
             log.warning("content refused", journal=self._files.journal, reason=shortage.reason)
             self._timer = self._loop.call_later(LOOK_S, self._look)
+            if self._disk is not None and shortage.status is Status.DISK_FULL:
+                self._disk.refused()
             self._post(RoomChanged(shortage))
 
     def _shortage(self, length: int) -> Shortage:
@@ -104,6 +143,8 @@ class Room:
         if has_room:
             self._timer = None
             log.info("disk has room again", journal=self._files.journal)
+            if self._disk is not None:
+                self._disk.has_room()
             self._post(RoomChanged(None))
         else:
             self._timer = self._loop.call_later(LOOK_S, self._look)
