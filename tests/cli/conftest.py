@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+from tests.cli.failures import check_failure
 from tests.cli.terminal import Golden, Outcome, Penstock
 from tests.lab.bench.pond import benchmarks_in
 
@@ -34,6 +35,7 @@ def penstock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         capsys.readouterr()
         status = run(arguments)
         captured = capsys.readouterr()
+        check_failure(captured.err)
         return Outcome(status, captured.out, captured.err)
 
     yield call

@@ -17,7 +17,7 @@ from tests.cli.terminal import Penstock
 def test_what_was_probably_meant(penstock: Penstock, command: str, said: str) -> None:
     outcome = penstock(*command.split())
     assert outcome.status == 2
-    assert outcome.stderr.startswith(f"refused: {said}")
+    assert outcome.stderr.startswith(f"error: {said}")
 
 
 def test_the_next_step_is_the_page_of_the_command(penstock: Penstock) -> None:

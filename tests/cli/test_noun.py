@@ -6,7 +6,6 @@ from tests.cli.terminal import Penstock
 from penstock.cli import main
 from penstock.cli.noun import InSession, examples, noun
 from penstock.kernel.errors import ConnectionLost, InvalidArgument, NotFound
-from penstock.server.error_guide import guide
 
 app = noun("valve", "Opens and closes.", try_this=("penstock valve open",))
 
@@ -30,7 +29,7 @@ def fail(how: str, /, *, session: InSession) -> None:
     }[how]
 
 
-NO_VALVE = f"refused: no such valve\nNothing was written.\nNext: {guide('not-found').next_step}\n"
+NO_VALVE = "refused: no such valve\nNothing was written.\nMore: penstock errors explain not-found\n"
 
 
 @pytest.fixture(autouse=True)
@@ -53,11 +52,11 @@ def test_a_verb_may_return_its_exit_status(penstock: Penstock) -> None:
     ("how", "status", "said"),
     [
         ("refused", 1, NO_VALVE),
-        ("misused", 2, "refused: not a valve\nNothing was written.\nNext: penstock valve fail --help\n"),
+        ("misused", 2, "error: not a valve\nNothing was written.\nNext: penstock valve fail --help\n"),
         (
             "unknown",
             1,
-            f"unknown: it may be open\nIt may have been written.\nNext: {guide('connection-lost').next_step}\n",
+            "unknown: it may be open\nIt may have been written.\nMore: penstock errors explain connection-lost\n",
         ),
         ("grouped", 1, NO_VALVE),
     ],

@@ -10,11 +10,15 @@ from penstock.kernel.errors import (
     ConnectionLost,
     ErrorRecord,
     Fault,
+    InternalError,
+    InvalidArgument,
+    NotFound,
     Outcome,
     Overloaded,
     PenstockError,
     PreconditionFailed,
     Refused,
+    WalPoisoned,
     Written,
     error_from_record,
 )
@@ -60,6 +64,26 @@ def test_a_failure_is_told_in_three_parts() -> None:
     assert ConnectionLost("the connection broke").describe() == (
         "unknown: the connection broke\nIt may have been written."
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "first"),
+    [
+        (InvalidArgument("x"), "error: x"),
+        (WalPoisoned("x"), "error: x"),
+        (InternalError("x"), "error: x"),
+        (NotFound("x; nothing was written"), "refused: x"),
+        (Overloaded("x"), "unavailable: x"),
+        (Overloaded("x", written=Written.UNKNOWN), "unknown: x"),
+        (ConnectionLost("x"), "unknown: x"),
+    ],
+)
+def test_the_first_word_names_the_family_and_the_outcome_comes_once(error: PenstockError, first: str) -> None:
+    for shows_outcome in (True, False):
+        lines = error.describe(shows_outcome=shows_outcome).splitlines()
+        assert lines[0] == first
+        is_stated = shows_outcome or error.written is Written.UNKNOWN
+        assert "".join(lines).count("written") == is_stated
 
 
 def test_an_instance_may_know_better_than_its_kind() -> None:

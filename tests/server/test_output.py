@@ -5,7 +5,7 @@ import pytest
 from rich.text import Text
 
 from penstock.kernel.errors import InvalidArgument, NotFound, PenstockError
-from penstock.server.error_guide import error_kinds, guide
+from penstock.server.error_guide import error_kinds
 from penstock.server.output import make_console, make_table, print_error, to_error, write_json, write_text
 
 
@@ -73,10 +73,11 @@ def test_an_error_which_knows_no_next_step_has_one_by_its_kind() -> None:
         print_error(error, as_json=False, debug=False, stream=stream, command="penstock lake put")
         return stream.getvalue()
 
-    assert told(InvalidArgument("x")) == "refused: x\nNothing was written.\nNext: penstock lake put --help\n"
+    assert told(InvalidArgument("x")) == "error: x\nNothing was written.\nNext: penstock lake put --help\n"
     for kind in error_kinds():
         if not issubclass(kind, InvalidArgument):
-            assert told(kind("x")).endswith(f"\nNext: {kind.next_step or guide(kind.code).next_step}\n")
+            more = f"More: penstock errors explain {kind.code}"
+            assert told(kind("x")).endswith(f"\nNext: {kind.next_step}\n" if kind.next_step else f"\n{more}\n")
 
 
 def test_an_error_is_not_folded_where_it_is_copied_from() -> None:

@@ -18,6 +18,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from penstock.cli.noun import GLOBAL_FLAGS, noun
 from penstock.cli.renamed import current
+from penstock.cli.writing import writes_data
 from penstock.kernel.version import VERSION
 from penstock.server.session import OutputFormat, Session
 
@@ -179,7 +180,9 @@ class _Launcher:
     def fail(self, error: BaseException, status: int) -> int:
         from penstock.server.output import print_error
 
-        print_error(error, as_json=self.session.wants_json, debug=self.session.debug, command=self._command())
+        command = self._command()
+        writes = writes_data(command.split()[1:])
+        print_error(error, as_json=self.session.wants_json, debug=self.session.debug, command=command, writes=writes)
         return status
 
     def without_extra(self, error: ModuleNotFoundError) -> Exception:

@@ -46,6 +46,10 @@ reads a secret from a file if its value is `file:/run/secrets/token`.
 """
 
 _ERRORS_INTRO: Final = """\
+The first word of an error names who answered. `error`: this program, the other side's protocol, a disk or a defect.
+`refused`: a server's rules forbid the request. `unavailable`: not now; try again. `unknown`: the request was sent, and
+its outcome is not known.
+
 Every error states the failure, whether anything was written, and the next step. Programs find the same in its record
 (with `--output json`, and on the wire). *At fault* names the party that has to change something. *Written: unknown*
 means that the request may have taken effect, or may still do so: ask before you repeat a request

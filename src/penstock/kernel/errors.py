@@ -150,6 +150,7 @@ class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     details: dict[str, Any] = {}
 
 
+_STATED = "; nothing was written"  # of messages for Python; `describe` states the outcome once
 _WRITTEN_SENTENCE = {
     Written.NO: "Nothing was written.",
     Written.YES: "It was written.",
@@ -170,6 +171,7 @@ class PenstockError(Exception):
     written: Written = Written.NO
     retryable: bool = False
     next_step: str = ""
+    first_word: ClassVar[str] = "error"  # of `describe`: which family of errors it is
 
     _by_code: ClassVar[dict[str, type["PenstockError"]]] = {}
 
@@ -203,15 +205,22 @@ class PenstockError(Exception):
         """Definite, or indeterminate: the request may have taken effect, or may still."""
         return Outcome.INDETERMINATE if self.written is Written.UNKNOWN else Outcome.DEFINITE
 
-    def describe(self) -> str:
-        """Return the message, the outcome and the next step, the three parts of every failure."""
-        word = "unknown" if self.outcome is Outcome.INDETERMINATE else "refused"
-        lines = [f"{word}: {self.message}", _WRITTEN_SENTENCE[self.written]]
+    def describe(self, *, shows_outcome: bool = True) -> str:
+        """Return the message, the outcome and the next step. A read shows its outcome only if that is unknown."""
+        lines = [f"{self._word()}: {self.message.removesuffix(_STATED)}"]
+        if shows_outcome or self.outcome is Outcome.INDETERMINATE:
+            lines.append(_WRITTEN_SENTENCE[self.written])
         if self.retryable:
-            lines[1] += " The same request may succeed later."
+            later = "The same request may succeed later."
+            lines[1:] = [" ".join([*lines[1:], later])]
         if self.next_step:
             lines.append(f"Next: {self.next_step}")
         return "\n".join(lines)
+
+    def _word(self) -> str:
+        """Return the family's word, or "unknown" for a request that was sent and may have taken effect."""
+        is_unknown = self.outcome is Outcome.INDETERMINATE and self.first_word != "error"
+        return "unknown" if is_unknown else self.first_word
 
     def _render_traceback_(self, *_: object) -> list[str]:
         """Return the few lines that a notebook shows: the user's line, then what `describe` says."""
@@ -301,6 +310,7 @@ class Refused(PenstockError):
     """The service understood the request, and said no."""
 
     code = "refused"
+    first_word = "refused"
     fault = Fault.CALLER
 
 
@@ -414,6 +424,7 @@ class Unavailable(PenstockError):
     """Not now. Nothing was written, and the same request may succeed later."""
 
     code = "unavailable"
+    first_word = "unavailable"
     fault = Fault.ENVIRONMENT
     retryable = True
 
@@ -455,6 +466,7 @@ class Indeterminate(PenstockError):
     """The outcome is unknown: the request may have taken effect, or may still."""
 
     code = "indeterminate"
+    first_word = "unknown"
     fault = Fault.ENVIRONMENT
     written = Written.UNKNOWN
 

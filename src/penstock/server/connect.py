@@ -99,7 +99,7 @@ class _Places:
         if self.effective.origins["wire.listen"].source is ConfigSource.DEFAULT:
             raise NotFound(
                 f"nothing runs in {self.effective.config.data.folder}, and no address was given",
-                next_step="penstock up; or say where: penstock.connect('host:7070')",
+                next_step="run penstock up; or say where: penstock.connect('host:7070')",
             )
         return [str(self.effective.config.wire.listen)]
 

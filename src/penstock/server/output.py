@@ -85,22 +85,32 @@ def to_error(error: BaseException) -> PenstockError:
 
 
 def print_error(
-    error: BaseException, *, as_json: bool, debug: bool, stream: TextIO | None = None, command: str = "penstock"
+    error: BaseException,
+    *,
+    as_json: bool,
+    debug: bool,
+    stream: TextIO | None = None,
+    command: str = "penstock",
+    writes: bool = True,
 ) -> None:
-    """A failure on stderr: what happened, whether anything was written, the next step; as a record for programs.
+    """Print a failure to stderr: the message, whether anything was written, the next step. Programs get a record.
 
-    Where the error itself knows no next step, it is the command's help page, or what the guide says of its kind.
+    The outcome is printed for commands that write, and always if it is unknown. An error without a next step of its own
+    ends with the command's help page, or with the command that explains its kind.
     """
     stream = sys.stderr if stream is None else stream
     ours = to_error(error)
-    if not ours.next_step:
-        is_misuse = isinstance(ours, InvalidArgument)
-        ours.next_step = f"{command} --help" if is_misuse else guide(ours.code).next_step
+    if not ours.next_step and isinstance(ours, InvalidArgument):
+        ours.next_step = f"{command} --help"
     if debug:
         stream.write("".join(traceback.format_exception(error)))
     if as_json:
+        if not ours.next_step:
+            ours.next_step = guide(ours.code).next_step
         write_json(ours.to_record(), stream)
         return
-    head, _, rest = ours.describe().partition(":")
+    head, _, rest = ours.describe(shows_outcome=writes).partition(":")
+    if not ours.next_step:
+        rest += f"\nMore: penstock errors explain {ours.code}"
     text = Text.assemble((head, "bold red"), f":{rest}")
     make_console(stream).print(text, soft_wrap=True)

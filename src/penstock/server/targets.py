@@ -58,7 +58,7 @@ def addresses_of(session: Session, given: tuple[str, ...], folder: Path, role: "
     except NotFound:
         raise NotFound(
             f"there is no cluster in {folder}, and no {flag} was given",
-            next_step=f"penstock up, penstock cluster up, or say where with {flag} HOST:PORT",
+            next_step=f"run penstock up, penstock cluster up, or say where with {flag} HOST:PORT",
         ) from None
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.cli.failures import check_failure
 from tests.cli.terminal import Golden
 from tests.lake.rest.servers import KEY, SECRET, LakeProcess
 
 from penstock.cli.main import run
+from penstock.cli.writing import writes_data
 
 Lake = Callable[..., tuple[int, str, str]]
 PHASE = re.compile(r"waiting|gathering|performing|building( \d+ of \d+)?|\d+ objects? so far")  # if it takes its time
@@ -206,11 +208,13 @@ def test_every_refusal_has_three_parts(lake: Lake, golden: Golden, tmp_path: Pat
     text = ""
     for command in REFUSED:
         status, out, err = lake(*command.split())
-        refused, written, following = behind_progress(err)
-        assert (out, written) == ("", "Nothing was written."), command
-        assert refused.startswith("refused: "), err
-        assert following.startswith("Next: "), err
-        text += f"$ penstock lake {command}\n{refused}\n{written}\n{following}\n[{status}]\n\n"
+        said = behind_progress(err)
+        assert out == "", command
+        assert said[0].startswith(("refused: ", "error: ")), err
+        assert said[-1].startswith(("Next: ", "More: ")), err
+        assert writes_data(["lake", *command.split()]) or "Nothing was written." not in said, err
+        check_failure(err)
+        text += "\n".join([f"$ penstock lake {command}", *said, f"[{status}]", "", ""])
     golden("lake-refusals", text)
     assert lake("log", "lake://golden@main", "--output", "json")[1].count('"first"') == 1
 
@@ -220,8 +224,8 @@ def test_a_first_commit_has_none_before_it(lake: Lake) -> None:
     first = json.loads(lake("log", "lake://first@main", "--output", "json")[1])[0]["id"]
     for expression in ("main~", "main~7", "main^1"):
         assert lake("log", f"lake://first@{expression}")[2] == (
-            f"refused: commit {first} is the first of all: nothing came before it\nNothing was written.\n"
-            "Next: penstock lake log, with the ref alone: how far back it goes\n"
+            f"refused: commit {first} is the first of all: nothing came before it\n"
+            "Next: run penstock lake log with the ref alone to see how far back it goes\n"
         )
     assert lake("commit", "lake://first@main", "-m", "second", "--allow-empty")[0] == 0
     second = json.loads(lake("log", "lake://first@main", "--output", "json")[1])[0]["id"]

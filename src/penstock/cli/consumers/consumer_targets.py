@@ -44,7 +44,7 @@ def keyspace_url(session: Session, given: str | None, folder: Path) -> str:
         where = session.effective.config.data.folder / "keyspace"
     else:
         raise NotFound(
-            f"there is no cluster in {folder}", next_step="penstock cluster up, or say where with --keyspace"
+            f"there is no cluster in {folder}", next_step="run penstock cluster up, or say where with --keyspace"
         )
     return f"embedded://{quote(str(where.absolute()))}"
 

@@ -71,7 +71,9 @@ def _addresses(session: "Session", given: tuple[str, ...]) -> dict[str, str]:
     folder = session.effective.config.data.folder
     up = running_in(folder)
     if up is None:
-        raise NotFound(f"no server is running in {folder}", next_step="penstock up, or penstock status --machine HOST")
+        raise NotFound(
+            f"no server is running in {folder}", next_step="run penstock up, or penstock status --machine HOST"
+        )
     return {up.broker: up.broker}
 
 
@@ -97,7 +99,7 @@ async def _ask(session: "Session", addresses: dict[str, str]) -> "dict[str, Mach
         answers = [each for each in asked.values() if not isinstance(each, str)]
         if not answers:
             reasons = "; ".join(f"{name}: {answer}" for name, answer in asked.items())
-            raise Unavailable(f"no machine answers: {reasons}", next_step="penstock up, or start a machine")
+            raise Unavailable(f"no machine answers: {reasons}", next_step="run penstock up, or start a machine")
         found: dict[str, MachineStatus | str] = {
             name if isinstance(answer, str) else answer.machine.name: answer for name, answer in asked.items()
         }

@@ -73,7 +73,7 @@ def _damaged(fragment: Fragment, why: str) -> DataDamaged:
     where = f"{fragment.backing_store}{fragment.content_path}"
     return DataDamaged(
         f"{where} is damaged: {why}",
-        next_step=f"penstock journals fragments {fragment.journal}, then restore the object from a copy",
+        next_step=f"run penstock journals fragments {fragment.journal}, then restore the object from a copy",
         object=where,
         begin=fragment.begin,
         end=fragment.end,

@@ -155,7 +155,8 @@ class LakeClient:
             answer = self._connection.getresponse()
         except ConnectionRefusedError:
             raise ConnectFailed(
-                f"no lake serves on {self._url}", next_step="penstock lake serve --alone, or say where with --lake URL"
+                f"no lake serves on {self._url}",
+                next_step="run penstock lake serve --alone, or say where with --lake URL",
             ) from None
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()

@@ -60,6 +60,6 @@ def _keys(effective: Effective) -> tuple[str, str]:
     if found is None:
         raise NotFound(
             f"no keys for the lake: lake.access_key_id is not set, and {path} does not exist",
-            next_step="penstock up makes them; or set lake.access_key_id and lake.secret_access_key",
+            next_step="let penstock up make them, or set lake.access_key_id and lake.secret_access_key",
         )
     return found["access_key_id"], found["secret_access_key"]

@@ -119,7 +119,7 @@ class Engine:
             raise NotFound(
                 f"there is no repository {name!r}",
                 kind="repository",
-                next_step=f"penstock lake repo list, or penstock lake repo create {name}",
+                next_step=f"run penstock lake repo list, or penstock lake repo create {name}",
             )
         return found
 
@@ -132,7 +132,7 @@ class Engine:
         branch = repository.branches.get(name)
         if branch is None:
             check_branch(name)
-            list_them = f"penstock lake branch list lake://{repository.name}"
+            list_them = f"run penstock lake branch list lake://{repository.name}"
             raise NotFound(f"there is no branch {name!r} in {repository.name}", kind="branch", next_step=list_them)
         return branch
 
@@ -205,7 +205,7 @@ class Engine:
             raise NotFound(
                 f"there is no ref {text!r} in {repository.name}",
                 kind="ref",
-                next_step=f"penstock lake branch list {named}, or penstock lake tag list {named}",
+                next_step=f"run penstock lake branch list {named}, or penstock lake tag list {named}",
             )
         if base in repository.expired:
             raise Gone(f"commit {base} was given up by the garbage collector")

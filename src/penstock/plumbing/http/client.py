@@ -186,7 +186,7 @@ class HttpClient:
                 )
         except (OSError, TimeoutError) as error:
             raise ConnectFailed(
-                f"no server answers on {self.url}: {error}", next_step="penstock up, or say where the server is"
+                f"no server answers on {self.url}: {error}", next_step="run penstock up, or say where the server is"
             ) from None
         return _Connection(reader, writer), False
 

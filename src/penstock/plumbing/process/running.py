@@ -62,7 +62,7 @@ def hold(folder: Path) -> Iterator[DataFolder]:
         if not _try_for_a_moment(lock):
             raise PreconditionFailed(
                 f"another process runs in {folder} already",
-                next_step="penstock down stops it; or choose another folder with --set data.folder=FOLDER",
+                next_step="stop it with penstock down, or choose another folder with --set data.folder=FOLDER",
             )
         (folder / FILE).unlink(missing_ok=True)  # of a former life
         try:

@@ -113,7 +113,7 @@ class OperatorServer:
     async def _member(self, shard: str, node: NodeId, *, wiped: bool = False) -> Member:
         if node not in self.directory:
             known = ", ".join(self.directory) or "none"
-            raise NotFound(f"no node is called {node}; known: {known}", next_step="penstock quorum add-node")
+            raise NotFound(f"no node is called {node}; known: {known}", next_step="penstock quorum status")
         body = msgspec.msgpack.encode(MemberQuery(shard, wiped))
         answer = await self._channels.get(self.directory[node]).call("quorum.member", body)
         return msgspec.msgpack.decode(answer.body, type=Member)

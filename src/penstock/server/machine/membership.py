@@ -108,7 +108,7 @@ async def raise_level(keyspace: KeySpace) -> tuple[int, int]:
         joined = await keyspace.get(JOINED)
         level = await keyspace.get(LEVEL)
         if level is None:
-            raise PreconditionFailed("no machine has joined this cluster yet", next_step="penstock server, or up")
+            raise PreconditionFailed("no machine has joined this cluster yet", next_step="run penstock server, or up")
         before = int(level.value)
         machines = await machines_of(keyspace)
         behind = [f"{each.name} runs {each.speaks.describe()}" for each in machines if each.level_max <= before]

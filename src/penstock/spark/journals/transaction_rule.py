@@ -77,7 +77,7 @@ def decide(register: Register | None, wanted: Record, ended: str = "") -> Decisi
             raise Fenced(
                 f"batch {batch} of sink {sink} does not begin where batch {register.batch} ended: its checkpoint was"
                 " changed, or another query wrote in between",
-                next_step=f"penstock pipeline adopt {sink}, if this query is the right one",
+                next_step=f"run penstock pipeline adopt {sink}, if this query is the right one",
             )
         return Decision.COMMIT
     if register.query != query and batch == 0 and ended and wanted.begins and follows(ended, wanted.begins):
@@ -119,7 +119,7 @@ def forgotten(registers: Mapping[str, Register], sink: str, query: str) -> dict[
     if len(alike) >= NAMED_MAX:
         raise LimitExceeded(
             f"this journal of transactions has {NAMED_MAX} sinks with names of their own already",
-            next_step="penstock pipeline adopt SINK, for sinks that are no longer used; or another journal:"
+            next_step="run penstock pipeline adopt SINK, for sinks that are no longer used; or another journal:"
             " option transactions",
         )
     return {}

@@ -100,7 +100,7 @@ def access_from(options: Mapping[str, str], effective: Effective | None = None) 
         raise NotFound(
             f"no keys for the lake on {url}: the options access_key_id and secret_access_key and the setting "
             f"lake.access_key_id are missing, and {path} does not exist",
-            next_step="penstock up makes keys; or set the options",
+            next_step="let penstock up make keys, or set the options",
         )
     return LakeAccess(url, found["access_key_id"], found["secret_access_key"])
 

@@ -105,7 +105,7 @@ class AsyncJournalTransaction:
                 f"the transaction is committed, and readers do not see all of it yet: {error.message}",
                 written=Written.YES,
                 retryable=False,
-                next_step=f"penstock pipeline finish --transactions {self._name}; the next transaction does the same",
+                next_step=f"run penstock pipeline finish --transactions {self._name}, or begin another",
             ) from error
 
     async def _commit_journal(self, target: str) -> CommitJournal:

@@ -24,7 +24,7 @@ __all__ = ["BaseKind", "Ref", "Step", "StepKind", "follow", "lookup_order", "par
 
 PREFIX_DIGITS_MIN: Final = 4  # of a commit id's beginning
 STEPS_MAX: Final = 1000  # ancestors to go back, in all
-LOOK: Final = "penstock lake log, with the ref alone: how far back it goes"
+LOOK: Final = "run penstock lake log with the ref alone to see how far back it goes"
 _REF: Final = re.compile(r"([^~^@$:\s]+)((?:[~^]\d{0,6})*)(@?)")
 _STEP: Final = re.compile(r"([~^])(\d*)")
 _DIGITS: Final = re.compile(r"[0-9a-f]+")

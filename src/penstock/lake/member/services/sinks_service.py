@@ -216,7 +216,7 @@ class Sinks(Commits):
         if sink not in branch.sinks and len(branch.sinks) >= SINKS_MAX:
             raise LimitExceeded(
                 f"{branch.name} has {SINKS_MAX} sinks already",
-                next_step="penstock pipeline adopt SINK --forget, for sinks that are no longer used",
+                next_step="run penstock pipeline adopt SINK --forget, for sinks that are no longer used",
             )
 
 

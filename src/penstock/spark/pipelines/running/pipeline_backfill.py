@@ -47,7 +47,7 @@ def backfill(
     if has_plan(checkpoint, spark):
         raise PreconditionFailed(
             f"{flow.sink} has a checkpoint already: its stream has begun, and reads history by itself",
-            next_step=f"penstock pipeline status, or remove {checkpoint} and adopt the sink",
+            next_step=f"run penstock pipeline status, or remove {checkpoint} and adopt the sink",
         )
     check_row_wise(spark, flow)
     publisher = publisher_of(flow, "")
@@ -85,7 +85,7 @@ def _reached(flow: Flow, query: str, register: SinkBody | None) -> tuple[int, Of
         raise PreconditionFailed(
             f"sink {flow.sink} is at batch {register.batch} of query {register.query}: its stream has begun, "
             "and reads history by itself",
-            next_step=f"penstock pipeline run; or penstock pipeline adopt {flow.sink}, to begin again",
+            next_step=f"run penstock pipeline run; or penstock pipeline adopt {flow.sink}, to begin again",
         )
     return register.batch + 1, ends
 
