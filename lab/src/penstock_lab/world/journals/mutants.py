@@ -256,7 +256,7 @@ MUTANTS: Final[dict[str, WorldMutant]] = {
         "a client forgets the revision of its creations", "E4", _forgets_its_revision, ("keyspace-lag",)
     ),
     "keeps-descriptors": WorldMutant("files are never closed", "E8", _keeps_descriptors, ()),
-    "removes-what-it-cannot-read": WorldMutant(
+    "removes-unread-files": WorldMutant(
         "J-2: what cannot be read back is removed, finished fragments too",
         "E5",
         _removes_what_it_cannot_read,

@@ -41,8 +41,14 @@ class JournalsWatch:
         self._stored: dict[tuple[str, str], bytes] = {}  # objects by key and version, unpacked
         self._leased_ns: dict[str, int] = {}  # servers: when the KeySpace last had their lease
         self._lives: dict[str, Life] = {}
+        self._is_stopped = False
         site.ledger.on_acknowledged = self.acknowledged
         site.world.after(TICK_NS, self._tick)
+
+    def stop(self) -> None:
+        """Look at nothing more: a script damages the only copy."""
+        self._is_stopped = True
+        self._site.ledger.on_acknowledged = lambda _: None
 
     def acknowledged(self, sent: SentRecord) -> None:
         if sent.journal not in self._site.deleted and not self.has(sent):
@@ -52,7 +58,7 @@ class JournalsWatch:
 
     def _tick(self) -> None:
         site = self._site
-        if site.scene.is_calm:
+        if site.scene.is_calm or self._is_stopped:
             return
         site.world.after(TICK_NS, self._tick)
         known = [

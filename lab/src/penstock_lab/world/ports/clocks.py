@@ -37,6 +37,10 @@ class MachineClock:
         """The time of day is another one from now on."""
         self._wall_ns = self._rng.randint(-HOUR_NS, HOUR_NS)
 
+    def step(self, nanoseconds: int) -> None:
+        """Step the time of day."""
+        self._wall_ns += nanoseconds
+
     def reboot(self) -> None:
         self._boot = self._rng.randbytes(16)
 
