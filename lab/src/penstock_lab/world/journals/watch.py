@@ -108,14 +108,14 @@ class JournalsWatch:
         broker = site.brokers.get(life.name)
         descriptors, tasks = life.disk.open_count, len(asyncio.all_tasks(life.loop))
         journals = len(site.settings.journals) + len(site.made)
-        waiting = sum(len(host.files._files()) for host in broker[1].server.hosts) if broker is not None else 0
-        if descriptors > DESCRIPTORS + DESCRIPTORS_EACH * journals + waiting:
-            world.fail(f"E8: {life.name} has {descriptors} files open")
         if tasks > TASKS_MAX:
             world.fail(f"E8: {life.name} has {tasks} tasks")
         if broker is None or broker[0] is not life:
             return
         server = broker[1].server
+        files = sum(len(host.files._files()) for host in server.hosts)
+        if descriptors > DESCRIPTORS + DESCRIPTORS_EACH * journals + files:
+            world.fail(f"E8: {life.name} has {descriptors} files open")
         if server.held.bytes > server.held.bytes_max + HELD_SLACK or server.held.bytes < 0:
             world.fail(f"E8: {life.name} holds {server.held.bytes} bytes of appends that wait")
         if server.unstored.bytes < 0:
