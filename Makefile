@@ -156,6 +156,10 @@ interop: setup ## lakectl, the command of lakeFS, unmodified (needs Go): its com
 specs: setup java ## Every small world of specs/, explored to its end by TLC, and every mutant caught
 	SPECS=all $(PYTEST) -n $(WORKERS) tests/specs/test_*.py tests/specs/slow_*.py
 
+.PHONY: schedules-quorum
+schedules-quorum: setup ## Every named schedule of the quorum log's world with three seeds, and its mutants
+	$(PYTEST) -p no:xdist tests/lab/world/quorum/slow_schedules.py
+
 .PHONY: soak-quorum
 soak-quorum: setup ## Ten minutes (MINUTES) of faults on real processes; the report goes to docs/reports
 	$(BIN)/python -m tests.integration.soak_quorum --minutes $(or $(MINUTES),10) --report docs/reports/faults-quorum.md

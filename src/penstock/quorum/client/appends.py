@@ -71,6 +71,7 @@ class Appends:
         self._bytes = 0
         self._room: deque[asyncio.Future[None]] = deque()
         self._stream: ClientStream | None = None
+        self._address = ""  # of the node that the stream goes to: the finder may know of a newer leader already
         self._task: asyncio.Task[None] | None = None
         self._lost = asyncio.Event()
         self._heard_at = 0.0  # when the leader last answered, or was asked after it had answered all
@@ -153,18 +154,19 @@ class Appends:
         """Keep a stream to the leader open, for as long as the client lives."""
         while True:
             self._lost.clear()
-            address = self._finder.leader
+            self._address = self._finder.leader
             try:
-                address = await self._finder.find()
+                self._address = await self._finder.find()
                 async with asyncio.timeout(OPEN_S):
-                    self._stream = await self._channels(address).open("quorum.append", self._hello, receiver=self)
+                    channel = self._channels(self._address)
+                    self._stream = await channel.open("quorum.append", self._hello, receiver=self)
                 # Transactions sent on a stream before this one are sent again: their pairs make that safe.
                 self._sent.clear()
                 self._unsent = list(self._waiting)
                 self._flush()
                 await self._watch()
             except (PenstockError, TimeoutError):
-                self._finder.failed(address)
+                self._finder.failed(self._address)
             self._stream = None
             self._failures += 1
             await asyncio.sleep(min(RETRY_S[1], RETRY_S[0] * 2 ** min(self._failures - 1, 6)))
@@ -176,12 +178,18 @@ class Appends:
                 async with asyncio.timeout(SILENT_S / 2):
                     await self._lost.wait()
             is_silent = bool(self._sent) and self._loop.time() - self._heard_at >= SILENT_S
-            if is_silent and not self._lost.is_set() and await self._finder.find_newer() is not None:
+            if is_silent and not self._lost.is_set() and await self._is_replaced():
                 self._leave()
+
+    async def _is_replaced(self) -> bool:
+        """Ask the other nodes for a newer leader, unless a read of this client has found one already."""
+        if self._finder.leader == self._address:
+            await self._finder.find_newer()
+        return self._finder.leader != self._address
 
     def _go_to(self, leader: str) -> None:
         """Leave a node that does not lead, for the one that it names if it names any."""
-        self._finder.failed(self._finder.leader)
+        self._finder.failed(self._address)
         self._finder.hint(leader)
         self._leave()
 
@@ -201,7 +209,8 @@ class Appends:
                 self._go_to(answers.leader)
                 return
             self._failures = 0
-            self._finder.used(answers.epoch)
+            if self._finder.leader == self._address:
+                self._finder.used(answers.epoch)
 
     def _answered(self, answers: AppendAnswers) -> None:
         now = self._heard_at = self._loop.time()
@@ -225,7 +234,7 @@ class Appends:
 
     def on_closed(self, error: PenstockError | None) -> None:
         if self._stream is not None:  # not by `_leave`: this node has gone, or has no replica of the shard
-            self._finder.failed(self._finder.leader)
+            self._finder.failed(self._address)
         self._stream = None
         self._lost.set()
 

@@ -62,7 +62,7 @@ def test_effects(book: QuorumLedger) -> None:
     ("read", "why"),
     [
         ((1,), "never was"),
-        ((), "and is not in a"),
+        ((), "is older than transaction 0"),
     ],
 )
 def test_reads(book: QuorumLedger, read: tuple[int, ...], why: str) -> None:

@@ -12,6 +12,7 @@ from penstock.kernel.errors import Compacted, PenstockError
 from penstock.kernel.ids import Offset
 from penstock.quorum.client.quorum import Ack, QuorumLog
 from penstock.quorum.core.machines.builtin import AppendTo, Get, encode_op
+from penstock.quorum.records.answers import Fate
 from penstock_lab.world.process import Life
 from penstock_lab.world.quorum.ledger import SentAppend, ShownTxn, ValueRead
 
@@ -66,6 +67,8 @@ async def append_noted(
         ops = encode_op(AppendTo(sent.key, sent.record))
         done = await log.append(ops, sync=sent.is_sync, ack=ack, timeout=timeout, roll_back=roll_back, seq=seq)
         site.ledger.answered(sent, done, life.world.now_ns)
+        if ack == "applied" and sent.fate == "committed" and sent.result is None and done.fate is Fate.COMMITTED:
+            life.world.fail(f"E1: transaction {sent.number} was applied, and its answer has no result")
         life.note("client", f"{sent.fate} {sent.number} at {done.entry}")
     except PenstockError as error:
         site.ledger.failed(sent, error, life.world.now_ns)
@@ -147,6 +150,7 @@ async def _reads(site: "QuorumSite", life: Life, log: QuorumLog) -> None:
             site.ledger.reads.append(read)
             life.note("client", f"read {key}", read.value)
         except PenstockError as error:
+            site.unread += 1
             life.note("client", f"did not read {key}: {error.code}")
         if (life.world.now_ns - began_ns) / 1e9 > READ_S + LATE_S:
             life.world.fail(f"E4: a read with {READ_S} s ended after {(life.world.now_ns - began_ns) / 1e9:.1f} s")
@@ -166,7 +170,14 @@ async def _subscribes(site: "QuorumSite", life: Life, log: QuorumLog, is_gapless
 
 
 async def subscribe_noted(
-    site: "QuorumSite", life: Life, log: QuorumLog, first: int, *, is_gapless: bool = False, pause_s: float = 0.0
+    site: "QuorumSite",
+    life: Life,
+    log: QuorumLog,
+    first: int,
+    *,
+    is_gapless: bool = False,
+    pause_s: float = 0.0,
+    chance: float = 0.2,
 ) -> None:
     """Subscribe until clients end, and note each transaction."""
     shown: list[ShownTxn] = []
@@ -178,5 +189,5 @@ async def subscribe_noted(
             life.note("client", f"shown {offset}", txn.ops)
         if site.is_over:
             return
-        if pause_s and life.rng.random() < 0.2:
+        if pause_s and life.rng.random() < chance:
             await asyncio.sleep(pause_s)

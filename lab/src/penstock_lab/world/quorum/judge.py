@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from penstock_lab.world.quorum.ledger import QuorumLedger, SentAppend, ShownTxn
+from penstock_lab.world.quorum.ledger import QuorumLedger, SentAppend, ShownTxn, ValueRead
 
 __all__ = ["judge_quorum"]
 
@@ -28,7 +28,7 @@ class _Verdicts:
         self._book = ledger
         self._values = values
         self._ends: dict[int, int] = {}  # of each transaction that took effect: where its record ends
-        self._orders: dict[str, list[int]] = {}  # by key: the numbers, in order
+        self._places: dict[int, int] = {}  # of each of them: how many of its key came before
 
     def all(self) -> Iterator[str]:
         for key, value in self._values.items():
@@ -41,7 +41,7 @@ class _Verdicts:
             yield from self._subscription(shown)
 
     def _value(self, key: str, value: bytes) -> Iterator[str]:
-        at, order = 0, self._orders.setdefault(key, [])
+        at, place = 0, 0
         while at < len(value):
             found = _RECORD.match(value, at)
             number = int(found[1]) if found is not None else -1
@@ -54,7 +54,8 @@ class _Verdicts:
                 yield f"E2: {_name(self._book.sent[number])} took effect twice"
             at += len(self._book.sent[number].record)
             self._ends[number] = at
-            order.append(number)
+            self._places[number] = place
+            place += 1
 
     def _transaction(self, sent: SentAppend) -> Iterator[str]:
         end = self._ends.get(sent.number)
@@ -68,40 +69,40 @@ class _Verdicts:
 
     def _lost_suffixes(self) -> Iterator[str]:
         """Check what was acknowledged and is lost: nothing later of its epoch took effect (P8)."""
-        told = [
-            sent for sent in self._book.sent if sent.entry is not None and sent.fate in ("acknowledged", "committed")
-        ]
+        last: dict[int, SentAppend] = {}  # by epoch: the last one that took effect
+        told = [sent for sent in self._book.sent if sent.fate in ("acknowledged", "committed")]
+        for sent in told:
+            assert sent.entry is not None
+            before = last.get(sent.entry.epoch)
+            if sent.number in self._ends and (before is None or before.entry < sent.entry):  # type: ignore[operator]
+                last[sent.entry.epoch] = sent
         for lost in told:
-            if lost.fate != "acknowledged" or lost.number in self._ends:
-                continue
-            for other in told:
-                assert lost.entry is not None
-                assert other.entry is not None
-                is_later = other.entry.epoch == lost.entry.epoch and other.entry.offset > lost.entry.offset
-                if is_later and other.number in self._ends:
-                    yield f"E1: {_name(lost)} was acknowledged and is lost, and {_name(other)} of its epoch is not"
-                    return
+            assert lost.entry is not None
+            later = last.get(lost.entry.epoch)
+            if lost.number not in self._ends and later is not None and lost.entry < later.entry:  # type: ignore[operator]
+                yield f"E1: {_name(lost)} was acknowledged and is lost, and {_name(later)} of its epoch is not"
 
     def _reads(self) -> Iterator[str]:
-        committed = sorted(
-            ((sent.at_ns, self._ends[sent.number], sent) for sent in self._book.sent if self._is_seen_by_reads(sent)),
-            key=lambda each: (each[0], each[2].number),
-        )
-        for read in self._book.reads:
+        for key, value in self._values.items():
+            yield from self._reads_of(key, value, [read for read in self._book.reads if read.key == key])
+
+    def _reads_of(self, key: str, value: bytes, reads: list[ValueRead]) -> Iterator[str]:
+        """Check that each read shows all commits and all reads that ended before it began."""
+        told = [sent for sent in self._book.sent if sent.key == key and self._is_seen_by_reads(sent)]
+        known = [(sent.at_ns, self._ends[sent.number], _name(sent)) for sent in told]
+        known += [(read.ended_ns, len(read.value), "an earlier read") for read in reads if read.is_linearizable]
+        known.sort()
+        at, longest, whose = 0, 0, ""
+        for read in sorted(reads, key=lambda read: read.began_ns):
             when = f"read at {read.ended_ns / 1e9:.3f} s"
-            if not self._values.get(read.key, b"").startswith(read.value):
-                yield f"E3: a value of {read.key}, {when}, never was: {read.value[-60:]!r}"
-            if not read.is_linearizable:
-                continue
-            for at_ns, end, sent in committed:
-                if at_ns >= read.began_ns:
-                    break
-                if sent.key == read.key and end > len(read.value):
-                    yield f"E3: {_name(sent)} was committed at {at_ns / 1e9:.3f} s, and is not in {read.key}, {when}"
-            for earlier in self._book.reads:
-                is_before = earlier.ended_ns < read.began_ns and earlier.key == read.key
-                if is_before and len(earlier.value) > len(read.value):
-                    yield f"E3: {read.key}, {when}, is older than an earlier read"
+            if not value.startswith(read.value):
+                yield f"E3: a value of {key}, {when}, never was: {read.value[-60:]!r}"
+            while at < len(known) and known[at][0] < read.began_ns:
+                if known[at][1] > longest:
+                    longest, whose = known[at][1], known[at][2]
+                at += 1
+            if read.is_linearizable and len(read.value) < longest:
+                yield f"E3: {key}, {when}, is older than {whose}, which ended before it"
 
     def _is_seen_by_reads(self, sent: SentAppend) -> bool:
         return sent.fate == "committed" and sent.number in self._ends
@@ -112,13 +113,12 @@ class _Verdicts:
         for each in shown:
             found = _RECORD.fullmatch(each.record)
             number = int(found[1]) if found is not None else -1
-            order = self._orders.get(each.key, [])
             if number not in self._ends or self._book.sent[number].key != each.key:
                 yield f"E3: a subscription showed offset {each.offset}, {each.record[:20]!r}, which has no effect"
                 return
             if each.offset <= before:
                 yield f"E3: a subscription showed offset {each.offset} after {before}"
-            place = order.index(number)
+            place = self._places[number]
             if place != places.get(each.key, place - 1) + 1:
                 yield f"E3: a subscription left something out before offset {each.offset}, or changed the order"
             places[each.key] = place

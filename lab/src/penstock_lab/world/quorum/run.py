@@ -71,6 +71,7 @@ def ask_quorum(site: QuorumSite) -> None:
     values = _answered(site)
     if values is None:
         return
+    site.values = values
     found = judge_quorum(site.ledger, values) or _resolved(site, values) or _agreed(site)
     if found is not None:
         site.world.fail(found)

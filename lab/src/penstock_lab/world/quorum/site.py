@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.kernel.errors import PenstockError
 from penstock.kernel.ids import NodeId
+from penstock.plumbing.wire.limits import WireLimits
 from penstock.plumbing.wiring.wiring import Wiring
 from penstock.quorum.client.operator import Operators
 from penstock.quorum.client.quorum import QuorumLog
@@ -20,6 +21,7 @@ from penstock.quorum.node.node_server import NodeServer
 from penstock.quorum.node.process import running_node
 from penstock.quorum.operator.operator_server import OperatorServer
 from penstock.quorum.operator.process import running_operator
+from penstock.quorum.operator.shard_operator import SHARDS, decode_metadata
 from penstock.quorum.records.entry import Txn
 from penstock.quorum.records.metadata import Status
 from penstock_lab.world.ports.keyspace import KeySpaceClient
@@ -35,6 +37,7 @@ __all__ = ["PORT", "SHARD", "QuorumSite"]
 PORT: Final = 7301
 SHARD: Final = "main"
 LOOK_S: Final = 0.25
+LOOK_NS: Final = 10_000_000
 _op_of = msgspec.msgpack.Decoder(MapOp).decode
 
 
@@ -47,6 +50,8 @@ class QuorumSite:
         self.settings = settings or QuorumSettings.draw(world.random("quorum"))
         self.ledger = QuorumLedger()
         self.is_over = False  # clients begin nothing more
+        self.unread = 0  # reads that failed
+        self.values: dict[str, bytes] = {}  # at the end
         self.nodes: dict[str, NodeServer] = {}  # of the last life of each
         self.operators: dict[str, OperatorServer] = {}
         count = self.settings.nodes
@@ -60,6 +65,8 @@ class QuorumSite:
             self.scene.add(f"o{number}", self._operator)
         self.scene.add("admin", self._admin)
         self.scene.run(0.3)
+        self._epoch = 0
+        self._look_at_metadata()
         self._create()
         for number in range(1, self.settings.clients + 1):
             self.scene.clients.append(f"c{number}")
@@ -101,11 +108,11 @@ class QuorumSite:
     def addresses(self) -> list[str]:
         return [f"{name}:{PORT}" for name in self.names]
 
-    def client(self, life: Life, *, client_id: str | None = None, window_bytes: int | None = None) -> QuorumLog:
+    def client(self, life: Life, *, client_id: str | None = None, limits: WireLimits | None = None) -> QuorumLog:
         addresses = list(self.addresses)
         life.rng.shuffle(addresses)
-        window = window_bytes or self.settings.window_bytes
-        return QuorumLog(addresses, SHARD, client_id=client_id, window_bytes=window, ports=life.ports)
+        window = self.settings.window_bytes
+        return QuorumLog(addresses, SHARD, client_id=client_id, window_bytes=window, limits=limits, ports=life.ports)
 
     def asking(self, life: Life) -> Operators:
         return Operators([f"{name}:{PORT}" for name in self.scene.servers if name.startswith("o")], ports=life.ports)
@@ -145,6 +152,19 @@ class QuorumSite:
             if metadata is not None and metadata.status is Status.STEADY_STATE and metadata.leader is not None:
                 return metadata.leader.node
         return None
+
+    def epoch(self) -> int:
+        """Return the epoch of the metadata in the KeySpace."""
+        entry = self.scene.keyspace.store.get(SHARDS + SHARD)
+        return decode_metadata(entry.value).epoch if entry is not None else 0
+
+    def _look_at_metadata(self) -> None:
+        """I27: the epoch of the metadata never falls."""
+        now = self.epoch()
+        if now < self._epoch:
+            self.world.fail(f"I27: the epoch of the metadata fell from {self._epoch} to {now}")
+        self._epoch = now
+        self.world.after(LOOK_NS, self._look_at_metadata)
 
     def follower(self) -> str:
         leader = self.leader()
