@@ -11,7 +11,7 @@ from penstock.journals.client.journal_blocking import BlockingJournals
 from penstock.journals.records.spec import JournalSpec
 from penstock.kernel.errors import ConfigError, InvalidArgument, NotFound
 from penstock.spark.pipelines.staging import _by_checkpoint
-from penstock.spark.session import spark_session
+from penstock.spark.session import session_settings, spark_session
 
 NO_SPARK: Any = None  # is not asked
 
@@ -28,6 +28,17 @@ def test_who_lacks_a_package_of_spark_connect_is_told(monkeypatch: pytest.Monkey
     with pytest.raises(ConfigError, match="grpc_status") as told, spark_session("any", remote="sc://127.0.0.1:9"):
         pass
     assert told.value.next_step == "pip install 'penstock[connect]'"
+
+
+def test_a_cluster_has_settings_for_small_flows_and_the_user_s_count_more() -> None:
+    cluster = session_settings("spark://host:7077", "", {"spark.executor.memory": "4g"}, is_logged=True)
+    assert (cluster["spark.sql.shuffle.partitions"], cluster["spark.ui.showConsoleProgress"]) == ("8", "false")
+    assert (cluster["spark.executor.memory"], cluster["spark.log.level"]) == ("4g", "WARN")
+    assert "spark.driver.host" not in cluster
+    own = session_settings("spark://host:7077", "", {"spark.sql.shuffle.partitions": "64"}, is_logged=False)
+    assert (own["spark.sql.shuffle.partitions"], own["spark.log.level"]) == ("64", "ERROR")
+    assert session_settings("", "sc://host", {}, is_logged=False) == {"spark.sql.session.timeZone": "UTC"}
+    assert session_settings("", "", {}, is_logged=True)["spark.driver.host"] == "127.0.0.1"
 
 
 def test_behind_spark_connect_a_batch_must_be_named() -> None:

@@ -19,13 +19,13 @@ from penstock.kernel.errors import ConfigError
 from penstock.spark import register
 from penstock.spark.session_log import captured, reason_in
 
-__all__ = ["ARROW_OPTIONS", "CODE_CACHE", "spark_session"]
+__all__ = ["ARROW_OPTIONS", "CODE_CACHE", "session_settings", "spark_session"]
 
 # Rows are made of columns without asking for each value whether it lies within its buffer: batches were checked before.
 ARROW_OPTIONS: Final = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 # With the first compiler only, Java reserves room for 48 MB of code: too little for a Spark with hundreds of queries.
 CODE_CACHE: Final = "-XX:ReservedCodeCacheSize=240m"
-# What makes Spark quick and quiet on one machine. A master of your own keeps its own settings.
+# What makes Spark quick and quiet on one machine.
 LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -34,6 +34,8 @@ LOCAL: Final = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {CODE_CACHE} {ARROW_OPTIONS}",
 }
+# 200 tasks for each shuffle, a cluster's default, cost a small flow a minute a batch. Spark's bar covers our lines.
+CLUSTER: Final = {"spark.sql.shuffle.partitions": "8", "spark.ui.showConsoleProgress": "false"}
 EVERYWHERE: Final = {"spark.sql.session.timeZone": "UTC"}
 STARTED: Final = {  # what a Spark takes when it starts, and not from a session behind Spark Connect
     "spark.log.level": "ERROR",
@@ -80,9 +82,7 @@ def _started(name: str, master: str, remote: str, settings: Mapping[str, str], l
     is_local = not remote and not master
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    level = {} if log is None else {"spark.log.level": "WARN"}
-    chosen = {**(LOCAL if is_local else {}), **({} if remote else STARTED), **level, **EVERYWHERE, **settings}
-    for key, value in chosen.items():
+    for key, value in session_settings(master, remote, settings, is_logged=log is not None).items():
         builder = builder.config(key, value)
     into: AbstractContextManager[None] = nullcontext() if log is None else captured(log)
     if log is not None:
@@ -97,6 +97,15 @@ def _started(name: str, master: str, remote: str, settings: Mapping[str, str], l
         raise ConfigError(f"Spark did not start: {why}", next_step=f"read {log}") from error
     register(spark)
     return spark
+
+
+def session_settings(master: str, remote: str, settings: Mapping[str, str], *, is_logged: bool) -> dict[str, str]:
+    """Return the settings of a new session. Those that the user gave count more than ours."""
+    if remote:
+        return {**EVERYWHERE, **settings}
+    place = CLUSTER if master else LOCAL
+    level = {"spark.log.level": "WARN"} if is_logged else {}
+    return {**place, **STARTED, **level, **EVERYWHERE, **settings}
 
 
 def _quieten() -> None:

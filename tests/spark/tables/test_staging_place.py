@@ -1,5 +1,6 @@
 """Files from hosts that do not see the lake's folder: through the lake, or refused; a store is opened once."""
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ from tests.spark.lakes import access_of, log, make_repository
 
 from penstock.kernel.errors import StagedFileMissing
 from penstock.lake.records.sink_batch import BatchTable
+from penstock.spark.shared.store_access import can_open, has_keys
 from penstock.spark.tables import staging_place
 from penstock.spark.tables.lake_access import table_url
 from penstock.spark.tables.lake_commit import Batch, commit_batch
@@ -43,6 +45,46 @@ def test_a_task_that_does_not_see_the_folder_sends_its_files_to_the_lake(lake: L
     commit(lake, url, place)
     assert len(files_of(access_of(lake), table_url(url)).files) == 1
     assert list((tmp_path / "elsewhere").rglob("*.parquet")) == []
+
+
+def test_a_process_without_keys_for_a_bucket_leaves_it_alone(
+    lake: LakeProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks no metadata address: the file goes through the lake, which has the keys."""
+    for name in os.environ:
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    can_open.cache_clear()
+    url = make_repository(lake, "bucket") + "/t"
+    seen = place_of(access_of(lake), table_url(url))
+    bucket = msgspec.structs.replace(seen.place, store="s3://nowhere/lake?region=eu-central-1", mark="")
+    place = msgspec.structs.replace(seen, place=bucket)
+    assert not place.sees_store
+    commit(lake, url, place)
+    assert len(files_of(access_of(lake), table_url(url)).files) == 1
+    can_open.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("url", "environment", "is_open"),
+    [
+        ("file:///data", {}, True),
+        ("memory://", {}, True),
+        ("", {}, True),
+        ("s3://b/k", {}, False),
+        ("s3://b/k", {"AWS_REGION": "eu"}, False),
+        ("s3://b/k", {"AWS_ACCESS_KEY_ID": "a"}, True),
+        ("s3://b/k", {"AWS_WEB_IDENTITY_TOKEN_FILE": "/t"}, True),
+        ("s3://b/k", {"AWS_EC2_METADATA_DISABLED": "false"}, True),
+        ("s3://b/k", {"AWS_EC2_METADATA_DISABLED": "true"}, False),
+        ("gs://b/k", {}, False),
+        ("gs://b/k", {"GOOGLE_APPLICATION_CREDENTIALS": "/g"}, True),
+        ("az://b/k", {"AZURE_STORAGE_ACCOUNT_NAME": ""}, False),
+        ("az://b/k", {"AZURE_STORAGE_ACCOUNT_KEY": "k"}, True),
+    ],
+)
+def test_keys_come_from_the_environment(url: str, environment: dict[str, str], is_open: bool) -> None:
+    assert has_keys(url, environment) == is_open
 
 
 def test_files_that_a_task_wrote_to_another_folder_are_not_committed(lake: LakeProcess, tmp_path: Path) -> None:

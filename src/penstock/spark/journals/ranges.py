@@ -26,6 +26,7 @@ from penstock.spark.options import Connection, Framing, SourceOptions
 from penstock.spark.shared.content import Access, Content
 from penstock.spark.shared.rows import SparkRows, Untracked, decoder_of
 from penstock.spark.shared.states import HORIZON, States, scan_begin
+from penstock.spark.shared.store_access import can_open
 
 __all__ = ["Range", "RangeReader", "Scan", "shared_access"]
 
@@ -143,6 +144,7 @@ class RangeReader:
         self._decoder = rows if options.is_committed else Untracked(rows)
         kind = "c1" if options.is_committed else "u1"
         url = options.state_location or part.store
+        url = url if can_open(url) else ""
         version = f"{kind}.{part.framing}"
         self.states = States(access.stores, url, part.journal, version, is_default=not options.state_location)
 

@@ -19,6 +19,7 @@ from penstock.kernel.ids import Offset
 from penstock.plumbing.process.logs import get_logger
 from penstock.plumbing.process.loop_thread import LoopThread
 from penstock.spark.connection import Connection
+from penstock.spark.shared.store_access import can_open
 
 __all__ = ["CHUNK_BYTES", "Access", "Content"]
 
@@ -155,7 +156,9 @@ class Content:
         """The stored Fragment which has an offset."""
         if self._fragments is None:
             known = await self._access.asked(lambda: self._access.journals.fragments(self.journal))
-            self._fragments = cover([each for each in known.fragments if each.backing_store])
+            self._fragments = cover(
+                [each for each in known.fragments if each.backing_store and can_open(each.backing_store)]
+            )
         return next((each for each in self._fragments if each.covers(Offset(at))), None)
 
     async def boundary(self, offset: int) -> int:

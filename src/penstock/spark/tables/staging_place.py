@@ -1,8 +1,8 @@
 """Where tasks and drivers write the files of a batch: the lake's own store, or the lake. Design: spark-2.md S10, S11.
 
-A bucket is the same from every host. A folder may be another one on the host of a task: so it is used only if it holds
-the lake's mark, and else the bytes go through the lake's server. A process opens a store once. Failures that may pass
-are tried again for a minute.
+A bucket is the same from every host, and is used if the process has keys for it. A folder may be another one on the
+host of a task: it is used only if it holds the lake's mark. Else the bytes go through the lake's server. A process
+opens a store once. Failures that may pass are tried again for a minute.
 """
 
 import time
@@ -16,6 +16,7 @@ from penstock.lake.records.sink_batch import STORE_MARK, SinkPlace, list_key
 from penstock.plumbing.objects import ObjectStore, open_store
 from penstock.plumbing.process.loop_thread import LoopThread
 from penstock.plumbing.process.per_process import PerProcess
+from penstock.spark.shared.store_access import can_open
 from penstock.spark.tables.lake_access import FIRST_WAIT_S, PATIENCE_S, WAIT_S_MAX, LakeAccess
 
 __all__ = ["StagingPlace", "place_of"]
@@ -33,9 +34,9 @@ class StagingPlace(msgspec.Struct, frozen=True):
 
     @property
     def sees_store(self) -> bool:
-        """Return True if this host's folder is the lake's, or if the store is no folder."""
+        """Return True if this host's folder is the lake's, or if this process has keys for the lake's bucket."""
         if not self.place.mark:
-            return True
+            return can_open(self.place.store)
         key, seen = (self.place.store, self.place.mark), _seen.get()
         if key not in seen:
             seen[key] = _mark(self.place.store) == self.place.mark
