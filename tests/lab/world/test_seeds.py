@@ -12,7 +12,7 @@ from penstock_lab.world.run import WORLDS, run_world
 
 SEEDS: list[dict[str, Any]] = tomllib.loads((Path(__file__).parent / "seeds.toml").read_text())["seed"]
 SEEDS_MAX = 12
-FRESH = {"journals": 8, "quorum": 4}
+FRESH = {"journals": 8, "quorum": 4, "lake": 3, "consumers": 3}
 DIGESTS = """
 import sys; sys.path[:0] = {path!r}
 from penstock_lab.world.run import run_world

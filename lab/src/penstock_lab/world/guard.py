@@ -60,6 +60,7 @@ def guarded(world: "World", seconds: float = SECONDS_MAX) -> Iterator[None]:
         _is_hooked = True
     assert _world is None, "one world at a time"
     _world, _thread = world, threading.get_ident()
+    writes_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # of modules that are imported in a world
     before: Any = None
     is_main = threading.current_thread() is threading.main_thread()
     if is_main:
@@ -82,6 +83,7 @@ def guarded(world: "World", seconds: float = SECONDS_MAX) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             signal.signal(signal.SIGVTALRM, before)
         _world = None
+        sys.dont_write_bytecode = writes_bytecode
 
 
 def _audit(event: str, args: tuple[Any, ...]) -> None:

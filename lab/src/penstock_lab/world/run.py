@@ -19,6 +19,9 @@ from penstock_lab.world.guard import guarded
 from penstock_lab.world.journals.mutants import MUTANTS as JOURNALS_MUTANTS
 from penstock_lab.world.journals.run import ABOUT as JOURNALS
 from penstock_lab.world.journals.run import run_journals
+from penstock_lab.world.lake.mutants import MUTANTS as LAKE_MUTANTS
+from penstock_lab.world.lake.run import ABOUT as LAKE
+from penstock_lab.world.lake.run import run_lake
 from penstock_lab.world.mutants import WorldMutant, broken
 from penstock_lab.world.quorum.run import ABOUT as QUORUM
 from penstock_lab.world.quorum.run import run_quorum
@@ -38,12 +41,23 @@ class WorldKind(msgspec.Struct, frozen=True):
     strange: tuple[str, ...] = ()  # faults that no seed of it draws: it has no use for them
 
 
+LAKE_FAULTS: Final = (
+    "kill", "kill-all", "power", "freeze", "drain", "client-kill", "cut", "reset", "clock", "store-away", "store-fails",
+    "disk-slow",
+)  # fmt: skip
 WORLDS: Final[dict[str, WorldKind]] = {
     "journals": WorldKind(JOURNALS, run_journals, JOURNALS_MUTANTS),
     "quorum": WorldKind(
         QUORUM,
         run_quorum,
         strange=("store-away", "store-fails", "session", "write-fails", "read-fails", "sync-fails", "flip"),
+    ),
+    "lake": WorldKind(
+        LAKE,
+        run_lake,
+        LAKE_MUTANTS,
+        # few seeds have a disk or a KeySpace: these faults would leave most of them quiet
+        strange=tuple(name for name in FAULTS if name not in LAKE_FAULTS),
     ),
 }
 
@@ -139,7 +153,8 @@ def run_world(
                 pass
             story, digest = tuple(world.story), world.digest
     finally:
-        world.end()
+        with telling(world):  # what tasks log while they are let go
+            world.end()
         gc.unfreeze()
         if was_collecting:
             gc.enable()

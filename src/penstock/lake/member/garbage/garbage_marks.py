@@ -115,7 +115,7 @@ async def mark(
 async def _trees(shelf: Shelf, commits: Iterable[CommitId]) -> list[tuple[str, MetaRange | Root]]:
     """Return the trees of some commits, each once, with the keys of the files that they begin with."""
     found: dict[str, TreeAddress] = {}
-    for commit in commits:
+    for commit in sorted(commits):
         tree = (await shelf.history.get(commit)).tree
         if tree.id != EMPTY.id:
             found[tree_key(tree)] = tree

@@ -93,12 +93,13 @@ async def serving_lake(
     name: str = "",
     config: MemberConfig | None = None,
     checkpoint_span: int | None = None,
+    options: TreeOptions | None = None,
     ports: Ports | None = None,
 ) -> AsyncIterator[LakeService]:
     """A member which has played back the queue, as a service. The queue is closed with it."""
     ports = ports or system_ports()
     builder = LakeBuilder()
-    shelves = Shelves(store, store_url, TreeOptions(cache_bytes_max=TREE_CACHE_BYTES), ports=ports)
+    shelves = Shelves(store, store_url, options or TreeOptions(cache_bytes_max=TREE_CACHE_BYTES), ports=ports)
     checkpoints = Checkpoints(store, f"_penstock/lake/{shard}/")
     host = await MemberHost.start(
         queue,
