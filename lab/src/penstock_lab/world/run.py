@@ -14,6 +14,9 @@ import msgspec
 
 from penstock.kernel.errors import InvalidArgument
 from penstock.plumbing.process import metrics
+from penstock_lab.world.consumers.mutants import MUTANTS as CONSUMERS_MUTANTS
+from penstock_lab.world.consumers.run import ABOUT as CONSUMERS
+from penstock_lab.world.consumers.run import run_consumers
 from penstock_lab.world.faults import FAULTS, check_faults
 from penstock_lab.world.guard import guarded
 from penstock_lab.world.journals.mutants import MUTANTS as JOURNALS_MUTANTS
@@ -51,6 +54,9 @@ WORLDS: Final[dict[str, WorldKind]] = {
         QUORUM,
         run_quorum,
         strange=("store-away", "store-fails", "session", "write-fails", "read-fails", "sync-fails", "flip"),
+    ),
+    "consumers": WorldKind(
+        CONSUMERS, run_consumers, CONSUMERS_MUTANTS, strange=("write-fails", "read-fails", "sync-fails", "flip")
     ),
     "lake": WorldKind(
         LAKE,

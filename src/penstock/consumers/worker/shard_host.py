@@ -66,7 +66,7 @@ class ShardHost:
         self._context = context or ShardContext(spec.shard, journals)
         self._may_live = may_live
         self._on_status = on_status
-        self._random = random or Random()
+        self._random = random or journals.ports.chance.generator()
         self._run: ShardRun | None = None
         self._last_failure = ""  # why the life before has ended: this one may fail the same way
         self._changed = asyncio.Event()  # another one after each change

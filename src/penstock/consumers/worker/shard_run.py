@@ -11,7 +11,6 @@ timer. What this shell keeps (see `consumers/core/effects.py`):
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -67,7 +66,8 @@ class ShardRun:
         *,
         on_restored: Callable[[], None] = lambda: None,
     ) -> None:
-        self.shard = Shard(spec, producer, unix_ns_at_zero=time.time_ns() - time.monotonic_ns())
+        self._clock = journals.ports.clock
+        self.shard = Shard(spec, producer, unix_ns_at_zero=self._clock.time_ns() - self._clock.monotonic_ns())
         self.transactions = 0  # which this life has committed
         self._store = store
         self._consuming = Consuming(application, store)
@@ -158,7 +158,7 @@ class ShardRun:
 
     @property
     def _now(self) -> Instant:
-        return Instant(time.monotonic_ns())
+        return Instant(self._clock.monotonic_ns())
 
     def _post(self, event: Event) -> None:
         if self._ended.done():
