@@ -9,12 +9,13 @@ A dictionary is kept only while its values are short together (`_FEW_BYTES`), be
 table carries all of them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import polars as pl
 import pyarrow as pa
 
-__all__ = ["column_of", "joined", "narrowed", "plain", "table_with"]
+__all__ = ["column_of", "columns_of", "joined", "narrowed", "plain", "rows_of", "table_with"]
 
 _DICTIONARY: Final = pa.dictionary(pa.int32(), pa.string())
 _FEW_BYTES: Final = 1024  # of the values of a dictionary, with their offsets
@@ -97,3 +98,13 @@ def _plain(column: Any) -> Any:
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     bytes_max = sum(len(chunk) * chunk.dictionary.nbytes for chunk in chunks)
     return column.cast(pa.string() if bytes_max <= _NARROW_BYTES_MAX else pa.large_string())
+
+
+def rows_of(frame: pl.DataFrame, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Return rows of some columns. A `select` costs more than the rows of a node, since Polars plans it first."""
+    return zip(*(frame.get_column(name).to_list() for name in names), strict=True)
+
+
+def columns_of(frame: pl.DataFrame, names: Iterable[str]) -> pa.Table:
+    """Return some columns as a table; without a `select` too."""
+    return pa.table({name: frame.get_column(name).rechunk().to_arrow() for name in names})

@@ -43,6 +43,10 @@ class Contents:
         return self.frame["min_key"].to_list()
 
     @cached_property
+    def ids(self) -> list[str]:
+        return self.frame["id"].to_list()
+
+    @cached_property
     def counts(self) -> list[int]:
         return self.frame["count"].to_list()
 

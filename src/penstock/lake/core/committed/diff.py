@@ -101,7 +101,7 @@ def batched(
     overlaps: Sequence[Overlap], left: Contents, right: Contents, rows_max: int = OVERLAP_ROWS
 ) -> list[Overlap]:
     """Return the overlaps with neighbours as one, few rows at first, so that a first page costs little."""
-    counts = left.frame["count"].to_list(), right.frame["count"].to_list()
+    counts = left.counts, right.counts
     batches: list[Overlap] = []
     room, rows = FIRST_ROWS, 0
     for each in overlaps:
@@ -120,16 +120,17 @@ def batched(
 
 def only_in(one: C, other: Contents) -> C:
     """Return the parts whose ids the other tree does not have."""
-    rows = one.frame.with_row_index("row").join(other.frame.select("id"), on="id", how="anti")["row"]
-    return one.of(rows.sort())
+    theirs = set(other.ids)
+    return one.of([row for row, id_ in enumerate(one.ids) if id_ not in theirs])
 
 
 def _only_in(one: Contents, other: Contents, prefix: str, side: int) -> list[_Span]:
-    below = one.below(prefix)
-    rows = one.frame.with_row_index("row").slice(below.start, len(below))
-    rows = rows.join(other.frame.select("id"), on="id", how="anti")
-    found = rows.select("min_key", "max_key", pl.lit(side), "row", "count")
-    return [_Span(*span) for span in found.iter_rows()]
+    theirs, ids = set(other.ids), one.ids
+    return [
+        _Span(one.min_keys[row], one.max_keys[row], side, row, one.counts[row])
+        for row in one.below(prefix)
+        if ids[row] not in theirs
+    ]
 
 
 def _windows(group: list[_Span], overlap_rows: int) -> list[Overlap]:

@@ -1,6 +1,7 @@
 """Look up many paths in a tree: name the ranges or leaves to read, and take the entries out of them."""
 
-from typing import NamedTuple
+from bisect import bisect_left, bisect_right
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -12,6 +13,9 @@ from penstock.lake.core.committed.range import compact
 from penstock.lake.core.staging.entry import Entry
 
 __all__ = ["Lookup", "LookupBatch", "batches_of", "entries_at", "find_entry", "plan_lookup"]
+
+
+FEW_PATHS: Final = 4096  # are looked up one by one
 
 
 class Lookup(msgspec.Struct, frozen=True):
@@ -26,9 +30,27 @@ def plan_lookup(contents: Contents, paths: pl.Series) -> list[Lookup]:
     """The parts which may hold some of the sorted paths. A part without any of them is left out."""
     if len(paths) == 0 or len(contents) == 0:
         return []
+    if len(paths) <= FEW_PATHS:
+        return _plan_few(contents, paths.to_list())
     starts = paths.search_sorted(contents.frame["min_key"], side="left").to_numpy()
     ends = paths.search_sorted(contents.frame["max_key"], side="right").to_numpy()
     return [Lookup(row, int(starts[row]), int(ends[row])) for row in np.flatnonzero(ends > starts).tolist()]
+
+
+def _plan_few(contents: Contents, paths: list[str]) -> list[Lookup]:
+    """Return the same with a search for each part that is found, not for each part that there is."""
+    found: list[Lookup] = []
+    at = 0
+    while at < len(paths):
+        row = bisect_left(contents.max_keys, paths[at])
+        if row == len(contents):
+            break
+        start = bisect_left(paths, contents.min_keys[row], at)
+        end = bisect_right(paths, contents.max_keys[row], at)
+        if start < end:
+            found.append(Lookup(row, start, end))
+        at = max(start, end)
+    return found
 
 
 class LookupBatch(NamedTuple):
@@ -41,7 +63,7 @@ class LookupBatch(NamedTuple):
 
 def batches_of(contents: Contents, paths: pl.Series, rows_max: int) -> list[LookupBatch]:
     """Return the parts that may hold some of the sorted paths, in batches of about `rows_max` rows."""
-    counts = contents.frame["count"]
+    counts = contents.counts
     batches: list[LookupBatch] = []
     rows = rows_max
     for each in plan_lookup(contents, paths):

@@ -5,6 +5,7 @@ rows; the last pack, the index pack and the root are one call of the store. Ever
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final
@@ -14,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from penstock.kernel.formats import LAKE_TREE
+from penstock.lake.core.committed.columns import rows_of
 from penstock.lake.core.committed.contents import Contents
 from penstock.lake.core.committed.leaves.fold import plan_fold
 from penstock.lake.core.committed.leaves.node import LEAF_SCHEMA, Leaves
@@ -195,7 +197,7 @@ class TreeBuilder:
     async def _fold(self, rest: Nodes, leaves: Leaves) -> tuple[Nodes, Leaves]:
         """Copy live leaves out of packs that are mostly dead, or small."""
         live = dict(rest.live)
-        for pack, count in leaves.frame.group_by("pack").len().iter_rows():
+        for pack, count in Counter(leaves.frame["pack"].to_list()).items():
             live[pack] = live.get(pack, 0) + count
         live.pop("", None)
         folded = plan_fold(live, written_by(self._roots), len(self._pending))
@@ -232,20 +234,18 @@ class TreeBuilder:
         """Return the leaves with the places that the packer has given them, and the packs' counts."""
         if not self._pending:
             return leaves, {}
-        numbers, groups, firsts = zip(*self._packer.places, strict=True)
-        given = pl.DataFrame(
-            {
-                "id": self._pending,
-                "to_pack": [self._packs[number][0] for number in numbers],
-                "to_group": groups,
-                "to_first": firsts,
-            }
+        given = dict(zip(self._pending, self._packer.places, strict=True))
+        frame, placed = leaves.frame, []
+        for id_, *place in rows_of(frame, "id", "pack", "group", "first"):
+            if not place[0]:
+                number, *rest = given[id_]
+                place = [self._packs[number][0], *rest]
+            placed.append(place)
+        moved = pl.DataFrame(
+            placed, schema={name: LEAF_SCHEMA[name] for name in ("pack", "group", "first")}, orient="row"
         )
-        frame = leaves.frame.join(given, on="id", how="left", maintain_order="left")
-        is_new = pl.col("pack") == ""
-        moved = [pl.when(is_new).then(f"to_{name}").otherwise(name).alias(name) for name in ("pack", "group", "first")]
-        placed = frame.with_columns(moved).select(LEAF_SCHEMA.names()).cast(LEAF_SCHEMA)
-        return Leaves(placed), dict(self._packs.values())
+        columns = [moved[name] if name in moved.columns else frame[name] for name in LEAF_SCHEMA]
+        return Leaves(pl.DataFrame(columns)), dict(self._packs.values())
 
     async def _index(self, rest: Nodes, leaves: Leaves) -> tuple[pl.DataFrame, dict[str, int]]:
         """Return the tree's nodes with their places, and how many nodes the new index pack has.
@@ -254,26 +254,31 @@ class TreeBuilder:
         """
         made = await self._files.in_thread(lambda: nodes_of(leaves, self._cut))
         frame = _together(rest.frame, self._kept(made))
-        new = frame.filter(pl.col("pack") == "")
-        live = dict(Nodes(frame.filter(pl.col("pack") != "")).live_nodes)
-        folded = plan_fold(live, written_by(self._roots), new.height) if new.height else set()
-        frame = frame.with_columns(
-            pl.when(pl.col("pack").is_in(folded)).then(pl.lit("")).otherwise("pack").alias("pack")
-        )
-        if not new.height:
+        packs: list[str] = frame["pack"].to_list()
+        new = packs.count("")
+        if not new:
             return frame, {}
+        live = dict(sorted(Counter(pack for pack in packs if pack).items()))
+        folded = plan_fold(live, written_by(self._roots), new)
+        if folded:
+            moved = pl.when(pl.col("pack").is_in(folded)).then(pl.lit("")).otherwise("pack").alias("pack")
+            frame = frame.with_columns(moved)
         return await self._write_index(frame, leaves, Nodes(_together(rest.frame, made)))
 
     def _kept(self, made: pl.DataFrame) -> pl.DataFrame:
         """Return new nodes, those that lie somewhere already as they do there."""
         own = {key for key, _ in self._packs.values()}
-        for root in self._roots:
-            old = root.nodes.frame.select("id", *_PLACED)
-            frame = made.join(old, on="id", how="left", maintain_order="left", suffix="_old")
-            is_there = (pl.col("pack") == "") & pl.col("pack_old").is_not_null() & ~_uses_any_of(own)
-            columns = [pl.when(is_there).then(f"{name}_old").otherwise(name).alias(name) for name in _PLACED]
-            made = frame.with_columns(columns).select(NODE_SCHEMA.names())
-        return made
+        rows = list(made.iter_rows())
+        at = [NODE_SCHEMA.names().index(name) for name in _PLACED]
+        kept = False
+        for number, row in enumerate(rows):
+            uses = row[at[-1]]
+            found = next((root.nodes for root in self._roots if row[0] in root.nodes.rows_by_id), None)
+            if found is not None and not any(use["pack"] in own for use in uses):
+                old = found.frame.row(found.rows_by_id[row[0]])
+                rows[number] = tuple(old[column] if column in at else row[column] for column in range(len(row)))
+                kept = True
+        return pl.DataFrame(rows, schema=NODE_SCHEMA, orient="row") if kept else made
 
     async def _write_index(
         self, frame: pl.DataFrame, leaves: Leaves, before: Nodes
@@ -298,14 +303,13 @@ class TreeBuilder:
 
     async def _rows_of_nodes(self, wanted: pl.DataFrame, leaves: Leaves, before: Nodes) -> list[pa.Table]:
         """Return the leaves of each node to be written; those of folded index packs are read."""
-        here = {min_key: row for row, min_key in enumerate(leaves.frame["min_key"])}
-        places = dict(before.frame.select("min_key", pl.struct("id", "pack", "group")).iter_rows())
+        here = {min_key: row for row, min_key in enumerate(leaves.min_keys)}
+        rows = {min_key: row for row, min_key in enumerate(before.min_keys)}
         tables: list[pa.Table] = []
-        for min_key, count in wanted.select("min_key", "leaves").iter_rows():
+        for min_key, count in rows_of(wanted, "min_key", "leaves"):
             row = here.get(min_key)
             if row is None:
-                (copied,) = await self._files.leaves_of_each(_one_node(before, places[min_key]))
-                tables.append(table_of(copied.frame))
+                tables.append(table_of((await self._files.leaves_at(before, rows[min_key])).frame))
             else:
                 tables.append(table_of(leaves.frame.slice(row, count)))
         return tables
@@ -314,10 +318,6 @@ class TreeBuilder:
         nodes = Nodes(frame)
         counts = {**written_by(self._roots), **written}
         return Root(nodes, {key: counts[key] for key in (*nodes.live, *nodes.live_nodes)})
-
-
-def _one_node(nodes: Nodes, place: Mapping[str, object]) -> Nodes:
-    return Nodes(nodes.frame.filter(pl.col("id") == place["id"], pl.col("pack") == place["pack"]))
 
 
 def _uses_any_of(packs: set[str]) -> pl.Expr:

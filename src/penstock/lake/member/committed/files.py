@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from penstock.kernel.formats import LAKE_TREE, check_version
-from penstock.lake.core.committed.columns import joined
+from penstock.lake.core.committed.columns import joined, rows_of
 from penstock.lake.core.committed.contents import Contents
 from penstock.lake.core.committed.entry import empty_entries
 from penstock.lake.core.committed.leaves.node import LEAF_SCHEMA, Leaf, Leaves
@@ -88,6 +88,8 @@ class TreeFiles:
     async def leaves(self, nodes: Nodes) -> Leaves:
         """Return the leaves of some nodes, in order."""
         each = await self.leaves_of_each(nodes)
+        if len(each) == 1:
+            return each[0]
         return Leaves(pl.concat([Leaves.empty().frame, *[leaves.frame for leaves in each]]))
 
     async def leaves_at(self, nodes: Nodes, row: int) -> Leaves:
@@ -149,7 +151,7 @@ class TreeFiles:
     async def fetch_parts(self, parts: Contents) -> "Fetched | FetchedLeaves":
         """Read ranges or leaves, but decode nothing yet."""
         if isinstance(parts, Leaves):
-            places = parts.frame.select("pack", "group").unique(maintain_order=True).iter_rows()
+            places = dict.fromkeys(rows_of(parts.frame, "pack", "group"))
             return FetchedLeaves(parts, await self.packs.fetch(places))
         assert isinstance(parts, MetaRange)
         return await self.fetch([parts[row] for row in range(len(parts))])

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.lake.core.committed.columns import joined
+from penstock.lake.core.committed.columns import joined, rows_of
 from penstock.lake.core.committed.leaves.node import NARROW_LEAVES, Leaves, leaf_ids, node_ids
 from penstock.lake.core.committed.leaves.pack import (
     broken,
@@ -167,7 +167,7 @@ class FetchedLeaves:
                 at += pack.footer.starts[group + 1] - pack.footer.starts[group]
             before[key] = shifts
         runs: list[tuple[str, int, int]] = []
-        for key, group, first, count in self._leaves.frame.select("pack", "group", "first", "count").iter_rows():
+        for key, group, first, count in rows_of(self._leaves.frame, "pack", "group", "first", "count"):
             starts = self._packs[key].footer.starts
             if not starts[group] <= first <= first + count <= starts[group + 1]:
                 raise broken(key, f"its row group {group} has no {count} rows from row {first} on")

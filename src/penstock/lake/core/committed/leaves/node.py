@@ -14,6 +14,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from penstock.lake.core.committed.columns import columns_of
 from penstock.lake.core.committed.contents import Contents
 from penstock.lake.core.committed.digest import digest_parts
 from penstock.lake.core.committed.entry import ENTRY_SCHEMA
@@ -102,4 +103,4 @@ def node_ends(leaves: Leaves, cut: LeafCut = LEAF_CUT) -> list[int]:
 
 def node_ids(leaves: pl.DataFrame, ends: Sequence[int]) -> list[str]:
     """Return the ids of the nodes that end before these rows."""
-    return digest_parts(_NODE, leaves.select(_CONTENT).rechunk().to_arrow(), _CONTENT, ends) if ends else []
+    return digest_parts(_NODE, columns_of(leaves, _CONTENT), _CONTENT, ends) if ends else []

@@ -5,6 +5,7 @@ another tree without reading it, a fold finds the nodes of a pack, and a collect
 when no kept root lists it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Final
@@ -15,6 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from penstock.kernel.errors import ObjectStoreFailed
+from penstock.lake.core.committed.columns import columns_of, rows_of
 from penstock.lake.core.committed.contents import Contents
 from penstock.lake.core.committed.digest import digest_table
 from penstock.lake.core.committed.leaves.cut import LEAF_CUT, LeafCut, is_node_key
@@ -95,18 +97,25 @@ class Nodes(Contents):
     @cached_property
     def places(self) -> list[tuple[str, str, int]]:
         """Return each node's id, index pack and row group."""
-        return list(self.frame.select("id", "pack", "group").iter_rows())
+        return list(rows_of(self.frame, "id", "pack", "group"))
 
     @cached_property
     def live(self) -> dict[str, int]:
         """Return the number of leaves that lie in each pack."""
-        uses = self.frame.select("uses").explode("uses").unnest("uses")
-        return dict(uses.group_by("pack").agg(pl.col("leaves").sum()).sort("pack").iter_rows())
+        found: Counter[str] = Counter()
+        for uses in self.frame["uses"].to_list():
+            for use in uses:
+                found[use["pack"]] += use["leaves"]
+        return dict(sorted(found.items()))
 
     @cached_property
     def live_nodes(self) -> dict[str, int]:
         """Return the number of nodes that lie in each index pack."""
-        return dict(self.frame.group_by("pack").len().sort("pack").iter_rows())
+        return dict(sorted(Counter(self.frame["pack"].to_list()).items()))
+
+    @cached_property
+    def rows_by_id(self) -> dict[str, int]:
+        return {id_: row for row, id_ in enumerate(self.ids)}
 
 
 class Root:
@@ -118,7 +127,7 @@ class Root:
 
     @cached_property
     def id(self) -> MetaRangeId:
-        return MetaRangeId(digest_table(_TAG, self.nodes.frame.select(_CONTENT).rechunk().to_arrow(), _CONTENT))
+        return MetaRangeId(digest_table(_TAG, columns_of(self.nodes.frame, _CONTENT), _CONTENT))
 
     @property
     def files(self) -> set[str]:
@@ -131,49 +140,40 @@ def nodes_of(leaves: Leaves, cut: LeafCut = LEAF_CUT) -> pl.DataFrame:
     frame, ends = leaves.frame, node_ends(leaves, cut)
     if not ends:
         return pl.DataFrame(schema=NODE_SCHEMA)
-    number = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
-    grouped = frame.with_columns(node=pl.Series(number)).group_by("node", maintain_order=True)
-    rows = grouped.agg(
-        pl.col("min_key").first(), pl.col("max_key").last(), pl.col("count").sum(), pl.col("size").sum()
-    ).with_columns(id=pl.Series(node_ids(frame, ends)), pack=pl.lit(""), group=pl.lit(0), first=pl.lit(0))
-    leaves_in = pl.Series("leaves", np.diff(ends, prepend=0), pl.Int64)
-    uses = (
-        frame.select("pack")
-        .with_columns(node=pl.Series(number))
-        .group_by("node", "pack", maintain_order=True)
-        .agg(leaves=pl.len().cast(pl.Int64))
-        .group_by("node", maintain_order=True)
-        .agg(uses=pl.struct("pack", "leaves"))
-    )
-    return rows.with_columns(leaves_in, uses["uses"]).select(NODE_SCHEMA.names()).cast(NODE_SCHEMA)
+    starts = [0, *ends[:-1]]
+    packs = frame["pack"].to_list()
+    zeros = [0] * len(ends)
+    columns = {
+        "id": node_ids(frame, ends),
+        "min_key": [leaves.min_keys[start] for start in starts],
+        "max_key": [leaves.max_keys[end - 1] for end in ends],
+        "count": np.add.reduceat(frame["count"].to_numpy(), starts),
+        "size": np.add.reduceat(frame["size"].to_numpy(), starts),
+        "pack": [""] * len(ends),
+        "group": zeros,
+        "first": zeros,
+        "leaves": [end - start for start, end in zip(starts, ends, strict=True)],
+        "uses": [_uses(packs[start:end]) for start, end in zip(starts, ends, strict=True)],
+    }
+    return pl.DataFrame(columns, schema=NODE_SCHEMA)
+
+
+def _uses(packs: list[str]) -> list[dict[str, object]]:
+    """Return how many leaves lie in which pack, in the order of the leaves."""
+    return [{"pack": pack, "leaves": count} for pack, count in Counter(packs).items()]
 
 
 def encode_root(root: Root) -> memoryview:
-    frame = root.nodes.frame.with_row_index("number").with_columns(pl.col("number").cast(pl.Int64))
-    uses = frame.select("number", "uses").explode("uses").unnest("uses").with_columns(kind=pl.lit("use"))
-    files = [
-        pl.DataFrame(
-            {
-                "kind": kind,
-                "pack": list(live),
-                "number": [root.written[key] for key in live],
-                "leaves": list(live.values()),
-            },
-            schema={"kind": pl.String, "pack": pl.String, "number": pl.Int64, "leaves": pl.Int64},
-        )
-        for kind, live in (("pack", root.nodes.live), ("index", root.nodes.live_nodes))
+    """Return the root as a file. A root is short: each step of Polars would cost more than a hundred of its rows."""
+    nodes, packs, indexes = root.nodes, root.nodes.live, root.nodes.live_nodes
+    rows: list[tuple[object, ...]] = [
+        ("node", number, *content) for number, (*content, _) in enumerate(nodes.frame.iter_rows())
     ]
-    nodes = frame.drop("uses").with_columns(kind=pl.lit("node"))
-    return write_parquet(table_of(pl.concat([_stored(each) for each in (nodes, uses, *files)])), checksums=True)
-
-
-def _stored(frame: pl.DataFrame) -> pl.DataFrame:
-    absent = [
-        pl.lit("" if kind == pl.String else 0, kind).alias(name)
-        for name, kind in _STORED.items()
-        if name not in frame.columns
-    ]
-    return frame.with_columns(absent).select(_STORED.names())
+    for number, uses in enumerate(nodes.frame["uses"].to_list()):
+        rows += [("use", number, "", "", "", 0, 0, use["pack"], 0, 0, use["leaves"]) for use in uses]
+    for kind, live in (("pack", packs), ("index", indexes)):
+        rows += [(kind, root.written[key], "", "", "", 0, 0, key, 0, 0, count) for key, count in live.items()]
+    return write_parquet(table_of(pl.DataFrame(rows, schema=_STORED, orient="row")), checksums=True)
 
 
 def decode_root(data: bytes | memoryview, expected: MetaRangeId) -> Root:

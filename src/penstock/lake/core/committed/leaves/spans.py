@@ -8,9 +8,10 @@
 The same jobs build format 3 out of a tree of format 2 (then every range is touched), or out of nothing.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,7 +20,7 @@ import polars as pl
 import pyarrow as pa
 
 from penstock.lake.core.committed.changes import CHANGE_SCHEMA, overlay_rows, puts_of
-from penstock.lake.core.committed.columns import column_of, joined, table_with
+from penstock.lake.core.committed.columns import column_of, joined, rows_of, table_with
 from penstock.lake.core.committed.contents import Contents
 from penstock.lake.core.committed.entry import ENTRY_SCHEMA, is_ascending
 from penstock.lake.core.committed.leaves.cut import LEAF_CUT, CutSpan, LeafCut, cut_spans, is_node_key
@@ -28,6 +29,7 @@ from penstock.lake.core.committed.range import table_of
 
 __all__ = ["JOB_ROWS", "LeafJob", "MadeLeaves", "Place", "Work", "places_of", "plan_jobs", "touched_nodes"]
 
+FEW_CHANGES: Final = 4096  # are looked up one by one
 JOB_ROWS: Final = 1 << 17  # touched rows of one job, more or less
 
 Rows = npt.NDArray[np.int64]
@@ -61,10 +63,11 @@ def touched_nodes(closing: pl.Series, count: int, changes: pl.DataFrame) -> list
     """
     if not count or not changes.height:
         return []
-    upto = np.append(changes["path"].search_sorted(closing, side="right").to_numpy().astype(np.int64), changes.height)
+    keys = closing.to_list()
+    upto = np.append(_counts_upto(changes["path"], keys), changes.height)
     touched = np.diff(upto, prepend=0) > 0
-    removed = changes.filter(~pl.col("is_live"))["path"]
-    touched[1:] |= closing.is_in(removed.implode()).to_numpy() & touched[:-1]
+    removed = set(changes["path"].filter(~changes["is_live"]).to_list())
+    touched[1:] |= np.array([key in removed for key in keys], np.bool_) & touched[:-1]
     return np.flatnonzero(touched[:count]).tolist()
 
 
@@ -98,12 +101,16 @@ def _stretches(opened: Contents, changes: pl.DataFrame, cut: LeafCut) -> tuple[l
     """Return the leaf and the change after each node key that stays; the last stretch is open, maybe empty."""
     frame = opened.frame
     ends = np.flatnonzero(is_node_key(frame["max_key"], cut)) + 1
-    closing = frame["max_key"].gather(ends - 1)
-    removed = changes.filter(~pl.col("is_live"))["path"]
-    stays = ~closing.is_in(removed.implode()).to_numpy()
-    ends, closing = ends[stays], closing.filter(pl.Series(stays))
-    upto = changes["path"].search_sorted(closing, side="right").to_numpy().astype(np.int64)
-    return [*ends.tolist(), len(opened)], [*upto.tolist(), changes.height]
+    removed = set(changes["path"].filter(~changes["is_live"]).to_list())
+    stay = [end for end in ends.tolist() if opened.max_keys[end - 1] not in removed]
+    upto = _counts_upto(changes["path"], [opened.max_keys[end - 1] for end in stay])
+    return [*stay, len(opened)], [*upto, changes.height]
+
+
+def _counts_upto(paths: pl.Series, keys: Sequence[str]) -> list[int]:
+    """Return how many of the sorted paths are not after each key: few keys, and a search of Polars is not cheap."""
+    items: Any = paths
+    return [bisect_right(items, key) for key in keys]
 
 
 def _rows_to_read(opened: Contents, changes: pl.DataFrame, *, everything: bool) -> Rows:
@@ -119,7 +126,12 @@ def _rows_to_read(opened: Contents, changes: pl.DataFrame, *, everything: bool) 
 
 def _leaf_of(opened: Contents, changes: pl.DataFrame) -> Rows:
     """Return the leaf that each change falls into; a path after all keys joins the last leaf."""
-    at = opened.frame["max_key"].search_sorted(changes["path"], side="left").to_numpy().astype(np.int64)
+    at: Rows
+    if changes.height <= FEW_CHANGES:
+        keys = opened.max_keys
+        at = np.array([bisect_left(keys, path) for path in changes["path"].to_list()], np.int64)
+    else:
+        at = opened.frame["max_key"].search_sorted(changes["path"], side="left").to_numpy().astype(np.int64)
     leaf: Rows = np.minimum(at, len(opened) - 1)
     return leaf
 
@@ -331,7 +343,7 @@ def places_of(leaves: pl.DataFrame) -> dict[str, Place]:
     """Return where leaves lie, by id. Ranges of format 2 are no leaves."""
     if "pack" not in leaves.columns:
         return {}
-    return {id_: (pack, group, first) for id_, pack, group, first in leaves.select("id", *_PLACE).iter_rows()}
+    return {id_: (pack, group, first) for id_, pack, group, first in rows_of(leaves, "id", *_PLACE)}
 
 
 def _is_among(paths: pl.Series, some: pl.Series) -> npt.NDArray[np.bool_]:

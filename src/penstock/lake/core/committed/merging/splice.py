@@ -35,7 +35,7 @@ def splice(base: C, dest: C, source: C, cut: Any) -> Spliced[C]:
     """
     sides = (base, dest, source)
     ends = _common_ends(sides, cut)
-    old, mine, theirs = ([*side.frame["id"]] for side in sides)
+    old, mine, theirs = (side.ids for side in sides)
     taken: list[int] = []  # rows of the destination, and after those of the source
     both: tuple[list[int], list[int], list[int]] = ([], [], [])
     open_rows: list[int] = []
