@@ -52,6 +52,8 @@ class Contents:
 
     def of(self, rows: Any) -> Self:
         """Return some of the rows: a slice, or their numbers."""
+        if isinstance(rows, list) and len(rows) == len(self) and rows == [*range(len(rows))]:
+            return self
         return type(self)(self.frame[rows])
 
     def find(self, path: str) -> int | None:
