@@ -178,7 +178,15 @@ class JournalPublisher:
 
     def __call__(self, *values: Any) -> None:
         """Publish. A value is read now: it may be changed afterwards."""
-        self._hands.get().give(values)
+        hand = self._hands.made
+        if hand is None or len(values) != 1 or hand.is_closed or hand.publisher.failure is not None:
+            self._hands.get().give(values)
+            return
+        # What `give` does for one value, because each call costs: this one runs for every message.
+        handed = hand.handed
+        handed.append(hand.prepare(values[0]))
+        if not hand.is_due or len(handed) >= HANDED_MAX:
+            hand.pass_on()
 
     def flush(self) -> None:
         """Wait until everything is on every replica."""
@@ -193,74 +201,74 @@ class JournalPublisher:
 class _Hand:
     """Hands values of any thread to the publisher of this process.
 
-    Both ends of a deque are safe without a lock: a thread appends before it looks at `_is_due`, and the loop clears
-    `_is_due` before it takes.
+    Both ends of a deque are safe without a lock: a thread appends before it looks at `is_due`, and the loop clears
+    `is_due` before it takes.
     """
 
     def __init__(self, publisher: AsyncJournalPublisher, framing: Framing) -> None:
-        self._publisher = publisher
-        self._prepare = framing.prepare
+        self.publisher = publisher
+        self.prepare = framing.prepare
         self._prepare_all = framing.prepare_all
         self._thread = LoopThread.shared()
         self._in_order = asyncio.Lock()
-        self._handed: deque[Any] = deque()
-        self._is_due = False  # the loop will call `_take_soon`
-        self._is_closed = False
+        self.handed: deque[Any] = deque()
+        self.is_due = False  # the loop will call `_take_soon`
+        self.is_closed = False
         self._waiting: asyncio.Task[None] | None = None
 
     def give(self, values: tuple[Any, ...]) -> None:
-        if self._is_closed:
+        if self.is_closed:
             raise AlreadyClosed("the publisher is closed")
-        if self._publisher.failure is not None:
-            raise self._publisher.failure
-        handed = self._handed
-        if len(values) == 1:
-            handed.append(self._prepare(values[0]))
-        else:
-            handed.extend(self._prepare_all(values))
-        if len(handed) >= HANDED_MAX:
+        if self.publisher.failure is not None:
+            raise self.publisher.failure
+        self.handed.extend(self._prepare_all(values))
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        """Let the loop take the values; wait for it if they are many."""
+        if len(self.handed) >= HANDED_MAX:
             self._thread.run(self._take())
-        elif not self._is_due:
-            self._is_due = True
+        elif not self.is_due:
+            self.is_due = True
             self._thread.call(self._take_soon)
 
     def flush(self) -> None:
         self._thread.run(self._flushed())
 
     def close(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._is_closed = True
+        self.is_closed = True
         self._thread.run(self._close(kind, error, trace))
 
     async def _close(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         async with self._in_order:
-            self._publisher.adopt(self._taken())
-        await self._publisher.__aexit__(kind, error, trace)
+            self.publisher.adopt(self._taken())
+        await self.publisher.__aexit__(kind, error, trace)
 
     async def _flushed(self) -> None:
         await self._take()
-        await self._publisher.flush()
+        await self.publisher.flush()
 
     async def _take(self) -> None:
         async with self._in_order:
             taken = self._taken()
             if taken:
-                await self._publisher.put(taken)
+                await self.publisher.put(taken)
 
     def _taken(self) -> list[Any]:
-        self._is_due = False
-        handed = self._handed
+        self.is_due = False
+        handed = self.handed
         return [handed.popleft() for _ in range(len(handed))]
 
     def _take_soon(self) -> None:
         """Take what threads handed over. An error is raised by the next call of `publish`."""
         if not self._in_order.locked():
             taken = self._taken()
-            if not taken or self._publisher.put_soon(taken):
+            if not taken or self.publisher.put_soon(taken):
                 return
-            self._handed.extendleft(reversed(taken))
-            self._is_due = True
+            self.handed.extendleft(reversed(taken))
+            self.is_due = True
         self._waiting = asyncio.get_running_loop().create_task(self._take_quietly())
 
     async def _take_quietly(self) -> None:
@@ -268,7 +276,7 @@ class _Hand:
         try:
             await self._take()
         except PenstockError as error:
-            self._publisher.failure = self._publisher.failure or error
+            self.publisher.failure = self.publisher.failure or error
 
 
 async def _made(publisher: Callable[[], AsyncJournalPublisher]) -> AsyncJournalPublisher:

@@ -30,31 +30,31 @@ class PerProcess(Generic[T]):
         self._make = make
         self._leave = leave
         self._lock = threading.RLock()
-        self._made: T | None = None
+        self.made: T | None = None  # this process has made it; callers in a hurry look here before they call `get`
         _all.add(self)
 
     def get(self) -> T:
         """Return this process's value."""
-        made = self._made
+        made = self.made
         if made is not None:
             return made
         with self._lock:
-            if self._made is None:
-                self._made = self._make()
-            return self._made
+            if self.made is None:
+                self.made = self._make()
+            return self.made
 
     def peek(self) -> T | None:
         """Return this process's value if it has made one."""
-        return self._made
+        return self.made
 
     def _forget(self) -> None:
         """Leave the parent's value and lock, which another of its threads may hold."""
         self._lock = threading.RLock()
-        if self._made is not None:
-            _abandoned.append(self._made)
+        if self.made is not None:
+            _abandoned.append(self.made)
             if self._leave is not None:
-                self._leave(self._made)
-            self._made = None
+                self._leave(self.made)
+            self.made = None
 
 
 def _forget_all() -> None:
