@@ -24,6 +24,9 @@ async def test_a_scrape_shows_the_shard_its_log_and_its_connections(tmp_path: Pa
         assert quorum['penstock_quorum_is_leader{shard="main"}'] == 1
         assert quorum['penstock_quorum_durable{shard="main"}'] >= 3 * appended.entry.offset
         assert quorum['penstock_quorum_epoch{shard="main"}'] == 3
+        assert quorum['penstock_quorum_answers_committed_total{shard="main"}'] >= 1
+        assert quorum['penstock_quorum_is_failed{shard="main"}'] == 0
+        assert quorum['penstock_quorum_limbo_bytes{shard="main"}'] == 0
         wire = figures("penstock_wire_")
         assert wire['penstock_wire_connections_now{side="server"}'] > 0
         assert wire['penstock_wire_streams_total{side="client"}'] > 0

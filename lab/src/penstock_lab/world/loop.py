@@ -200,12 +200,15 @@ class NodeLoop(_Base):  # type: ignore[misc]
     def let_go(self) -> None:
         """End every task at once. The world is over: their `finally` blocks reach nothing, and fail unheard."""
         events._set_running_loop(self)
-        for task in asyncio.all_tasks(self):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            for _ in range(CLOSES_MAX):
-                with contextlib.suppress(BaseException):
-                    task.get_coro().close()
-                    break
+        ended: set[Any] = set()
+        while tasks := asyncio.all_tasks(self) - ended:  # a task that ends may start others, which never run
+            ended |= tasks
+            for task in tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                for _ in range(CLOSES_MAX):
+                    with contextlib.suppress(BaseException):
+                        task.get_coro().close()
+                        break
         events._set_running_loop(None)
         self._ready.clear()
         self._scheduled.clear()

@@ -7,6 +7,7 @@ seed decides anything, so that a seed gives one digest everywhere (W9). The firs
 import gc
 import sys
 import warnings
+from asyncio import events
 from collections.abc import Callable
 from hashlib import blake2b
 from heapq import heappop, heappush
@@ -141,8 +142,16 @@ class World:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
+                loop = None
                 while lives:
-                    lives.pop().loop.let_go()
+                    loop = lives.pop().loop
+                    loop.let_go()
+                # Garbage may start tasks: they must not land on a real loop of this thread.
+                events._set_running_loop(loop)
                 gc.collect()
+                events._set_running_loop(None)
+                if loop is not None:
+                    loop.let_go()
         finally:
+            self._heap.clear()
             sys.unraisablehook = hook

@@ -125,7 +125,7 @@ class ReplicaHost:
             if isinstance(effect, RestoreSnapshot):
                 await snapshots.load(effect.snapshot.head)  # damage ends the start here
         host._loop = MachineLoop(host.node, storage, host, ports.clock.monotonic_ns)
-        host._figures = Figures(host.node)
+        host._figures = Figures(host.node, ports.clock)
         host._loop.run(effects)
         if isinstance(machine, WantsTicks):
             ticker = Ticker(host, machine, ClientId(f"ticks/{ports.chance.token(8).hex()}"))
@@ -288,6 +288,7 @@ class ReplicaHost:
     def _apply(self, effect: Apply) -> None:
         if not self.failed:
             self._loop.post(self._applier.apply(effect))
+            self._figures.rolled_back += len(effect.doomed)
             self._applied_changed.set()
             self._applied_changed = asyncio.Event()
 
@@ -308,6 +309,7 @@ class ReplicaHost:
     def stopped(self, reason: str) -> None:
         """The core cannot continue: this replica has ended, others in the process have not."""
         self.failed = reason
+        self._figures.is_failed = int(not self._is_closing)
         report = log.info if self._is_closing else log.error
         report("replica stopped", shard=self.shard, member=str(self.member), reason=reason)
         error = Unavailable(f"this replica has stopped: {reason}", next_step="penstock quorum status")
@@ -344,6 +346,7 @@ class ReplicaHost:
     def _answer(self, answers: Answers) -> None:
         """Tell each client its part. Most steps have one client, or a few."""
         waiting = self._appends
+        self._figures.answered(answers.fate, len(answers.requests))
         told: dict[AnswerSink, tuple[list[int], list[Offset], list[Any]]] = {}
         results: Sequence[Any] = answers.results or (None,) * len(answers.requests)
         for request, offset, result in zip(answers.requests, answers.offsets, results, strict=True):

@@ -10,7 +10,7 @@ from penstock.quorum.records.member import majority
 if TYPE_CHECKING:
     from penstock.quorum.node.host import ReplicaHost
 
-__all__ = ["explain", "status_of"]
+__all__ = ["explain", "limbo_of", "status_of"]
 
 
 def status_of(host: "ReplicaHost") -> ShardStatus:
@@ -31,7 +31,7 @@ def status_of(host: "ReplicaHost") -> ShardStatus:
         leader=host.leader,
         ensemble=leader.ensemble if leader is not None else (),
         cursors=_cursors(leader) if leader is not None else (),
-        limbo=_limbo(leader, host.clock.monotonic_ns()) if leader is not None else None,
+        limbo=limbo_of(leader, host.clock.monotonic_ns()) if leader is not None else None,
         change=_change(leader) if leader is not None else "",
         failed=host.failed,
         diverged=str(node.divergence) if node.divergence is not None else "",
@@ -52,7 +52,8 @@ def _cursors(leader: Leader) -> tuple[CursorStatus, ...]:
     )
 
 
-def _limbo(leader: Leader, now_ns: int) -> LimboStatus:
+def limbo_of(leader: Leader, now_ns: int) -> LimboStatus:
+    """Return the transactions that wait in a leader's limbo."""
     queue = leader.limbo.queue
     oldest = queue.oldest
     age_ns = 0

@@ -39,6 +39,7 @@ def play(schedule: QuorumSchedule, seed: int | str = 1, *, story_of: str | None 
     world = World(seed, story_of=story_of)
     was_collecting = gc.isenabled()
     gc.disable()
+    gc.freeze()  # the end of the world collects its own garbage only
     try:
         with metrics_kept(), telling(world), guarded(world):
             with suppress(WorldFailed):
@@ -48,6 +49,7 @@ def play(schedule: QuorumSchedule, seed: int | str = 1, *, story_of: str | None 
                     tell(line)
     finally:
         world.end()
+        gc.unfreeze()
         if was_collecting:
             gc.enable()
     return world.failure

@@ -270,11 +270,13 @@ def _figures(site: QuorumSite) -> Check | None:
     """A leader without its followers: its figures show what waits, and how far the followers are behind."""
     do, leader = calls(site), site.leader()
     found: list[tuple[int, int, int]] = []
+    waits: list[tuple[int, float]] = []
 
     def look() -> None:
         (host,) = site.nodes[str(leader)].hosts
         figures = host._figures
         found.append((figures.limbo_length, figures.lag, figures.head - figures.commit))
+        waits.append((figures.limbo_bytes, figures.limbo_oldest_seconds))
 
     do.after(0.3, do.part, leader, 0.5)
     do.after(0.7, look)
@@ -282,6 +284,8 @@ def _figures(site: QuorumSite) -> Check | None:
     def check() -> str | None:
         limbo, lag, waiting = found[0]
         is_true = waiting > 3 and waiting - 3 <= limbo <= waiting and lag >= limbo
+        if not (waits[0][0] >= 20 * limbo and 0.2 < waits[0][1] < 0.5):
+            return f"the figures say {waits[0][0]} bytes in limbo, for {waits[0][1]} s"
         return None if is_true else f"the figures say {limbo} in limbo, lag {lag}, and {waiting} entries wait"
 
     return check
