@@ -6,7 +6,7 @@ A world draws some of them for each seed, so that some seeds are quiet and some 
 import errno
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -68,6 +68,38 @@ def _kill(scene: Scene, rng: Random) -> None:
     life = scene.life(rng.choice(scene.servers))
     if life is not None:
         life.kill()
+
+
+def _at_disk(scene: Scene, rng: Random, do: Do) -> None:
+    """Do something to a server inside the Nth call of its disk from now on: at any step of any protocol."""
+    name, left = rng.choice(scene.servers), rng.randint(1, 60)
+    trouble, count = scene.computers[name].files.trouble, [0]
+    before = trouble.script
+
+    def at(operation: str, path: str) -> int:
+        count[0] += 1
+        if count[0] == left and not scene.is_calm:
+            trouble.script = before
+            scene.world.note(name, "disk", f"dies at {operation} {path}")
+            do(scene, _Always(name))
+            return errno.EIO
+        return before(operation, path)
+
+    trouble.script = at
+
+
+class _Always(Random):
+    """Draws one server; everything else as a generator does."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._name = name
+
+    def choice(self, seq: Any) -> Any:
+        return self._name if self._name in seq else super().choice(seq)
+
+    def random(self) -> float:
+        return 0.5
 
 
 def _kill_all(scene: Scene, rng: Random) -> None:
@@ -239,6 +271,12 @@ FAULTS: Final[dict[str, WorldFault]] = {
     "kill": WorldFault("a server is killed, as by SIGKILL", _kill, loses_unsynced=True),
     "kill-all": WorldFault("every server is killed at once", _kill_all, loses_unsynced=True),
     "power": WorldFault("a machine loses power, or all do; unsynced bytes and names may be gone", _power, True),
+    "kill-at": WorldFault(
+        "a server is killed inside a call of its disk", lambda scene, rng: _at_disk(scene, rng, _kill), True
+    ),
+    "power-at": WorldFault(
+        "a machine loses power inside a call of its disk", lambda scene, rng: _at_disk(scene, rng, _power), True
+    ),
     "freeze": WorldFault("a server does nothing for a while, and does not know", _freeze),
     "drain": WorldFault("a server is asked to end, as by SIGTERM", _drain),
     "client-kill": WorldFault("a client is killed", _client_kill),
