@@ -25,7 +25,7 @@ from tests.spark.killing import DRIVER, KILL_BATCH, MARK, POINT, killing, reach
 
 import penstock.spark
 from penstock.spark.journals.journal_format import JournalFormat
-from penstock.spark.journals.journal_sink import Committer, JournalStreamWriter, Written
+from penstock.spark.journals.journal_sink import Committer, JournalStreamWriter, SinkWritten
 from penstock.spark.journals.journal_source import JournalStreamReader
 from penstock.spark.journals.transaction_rule import Record
 from penstock.spark.options import SourceOptions, sink_options, source_options
@@ -89,7 +89,7 @@ class KillingWriter(JournalStreamWriter):
     def committer(self) -> Committer:
         return KillingCommitter(self.options)
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> SinkWritten:
         written = super().write(iterator)
         if written.batch == KILL_BATCH and written.rows:
             reach("sink: after a task")

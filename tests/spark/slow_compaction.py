@@ -14,7 +14,7 @@ from penstock.messages.publisher import Publisher
 from penstock.messages.uuid import producer_id
 from penstock.spark import compact, read_table
 from penstock.spark.pipelines import compaction
-from penstock.spark.pipelines.ends import Journal, LakeSink
+from penstock.spark.pipelines.ends import JournalEnd, LakeSink
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -27,7 +27,7 @@ def test_every_run_adds_what_was_committed_since_the_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name = make(journals, "compacted/orders")
-    source = Journal(name, "n long, text string", {"brokers": brokers.address, "splitBytes": "2048"})
+    source = JournalEnd(name, "n long, text string", {"brokers": brokers.address, "splitBytes": "2048"})
     sink = LakeSink(make_repository(lake, "compacted") + "/history", options=options_of(lake))
 
     def plainly() -> list[tuple[int, str]]:

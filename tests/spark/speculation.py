@@ -24,7 +24,7 @@ from tests.spark.routes import Place, read
 
 import penstock.spark
 from penstock.spark.journals.journal_format import JournalFormat
-from penstock.spark.journals.journal_sink import JournalStreamWriter, Written
+from penstock.spark.journals.journal_sink import JournalStreamWriter, SinkWritten
 from penstock.spark.options import sink_options
 from penstock.spark.tables.lake_format import LakeFormat
 from penstock.spark.tables.lake_sink import StreamSink
@@ -66,7 +66,7 @@ def wait_for(path: Path) -> None:
 class SlowWriter(JournalStreamWriter):
     """A sink of journals with a slow task."""
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> SinkWritten:
         written = super().write(iterator)
         linger(written.rows)
         return written

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.journals.broker.cluster import WAIT_S, running_cluster
 
-from penstock.journals.broker.appends import Bucket, Content, FlowPolice, Place, sum_of
+from penstock.journals.broker.appends import Content, FlowBucket, FlowPolice, Place, sum_of
 from penstock.journals.broker.process import BROKER_LIMITS
 from penstock.journals.client.journal_appends import AppendStream
 from penstock.journals.records.api import AppendResponse, Fate, Status
@@ -38,7 +38,7 @@ def test_a_wait_of_ours_is_forgiven() -> None:
 
 
 def test_a_bucket_fills_at_its_rate_and_one_chunk_may_overdraw_it() -> None:
-    bucket = Bucket(1_000)
+    bucket = FlowBucket(1_000)
     assert bucket.wait_ns(Instant(0)) == 0
     bucket.take(2_250)
     assert bucket.wait_ns(Instant(0)) == 2 * SECOND
@@ -47,7 +47,7 @@ def test_a_bucket_fills_at_its_rate_and_one_chunk_may_overdraw_it() -> None:
 
 
 def test_without_a_rate_nothing_waits() -> None:
-    bucket = Bucket(0)
+    bucket = FlowBucket(0)
     bucket.take(1 << 40)
     assert bucket.wait_ns(Instant(0)) == 0
 

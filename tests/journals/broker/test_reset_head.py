@@ -19,7 +19,7 @@ from penstock.consumers.worker.append_lanes import AppendLanes
 from penstock.journals.client.append_service import AppendService
 from penstock.journals.client.journal import Journals
 from penstock.journals.core.lead import Lead
-from penstock.journals.core.sync import Decision, decide_reset
+from penstock.journals.core.sync import SyncDecision, decide_reset
 from penstock.journals.gateway import JournalGateway
 from penstock.journals.records.api import AppendRequest, Status
 from penstock.journals.records.fragment import Fragment
@@ -205,7 +205,7 @@ async def test_one_reset_is_enough_however_far_the_store_reaches(tmp_path: Path)
 
 
 async def test_a_reset_at_the_limit_only_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def at_limit(lead: Lead, head: HeadRecord, _: AppendRequest) -> Decision:
+    def at_limit(lead: Lead, head: HeadRecord, _: AppendRequest) -> SyncDecision:
         return decide_reset(head.limit, 0, lead.replica.codec)
 
     monkeypatch.setattr(Lead, "decide_reset", at_limit)

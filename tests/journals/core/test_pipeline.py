@@ -2,7 +2,7 @@
 
 from penstock.journals.core.config import JournalConfig
 from penstock.journals.core.effects import CloseStream
-from penstock.journals.core.pipeline import Phase, Pipeline
+from penstock.journals.core.pipeline import Pipeline, PipelinePhase
 from penstock.journals.records.epoch import PipelineEpoch
 from penstock.journals.records.messages import MarkRequest, ProposeRequest
 from penstock.journals.records.point import Point
@@ -21,7 +21,7 @@ def pipeline() -> tuple[Pipeline, list[Effect]]:
     ]
     topology = Topology.of(Revision(4), Revision(2), JournalSpec(name="a/journal"), assignments, None, Revision(0))
     made = Pipeline(ME, PipelineEpoch(Revision(4), 1), topology, None, Revision(0), out)
-    made.phase = Phase.READY
+    made.phase = PipelinePhase.READY
     return made, out
 
 

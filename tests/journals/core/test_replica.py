@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from penstock.journals.core.effects import TopologyChanged
-from penstock.journals.core.pipeline import Phase
+from penstock.journals.core.pipeline import PipelinePhase
 from penstock.journals.records.epoch import PipelineEpoch
 from penstock.journals.records.head import EpochStart
 from penstock.kernel.effects import Event, Received, Requested
@@ -32,7 +32,7 @@ def test_a_primary_which_hears_of_a_later_epoch_gives_up_its_pipeline() -> None:
             TopologyChanged(msgspec.structs.replace(topology, revision=revision, head=moved, head_revision=revision)),
         )
     assert "journal.superseded" in reached
-    assert replica.pipeline is None or replica.pipeline.phase is not Phase.READY
+    assert replica.pipeline is None or replica.pipeline.phase is not PipelinePhase.READY
 
 
 def test_who_leaves_hands_over_and_may_come_back() -> None:

@@ -6,14 +6,14 @@ import pytest
 from penstock.kernel.errors import FormatTooNew
 from penstock.lake.core.staging.proposing.port import Envelope
 from penstock.lake.core.staging.records import Sync
-from penstock.lake.member.gathering import Batch, decode_batch
+from penstock.lake.member.gathering import GatheredBatch, decode_batch
 
 encode = msgspec.msgpack.Encoder().encode
 KNOWN = Envelope(None, Sync())
 
 
 def test_a_batch_is_read_as_it_was_written() -> None:
-    assert decode_batch(encode(Batch(7, (KNOWN, KNOWN))), 1) == Batch(7, (KNOWN, KNOWN))
+    assert decode_batch(encode(GatheredBatch(7, (KNOWN, KNOWN))), 1) == GatheredBatch(7, (KNOWN, KNOWN))
 
 
 @pytest.mark.parametrize("data", [b"", b"by hand", b"\x00" * 40, encode(["lak", 1]), encode({"a": 1}), encode([])])

@@ -18,7 +18,7 @@ from penstock.lake.core.staging.areas.run import Run
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.snapshot import Snapshot
 from penstock.lake.member.committed import TreeOptions, Trees
-from penstock.lake.member.shelves import Shelf
+from penstock.lake.member.shelves import LakeShelf
 from penstock.lake.member.view import View
 from penstock.lake.records.service import ChangeKind
 from penstock.plumbing.objects import open_store
@@ -49,7 +49,7 @@ class OneSnapshot:
 
 async def view_of(trees: Trees, tree: Mapping[str, Entry], staged: StagedChanges) -> View:
     address = await trees.build(EMPTY_TREE, changes_of(tree), location_of(1, "first")) if tree else EMPTY_TREE
-    return View(cast("Shelf", OneShelf(trees)), "c", address, cast("Snapshot", OneSnapshot(staged)))
+    return View(cast("LakeShelf", OneShelf(trees)), "c", address, cast("Snapshot", OneSnapshot(staged)))
 
 
 async def pages(ask: Any, limit: int, after: str) -> list[Any]:

@@ -18,7 +18,7 @@ from penstock.kernel.effects import (
     TruncateLog,
 )
 from penstock.quorum.core.operator import Reconfigure
-from penstock.quorum.core.reading.reads import Read
+from penstock.quorum.core.reading.reads import QuorumRead
 from penstock.quorum.records.answers import Answers
 from penstock.quorum.records.effects import (
     Append,
@@ -178,7 +178,7 @@ def question(body: object) -> str:
     match body:
         case Resolve(entry):
             return f"what became of {entry}?"
-        case Read(is_linearizable=is_linearizable):
+        case QuorumRead(is_linearizable=is_linearizable):
             return "a linearizable read" if is_linearizable else "a local read"
         case Reconfigure(what):
             return change(what)

@@ -21,7 +21,7 @@ from tests.quorum.core.schedules.table import SCHEDULES
 
 from penstock.kernel.ids import SECOND, Epoch, NodeId
 from penstock.quorum.core.limbo_queue import LimboLimits
-from penstock.quorum.core.reading.reads import Read
+from penstock.quorum.core.reading.reads import QuorumRead
 from penstock.quorum.records.answers import Fate
 from penstock.quorum.records.effects import ALL
 from penstock.quorum.records.entry import Confirm, Rollback
@@ -365,7 +365,7 @@ def test_gh_11807_a_read_with_only_async_transactions_pending() -> None:
     cluster = steady(Cluster)
     cluster.append("A", "a", is_sync=False)
     cluster.drop()
-    read = cluster.ask("A", Read())
+    read = cluster.ask("A", QuorumRead())
     cluster.settle()
     assert cluster.replies[read] in ([], [b"a"]), "acknowledged, but not committed: outside of linearizability"
 
@@ -376,7 +376,7 @@ def test_pr_7611_a_read_waits_until_it_is_applied_not_received() -> None:
     cluster.append("A", "x")
     cluster.settle()
     assert cluster["A"].up.replica.commit >= 3
-    read = cluster.ask("A", Read())
+    read = cluster.ask("A", QuorumRead())
     cluster.settle()
     assert read not in cluster.replies, "committed, but this leader has not applied it"
     cluster["A"].holds_disk = False

@@ -17,7 +17,7 @@ from penstock.kernel.errors import Unavailable
 from penstock.kernel.ids import MILLISECOND, NO_ENTRY, SECOND, EntryId, Epoch, Instant, Lsn, NodeId, Offset, RequestId
 from penstock.quorum.core.config import NodeConfig
 from penstock.quorum.core.leader import Leader
-from penstock.quorum.core.reading.reads import Read
+from penstock.quorum.core.reading.reads import QuorumRead
 from penstock.quorum.records.answers import Answers, Cause, Fate
 from penstock.quorum.records.effects import ALL, APPLIED, Apply, Serve
 from penstock.quorum.records.entry import Barrier, Confirm, Rollback
@@ -216,7 +216,7 @@ def test_a_linearizable_read_is_a_round_and_what_was_committed_when_it_came() ->
     single = Single()
     single.lead_in_peace()
     ask = AddEntryRequest(E1, I1, EntryId(E1, Offset(2)), (), Offset(2), 1)
-    assert single.step(Requested(RequestId(9), Read())) == [Send(NodeId("B"), ask), Send(NodeId("C"), ask)]
+    assert single.step(Requested(RequestId(9), QuorumRead())) == [Send(NodeId("B"), ask), Send(NodeId("C"), ask)]
     stale = AddEntryResponse(E1, I1, EntryId(E1, Offset(2)), 0)
     assert single.hear("B", stale) == [], "an answer from before the round proves nothing"
     assert single.hear("B", msgspec.structs.replace(stale, round=1)) == [Serve((RequestId(9),), Offset(2))]
@@ -225,7 +225,7 @@ def test_a_linearizable_read_is_a_round_and_what_was_committed_when_it_came() ->
 def test_a_read_which_nobody_confirms_ends() -> None:
     single = Single()
     single.lead_in_peace()
-    single.step(Requested(RequestId(9), Read()))
+    single.step(Requested(RequestId(9), QuorumRead()))
     single.now = Instant(6 * SECOND)
     replies = [effect for effect in single.step(TimerFired("heartbeat")) if isinstance(effect, Reply)]
     assert [(each.request, type(each.result)) for each in replies] == [(9, Unavailable)]

@@ -5,7 +5,7 @@ from penstock.kernel.effects import Effect, Reply, Requested, SetTimer, TimerFir
 from penstock.kernel.errors import Overloaded, PreconditionFailed, Unavailable
 from penstock.kernel.ids import SECOND, EntryId, Instant, Offset, RequestId
 from penstock.quorum.core.config import NodeConfig
-from penstock.quorum.core.reading.reads import Read
+from penstock.quorum.core.reading.reads import QuorumRead
 from penstock.quorum.records.effects import Applied, Serve
 from penstock.quorum.records.entry import Barrier, Confirm
 from penstock.quorum.records.messages import AddEntryRequest, AddEntryResponse
@@ -13,7 +13,7 @@ from penstock.quorum.records.state import Comparison, NodeState
 
 
 def read(single: Single, request: int, after: EntryId | None = None) -> list[Effect]:
-    body = Read(is_linearizable=False) if after is None else Read(is_linearizable=False, after=after)
+    body = QuorumRead(is_linearizable=False) if after is None else QuorumRead(is_linearizable=False, after=after)
     return single.step(Requested(RequestId(request), body))
 
 

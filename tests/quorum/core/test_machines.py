@@ -12,7 +12,7 @@ from penstock.quorum.core.machines.builtin import (
     Get,
     MapMachine,
     Put,
-    Scan,
+    ScanKeys,
     encode_op,
     make_machine,
 )
@@ -40,7 +40,7 @@ def test_a_map_answers_what_was_there() -> None:
     assert apply(machine, CompareAndSet("a", b"2", b"3")) == [True, b"2"]
     assert apply(machine, CompareAndSet("b", None, b"x")) == [True, None]
     assert apply(machine, AppendTo("b", b"yz")) == 3
-    assert machine.query(encode_op(Scan())) == [("a", b"3"), ("b", b"xyz")]
+    assert machine.query(encode_op(ScanKeys())) == [("a", b"3"), ("b", b"xyz")]
     assert apply(machine, Delete("a")) == b"3"
     assert machine.query(encode_op(Get("a"))) is None
 
@@ -61,7 +61,7 @@ def test_a_map_is_a_dict_and_survives_its_snapshot(history: list[object]) -> Non
                 model[key] = model.get(key, b"") + value
             case _:
                 pass
-    assert machine.query(encode_op(Scan())) == sorted(model.items())
+    assert machine.query(encode_op(ScanKeys())) == sorted(model.items())
     twin = MapMachine()
     twin.restore(machine.snapshot())
     assert (twin.checksum(), twin.snapshot()) == (machine.checksum(), machine.snapshot())

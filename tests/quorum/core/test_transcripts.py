@@ -24,7 +24,7 @@ from tests.quorum.core.cluster import CONFIG, Cluster, Packet, entry_id, member
 from penstock.kernel.effects import Effect, Event
 from penstock.kernel.ids import SECOND, Epoch, NodeId, Offset
 from penstock.quorum.core.operator import Elect, Reconfigure
-from penstock.quorum.core.reading.reads import Read
+from penstock.quorum.core.reading.reads import QuorumRead
 from penstock.quorum.records.messages import (
     Change,
     ChangeOp,
@@ -118,7 +118,7 @@ class Stage:
         self.cluster.append(name, *values, is_sync="async" not in words, rolls_back="rolls-back" in words)
 
     def do_read(self, name: str, *words: str) -> None:
-        self.cluster.ask(name, Read(is_linearizable="local" not in words))
+        self.cluster.ask(name, QuorumRead(is_linearizable="local" not in words))
 
     def do_resolve(self, name: str, id_: str) -> None:
         epoch, offset = map(int, id_.split("/"))

@@ -16,7 +16,7 @@ from penstock.quorum.core.config import OperatorConfig
 from penstock.quorum.core.limbo_queue import LimboLimits
 from penstock.quorum.core.node import Node
 from penstock.quorum.core.operator import Elect, Operator, Reconfigure
-from penstock.quorum.core.reading.reads import Read
+from penstock.quorum.core.reading.reads import QuorumRead
 from penstock.quorum.records.answers import Fate
 from penstock.quorum.records.effects import ALL, APPLIED
 from penstock.quorum.records.messages import Change, ChangeOp, Role
@@ -196,7 +196,7 @@ class Walk:
         host = self.rng.choice(self.up())
         is_linearizable = self.rng.random() < 0.6
         must_see = sum(1 for fate in self.cluster.fates.values() if fate is Fate.COMMITTED)
-        request = self.cluster.ask(host.name, Read(is_linearizable))
+        request = self.cluster.ask(host.name, QuorumRead(is_linearizable))
         self.reads[request] = (is_linearizable, must_see)
         self.watch_reads()
 

@@ -16,7 +16,7 @@ from penstock.spark.journals.transaction_rule import (
     NAMED_MAX,
     Decision,
     Record,
-    Register,
+    TransactionRegister,
     decide,
     digest_of,
     forgotten,
@@ -39,7 +39,7 @@ def batch(number: int, query: str = "q1", ack: bytes = b"", guard: str = "") -> 
 
 
 def test_the_rule() -> None:
-    last = Register("q1", 4, 0)
+    last = TransactionRegister("q1", 4, 0)
     assert decide(None, batch(0)) is Decision.COMMIT
     assert decide(None, batch(7)) is Decision.COMMIT  # a checkpoint may change its sink at any batch
     assert decide(last, batch(5)) is Decision.COMMIT
@@ -54,7 +54,7 @@ def test_the_rule() -> None:
 
 def test_batches_chain_by_their_positions() -> None:
     ended = '[{"a":7}]'
-    last = Register("q1", 4, 0, digest_of(ended))
+    last = TransactionRegister("q1", 4, 0, digest_of(ended))
 
     def from_(number: int, begins: str, query: str = "q1") -> Record:
         return msgspec.structs.replace(batch(number, query), begins=begins)
@@ -113,7 +113,7 @@ async def test_of_two_drivers_one_commits_and_the_other_replays_its_record(clust
         class Slow(Transactions):
             is_first = True
 
-            async def _sinks(self) -> tuple[dict[str, Register], int]:
+            async def _sinks(self) -> tuple[dict[str, TransactionRegister], int]:
                 found = await super()._sinks()
                 if self.is_first:
                     self.is_first = False
@@ -125,9 +125,9 @@ async def test_of_two_drivers_one_commits_and_the_other_replays_its_record(clust
 
 
 def test_the_oldest_of_those_which_nobody_named_are_forgotten() -> None:
-    txns = {f"nightly-{number}": Register("txn", 0, number) for number in range(KEPT["txn"])}
-    queries = {f"q{number}": Register(f"q{number}", 5, number) for number in range(KEPT["query"])}
-    named = {f"sink-{number}": Register("q", 5, number) for number in range(NAMED_MAX)}
+    txns = {f"nightly-{number}": TransactionRegister("txn", 0, number) for number in range(KEPT["txn"])}
+    queries = {f"q{number}": TransactionRegister(f"q{number}", 5, number) for number in range(KEPT["query"])}
+    named = {f"sink-{number}": TransactionRegister("q", 5, number) for number in range(NAMED_MAX)}
     everybody = {**named, **queries, **txns}
     assert forgotten(everybody, "nightly-new", "txn") == {"nightly-0": txns["nightly-0"]}
     assert forgotten(everybody, "new", "new") == {"q0": queries["q0"]}

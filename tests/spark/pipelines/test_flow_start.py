@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from penstock.lake.core.staging.proposing.sink_rule import BatchOffer, Register, Verdict, verdict
+from penstock.lake.core.staging.proposing.sink_rule import BatchOffer, Register, SinkVerdict, verdict
 from penstock.spark.shared.offsets import journal_positions, positions_text
 
 ROWS = 3
 FILL = "backfill-x"
-Judge = Callable[[Register | None, BatchOffer], Verdict]
+Judge = Callable[[Register | None, BatchOffer], SinkVerdict]
 
 
 class PlannedBatch(msgspec.Struct, frozen=True):
@@ -76,9 +76,9 @@ def committed(world: Shop, who: int, plan: PlannedBatch, judge: Judge) -> Shop:
     what = judge(world.register, offer)
     done = msgspec.structs.replace(plan, is_done=True)
     plans = (*world.plans[:who], done if who >= 2 else plan, *world.plans[who + 1 :])
-    if what is Verdict.REPLAY:
+    if what is SinkVerdict.REPLAY:
         return msgspec.structs.replace(world, plans=plans)
-    if what is not Verdict.COMMIT:
+    if what is not SinkVerdict.COMMIT:
         return world
     register = Register(plan.query, plan.number, offer.guard, offer.ends)
     rows = (*world.rows, *range(plan.begin, plan.end))
@@ -104,14 +104,14 @@ def test_no_interleaving_loses_a_row_or_writes_it_twice() -> None:
     assert count > 1000
 
 
-def not_compared(last: Register | None, batch: BatchOffer) -> Verdict:
+def not_compared(last: Register | None, batch: BatchOffer) -> SinkVerdict:
     """A mutant: another query may follow wherever it begins."""
     if last is not None and last.query != batch.query and batch.batch == 0:
-        return Verdict.COMMIT
+        return SinkVerdict.COMMIT
     return verdict(last, batch)
 
 
-def taken_at_commit(last: Register | None, batch: BatchOffer) -> Verdict:
+def taken_at_commit(last: Register | None, batch: BatchOffer) -> SinkVerdict:
     """A mutant: a batch says that it begins where the register is, when it commits."""
     return verdict(last, batch if last is None else msgspec.structs.replace(batch, begins=last.ends))
 

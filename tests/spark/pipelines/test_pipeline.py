@@ -8,7 +8,7 @@ from pyspark.errors import StreamingQueryException
 
 from penstock.kernel.errors import InvalidArgument, NotFound, Refused
 from penstock.spark import Pipeline, journal, lake
-from penstock.spark.pipelines.ends import Journal, LakeSink
+from penstock.spark.pipelines.ends import JournalEnd, LakeSink
 from penstock.spark.pipelines.pipeline import Flow, load_pipeline
 from penstock.spark.pipelines.running.pipeline_run import SLOW_START, PipelineRun
 
@@ -39,7 +39,7 @@ def test_ends_learn_where_brokers_and_lake_are() -> None:
     pipeline.connect({"brokers": "127.0.0.1:1"}, {"lake": "http://127.0.0.1:2", "access_key_id": "k"})
     (flow,) = pipeline.chosen()
     source, sink = flow.sources[""], flow.sinks[""]
-    assert isinstance(source, Journal)
+    assert isinstance(source, JournalEnd)
     assert isinstance(sink, LakeSink)
     assert source.options == {"brokers": "127.0.0.1:1"}
     assert sink.options == {"lake": "http://elsewhere:8000", "access_key_id": "k"}

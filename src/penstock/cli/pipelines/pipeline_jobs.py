@@ -38,10 +38,10 @@ def compact(
     """Write what a journal has gained since the last time as Parquet into a table: one batch job, one commit."""
     session.start_logs(quiet=True)
     from penstock.spark.pipelines.compaction import compact as work
-    from penstock.spark.pipelines.ends import Journal, LakeSink
+    from penstock.spark.pipelines.ends import JournalEnd, LakeSink
 
     addresses = addresses_of(session, broker, cluster, "broker", "--broker")
-    source = Journal(journal, schema, journal_options(session, addresses))
+    source = JournalEnd(journal, schema, journal_options(session, addresses))
     sink = LakeSink(url, partition_by=partition_by, options=lake_options(session, lake))
     with spark_for(session, "compact", master=master, remote=remote) as spark:
         done = work(spark, source, sink)

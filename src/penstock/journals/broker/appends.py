@@ -7,7 +7,7 @@ have the content already, unless there is a transaction.
 Clients send without asking whose turn it is, so content waits here until the core asks for it (`ReadContent`). How much
 may wait is bounded by the credit of its stream, and for all streams together (`HeldContent`). A client that is too
 slow while it is its turn delays every append after it: below the minimum rate its append is aborted (`FlowPolice`). A
-journal may have a maximum rate: `Bucket`.
+journal may have a maximum rate: `FlowBucket`.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.journals.broker.feed import Feed
     from penstock.journals.broker.sessions import AppendSession
 
-__all__ = ["Bucket", "Content", "FlowPolice", "HeldContent", "Place", "sum_of"]
+__all__ = ["Content", "FlowBucket", "FlowPolice", "HeldContent", "Place", "sum_of"]
 
 MIN_BYTES_PER_S: Final = 64 << 10
 GRACE_NS: Final = 2 * SECOND  # how far behind the minimum rate a client may fall
@@ -198,10 +198,10 @@ class FlowPolice:
         return now > self._paid_until
 
 
-class Bucket:
+class FlowBucket:
     """A maximum rate: how much may be taken now, and when more. One chunk may overdraw it; the next then waits.
 
-    >>> bucket = Bucket(1000)
+    >>> bucket = FlowBucket(1000)
     >>> bucket.wait_ns(Instant(0)), bucket.take(1250), bucket.wait_ns(Instant(0))
     (0, None, 1000000000)
     """

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.journals.broker.appends import Bucket, Content, FlowPolice, Place
+from penstock.journals.broker.appends import Content, FlowBucket, FlowPolice, Place
 from penstock.journals.broker.links.replicate_links import ReplicateLinks
 from penstock.journals.broker.replica_loop import ReplicaLoop
 from penstock.journals.broker.sessions import AppendSession
@@ -61,14 +61,14 @@ class Feed:
         self._ahead: Any = None  # content which is in the file, and the core has not said so yet
         self._before = Point(Offset(0), Offset(0))  # where the file ended before that
         self._police = FlowPolice(Instant(0))
-        self._bucket = Bucket(0)
+        self._bucket = FlowBucket(0)
         self._pause: asyncio.TimerHandle | None = None  # until the journal's maximum rate allows more
         self._patrol: asyncio.TimerHandle | None = None
 
     def set_rate(self, bytes_per_s: int) -> None:
         """The journal's maximum rate; 0 is none."""
         if bytes_per_s != self._bucket.bytes_per_s:
-            self._bucket = Bucket(bytes_per_s)
+            self._bucket = FlowBucket(bytes_per_s)
 
     # what clients send
 

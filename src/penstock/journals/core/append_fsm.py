@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from penstock.journals.core.effects import Alarm, AwaitRevision, ContentEnded, Proxy, ReadContent
-from penstock.journals.core.pipeline import Phase, Pipeline
+from penstock.journals.core.pipeline import Pipeline, PipelinePhase
 from penstock.journals.core.rolling import maybe_roll
 from penstock.journals.core.spool import length_of
 from penstock.journals.records.api import AppendRequest, AppendResponse, Fate, Shortage, Status
@@ -96,7 +96,7 @@ class Kind(Enum):
 
 
 APPEND, PULSE, RESET = Kind
-READY = Phase.READY
+READY = PipelinePhase.READY
 COMMITTED = Fate.COMMITTED
 OK = Status.OK
 ALARMS = (Status.HEAD_LOST, Status.INDEX_HAS_GREATER_OFFSET)
@@ -244,7 +244,7 @@ class Append:
 
     def state_send_pipeline_sync(self) -> AppendState:
         pipeline = self._pipeline()
-        if pipeline.phase is Phase.PROMISING:
+        if pipeline.phase is PipelinePhase.PROMISING:
             pipeline.send_promises()
         else:
             pipeline.send_adopts()
@@ -263,7 +263,7 @@ class Append:
             replica.drop_pipeline(self)
             replica.backoff.extend(replica.now)
             return RESOLVE
-        if pipeline.phase is Phase.PROMISING:
+        if pipeline.phase is PipelinePhase.PROMISING:
             if not pipeline.has_all_promises():
                 missing = [peer for peer in pipeline.members if peer not in pipeline.promises]
                 return self._wait(f"the promise of {', '.join(missing)}")
@@ -271,7 +271,7 @@ class Append:
         if not pipeline.has_all_adopted():
             missing = [peer for peer in pipeline.members if peer not in pipeline.adopted]
             return self._wait(f"{', '.join(missing)} to adopt the sync")
-        pipeline.phase = Phase.CERTIFYING
+        pipeline.phase = PipelinePhase.CERTIFYING
         return UPDATE_ASSIGNMENTS
 
     def _decide(self, pipeline: Pipeline) -> AppendState | None:
@@ -293,7 +293,7 @@ class Append:
             replica.drop_pipeline(self)
             replica.lead.lost_head()
             return self._head_lost()
-        pipeline.decision, pipeline.phase = decision, Phase.ADOPTING
+        pipeline.decision, pipeline.phase = decision, PipelinePhase.ADOPTING
         return SEND_PIPELINE_SYNC
 
     def state_update_assignments(self) -> AppendState | None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from penstock.journals.core.config import JournalConfig
-from penstock.journals.core.sync import Decision
+from penstock.journals.core.sync import SyncDecision
 from penstock.journals.records.epoch import PipelineEpoch
 from penstock.journals.records.head import EMPTY_TABLE, EpochStart, HeadRecord, Member
 from penstock.journals.records.route import Assignment, Route
@@ -27,7 +27,7 @@ def next_head(
     head: HeadRecord | None,
     create_revision: Revision,
     epoch: PipelineEpoch,
-    decision: Decision,
+    decision: SyncDecision,
     members: Sequence[Member],
     primary: NodeId,
     config: JournalConfig,

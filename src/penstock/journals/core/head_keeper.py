@@ -22,7 +22,7 @@ from penstock.kernel.probes import reached
 from penstock.keyspace.core.records import NO_REVISION
 from penstock.keyspace.core.transaction import PutKey, Transaction, is_at
 
-__all__ = ["HeadKeeper", "Purpose", "Running"]
+__all__ = ["HeadKeeper", "Purpose", "RunningCertification"]
 
 
 class Purpose(Enum):
@@ -36,7 +36,7 @@ class Purpose(Enum):
 Compared = tuple[Revision, tuple[Assignment, ...]]  # the head's revision, and the assignments
 
 
-class Running(msgspec.Struct, frozen=True):
+class RunningCertification(msgspec.Struct, frozen=True):
     """A transaction on its way."""
 
     number: int
@@ -56,7 +56,7 @@ class HeadKeeper:
         self.out = out
         self.head: HeadRecord | None = None
         self.head_revision = NO_REVISION
-        self.running: Running | None = None
+        self.running: RunningCertification | None = None
         self.unsure_at = NO_REVISION  # our assignment as a certification compared it whose outcome we do not know
         self._fence_lost_at = NO_REVISION
         self._lost: Compared | None = None  # what a certification compared in vain: the mirror will show what changed
@@ -106,7 +106,7 @@ class HeadKeeper:
         raised, transaction = raise_limit(self.key, self.head, self.head_revision, step)
         self._run(Purpose.RAISE, transaction, self.head.epoch, raised)
 
-    def ended(self, event: Transacted) -> Running | None:
+    def ended(self, event: Transacted) -> RunningCertification | None:
         """Return our certification that has ended, if the event is about one. A head that we wrote is known from now
         on.
         """
@@ -139,5 +139,5 @@ class HeadKeeper:
     ) -> None:
         assert self.running is None
         self._numbers += 1
-        self.running = Running(self._numbers, purpose, epoch, head, compared, whole)
+        self.running = RunningCertification(self._numbers, purpose, epoch, head, compared, whole)
         self.out.append(Transact(self._numbers, transaction))

@@ -13,7 +13,7 @@ from penstock.journals.core.head_keeper import Purpose
 from penstock.journals.core.pipeline import InFlight, Pipeline
 from penstock.journals.core.pulse import TIMER
 from penstock.journals.core.saves import Own
-from penstock.journals.core.sync import Decision, decide, decide_reset
+from penstock.journals.core.sync import SyncDecision, decide, decide_reset
 from penstock.journals.records.api import AppendRequest, Shortage
 from penstock.journals.records.epoch import NO_EPOCH, PipelineEpoch
 from penstock.journals.records.head import HeadRecord
@@ -81,12 +81,12 @@ class Lead:
     def _sync_inputs(self) -> tuple[object, ...]:
         return self.replica.topology.lives, self.replica.keeper.head_revision
 
-    def decide(self, pipeline: Pipeline) -> Decision | None:
+    def decide(self, pipeline: Pipeline) -> SyncDecision | None:
         replica, spec = self.replica, self.replica.topology.spec
         least = spec.fewest if spec is not None and spec.fewest < spec.replication else 0
         return decide(pipeline.head, replica.topology.create_revision, pipeline.promises, replica.codec, least)
 
-    def decide_reset(self, head: HeadRecord, wish: AppendRequest) -> Decision:
+    def decide_reset(self, head: HeadRecord, wish: AppendRequest) -> SyncDecision:
         start = max(head.limit, self.replica.index_end or Offset(0), wish.offset or Offset(0))
         return decide_reset(start, wish.unix_ms, self.replica.codec)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.journals.core.certify import next_head
 from penstock.journals.core.config import JournalConfig
 from penstock.journals.core.effects import CloseStream
-from penstock.journals.core.sync import Decision
+from penstock.journals.core.sync import SyncDecision
 from penstock.journals.records.epoch import NO_EPOCH, PipelineEpoch
 from penstock.journals.records.head import EMPTY_TABLE, HeadRecord, HeadTable, Member
 from penstock.journals.records.messages import (
@@ -39,10 +39,10 @@ from penstock.kernel.ids import NodeId, Offset, Revision
 if TYPE_CHECKING:
     from penstock.journals.core.append_fsm import Append
 
-__all__ = ["InFlight", "Phase", "Pipeline"]
+__all__ = ["InFlight", "Pipeline", "PipelinePhase"]
 
 
-class Phase(Enum):
+class PipelinePhase(Enum):
     """How far the sync has come."""
 
     PROMISING = "promising"
@@ -80,12 +80,12 @@ class Pipeline:
         self.head = head
         self.head_revision = head_revision
         self.out = out
-        self.phase = Phase.PROMISING
+        self.phase = PipelinePhase.PROMISING
         self.is_sent = False  # whether this phase's requests have gone out
         self.peers = tuple(member for member in topology.route.members if member != me)
         self.promises: dict[NodeId, PromiseResponse] = {}
         self.adopted: dict[NodeId, None] = {}
-        self.decision: Decision | None = None
+        self.decision: SyncDecision | None = None
         self.refusal: RefuseResponse | None = None
         self.is_certifying = False
         self.seq = 0
@@ -148,7 +148,7 @@ class Pipeline:
 
     def certified(self, head: HeadRecord) -> None:
         self.head = head
-        self.phase = Phase.READY
+        self.phase = PipelinePhase.READY
         self.send_mark(head.start)
 
     # content and proposals
@@ -218,5 +218,5 @@ class Pipeline:
         """Assert every invariant."""
         assert all(before.seq < after.seq for before, after in pairwise(self.in_flight))
         if self.in_flight:
-            assert self.phase is Phase.READY
+            assert self.phase is PipelinePhase.READY
             assert self.in_flight[-1].end <= self.limit

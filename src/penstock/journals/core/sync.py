@@ -21,12 +21,12 @@ from penstock.journals.records.point import Point
 from penstock.journals.records.registers import LOST_REGISTERS, NO_REGISTERS, Floor, trimmed, with_floor
 from penstock.kernel.ids import NodeId, Offset, Revision
 
-__all__ = ["Decision", "decide", "decide_reset"]
+__all__ = ["SyncDecision", "decide", "decide_reset"]
 
 CLOCKS_DIFFER_US: Final = 3_600 * 1_000_000  # writers take their numbers from their own clocks
 
 
-class Decision(msgspec.Struct, frozen=True):
+class SyncDecision(msgspec.Struct, frozen=True):
     """Where all members continue: after `point`, or with a new Fragment if it is empty."""
 
     point: Point
@@ -40,13 +40,13 @@ def decide(
     promises: Mapping[NodeId, PromiseResponse],
     codec: CompressionCodec = CompressionCodec.NONE,
     least: int = 0,
-) -> Decision | None:
+) -> SyncDecision | None:
     """Return where the journal continues; None if no member is left that could know (HEAD_LOST).
 
     With `least`, an append needs that number of members.
     """
     if head is not None and head.create_revision != create_revision:
-        return Decision(_begun(head.limit, codec), is_reset=True)  # another life: above all the old one ever wrote
+        return SyncDecision(_begun(head.limit, codec), is_reset=True)  # another life: above all the old one ever wrote
     participants = participants_of(head, promises)
     if not participants:
         return None
@@ -55,8 +55,8 @@ def decide(
     sure = None if head is None else _sure(head, participants, at_least.end, least)
     registers = trimmed(at_least.registers)
     if registers is at_least.registers and all(point == at_least for point in points):
-        return Decision(at_least, sure=sure)
-    return Decision(msgspec.structs.replace(at_least.rolled(codec=codec), registers=registers), sure=sure)
+        return SyncDecision(at_least, sure=sure)
+    return SyncDecision(msgspec.structs.replace(at_least.rolled(codec=codec), registers=registers), sure=sure)
 
 
 def _sure(head: HeadRecord, participants: Sequence[PromiseResponse], end: Offset, least: int) -> Offset | None:
@@ -69,7 +69,7 @@ def _sure(head: HeadRecord, participants: Sequence[PromiseResponse], end: Offset
     return sure if sure < end and holders < least else None
 
 
-def decide_reset(start: Offset, unix_ms: int = 0, codec: CompressionCodec = CompressionCodec.NONE) -> Decision:
+def decide_reset(start: Offset, unix_ms: int = 0, codec: CompressionCodec = CompressionCodec.NONE) -> SyncDecision:
     """Decide a reset-head. `start` is above every offset that was ever proposed (J13).
 
     The registers of writers are unknown. So each number that is a time up to now counts as used: appends that were on
@@ -78,7 +78,7 @@ def decide_reset(start: Offset, unix_ms: int = 0, codec: CompressionCodec = Comp
     registers = LOST_REGISTERS
     if unix_ms:
         registers = with_floor(registers, Floor(time=unix_ms * 1_000 + CLOCKS_DIFFER_US))
-    return Decision(Point(start, start, EMPTY_SUM, registers, codec), is_reset=True)
+    return SyncDecision(Point(start, start, EMPTY_SUM, registers, codec), is_reset=True)
 
 
 def participants_of(head: HeadRecord | None, promises: Mapping[NodeId, PromiseResponse]) -> list[PromiseResponse]:

@@ -18,7 +18,7 @@ from penstock.lake.core.refs.commit import Commit, generation_of
 from penstock.lake.core.staging.proposing.port import Build, BuildMove, Built, LookedUp, LookUp, Rebuild
 from penstock.lake.core.staging.records import Basis, CommitId, Instance, Put, Row
 from penstock.lake.core.staging.results import Status
-from penstock.lake.member.shelves import Shelf
+from penstock.lake.member.shelves import LakeShelf
 from penstock.lake.member.wishes import CommitWish, Draft, HeadMove
 from penstock.lake.records.service import Progress
 
@@ -29,7 +29,7 @@ class LakeBuilder:
     """Builds for one member. Which repository it is for, a wish says, or a record's instance."""
 
     def __init__(self) -> None:
-        self.shelf_of: Callable[[Instance], Shelf | None] = lambda instance: None  # of a branch; set by the engine
+        self.shelf_of: Callable[[Instance], LakeShelf | None] = lambda instance: None  # of a branch; set by the engine
 
     async def build(self, effect: Build | Rebuild | BuildMove) -> Built:
         match effect:
@@ -139,6 +139,6 @@ def _paths(batch: pa.RecordBatch) -> pl.Series:
     return frame_of(batch)["path"]
 
 
-def _location(shelf: Shelf, link_epoch: int) -> Location:
+def _location(shelf: LakeShelf, link_epoch: int) -> Location:
     """A folder of its own for every build: an attempt refers to nothing it did not write or inherit (L15)."""
     return location_of(link_epoch, shelf.ports.chance.token(8).hex())

@@ -25,7 +25,7 @@ from penstock.kernel.errors import (
     Refused,
     Unavailable,
 )
-from penstock.lake.core.refs.expression import BaseKind, Ref, follow, lookup_order, parse_ref
+from penstock.lake.core.refs.expression import BaseKind, RefExpression, follow, lookup_order, parse_ref
 from penstock.lake.core.staging.branch import Branch, Repository
 from penstock.lake.core.staging.machine import StagingMachine
 from penstock.lake.core.staging.proposing.port import Commit, Move, Write
@@ -43,7 +43,7 @@ from penstock.lake.core.staging.records import (
 from penstock.lake.core.staging.results import Result, Status
 from penstock.lake.member.builder import LakeBuilder
 from penstock.lake.member.names import check_branch, check_repository
-from penstock.lake.member.shelves import Shelf, Shelves, lost_if_absent
+from penstock.lake.member.shelves import LakeShelf, Shelves, lost_if_absent
 from penstock.lake.member.view import View
 
 __all__ = ["Engine", "Host", "made_at"]
@@ -90,7 +90,7 @@ class Engine:
     def machine(self) -> StagingMachine:
         return self.host.machine
 
-    def shelf_of(self, instance: Instance) -> Shelf | None:
+    def shelf_of(self, instance: Instance) -> LakeShelf | None:
         """Return the object store of a branch."""
         branch = self.machine.branches.get(instance)
         return None if branch is None else self.shelves.of(self.machine.repositories[branch.repository])
@@ -184,7 +184,7 @@ class Engine:
         commit = await self._resolve(found, shelf, wanted, ref)
         return View(shelf, commit, (await shelf.history.get(commit)).tree)
 
-    async def commit_of(self, repository: str, ref: str) -> tuple[Shelf, str]:
+    async def commit_of(self, repository: str, ref: str) -> tuple[LakeShelf, str]:
         """The commit a ref names; of a branch, its head."""
         wanted = parse_ref(ref)
         await self._sync_for(repository, wanted)
@@ -192,13 +192,13 @@ class Engine:
         shelf = self.shelves.of(found)
         return shelf, await self._resolve(found, shelf, wanted, ref)
 
-    async def _sync_for(self, repository: str, wanted: Ref) -> None:
+    async def _sync_for(self, repository: str, wanted: RefExpression) -> None:
         is_commit = lookup_order(wanted.base)[0] is BaseKind.COMMIT
         if not is_commit or self.machine.repository_named(repository) is None:
             check_repository(repository)
             await self.sync()
 
-    async def _resolve(self, repository: Repository, shelf: Shelf, wanted: Ref, text: str) -> str:
+    async def _resolve(self, repository: Repository, shelf: LakeShelf, wanted: RefExpression, text: str) -> str:
         base = await self._base(repository, shelf, wanted.base)
         if base is None:
             named = f"lake://{repository.name}"
@@ -216,7 +216,7 @@ class Engine:
         await shelf.history.get(commit)
         return commit
 
-    async def _base(self, repository: Repository, shelf: Shelf, name: str) -> CommitId | None:
+    async def _base(self, repository: Repository, shelf: LakeShelf, name: str) -> CommitId | None:
         for kind in lookup_order(name):
             if kind is BaseKind.COMMIT:
                 return CommitId(name)
@@ -269,7 +269,7 @@ class Engine:
 
     async def write_to_branch(
         self, repository: str, branch: str, make: Callable[[Repository, Branch], Changing]
-    ) -> tuple[Result, Shelf]:
+    ) -> tuple[Result, LakeShelf]:
         """Write a record for a branch by name, and repeat it if the branch that this member knew is gone."""
         found, known = await self.branch_to_write(repository, branch)
         result = await self.write(make(found, known))

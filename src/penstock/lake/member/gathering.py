@@ -18,7 +18,7 @@ from penstock.lake.member.queue import QueueBatch
 from penstock.plumbing.ports.ports import system_ports
 from penstock.plumbing.process.logs import get_logger
 
-__all__ = ["APPEND_S", "BATCH_BYTES_MAX", "Batch", "GatheringQueue", "decode_batch"]
+__all__ = ["APPEND_S", "BATCH_BYTES_MAX", "GatheredBatch", "GatheringQueue", "decode_batch"]
 
 APPENDS_IN_FLIGHT_MAX: Final = 3
 BATCH_BYTES_MAX: Final = 900 << 10  # below what one transaction may have
@@ -27,7 +27,7 @@ APPEND_S: Final = 10.0
 log = get_logger()
 
 
-class Batch(msgspec.Struct, frozen=True, array_like=True, tag="lake-1"):
+class GatheredBatch(msgspec.Struct, frozen=True, array_like=True, tag="lake-1"):
     """Records that lie together on a queue."""
 
     stamp: int
@@ -35,10 +35,10 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag="lake-1"):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Batch).decode
+_decode = msgspec.msgpack.Decoder(GatheredBatch).decode
 
 
-def decode_batch(data: bytes | memoryview, place: int) -> Batch | None:
+def decode_batch(data: bytes | memoryview, place: int) -> GatheredBatch | None:
     """The batch in some bytes; None if they are none: every member leaves them out alike.
 
     A batch with a record of an unknown kind raises `FormatTooNew`. A member that skipped it would continue with another

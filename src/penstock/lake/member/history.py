@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from penstock.kernel.errors import DataMissing, NotFound
 from penstock.lake.core.refs.commit import Commit, commit_id, commit_key, decode_commit, encode_commit
-from penstock.lake.core.refs.graph import Log, Logged, Search, merge_base
+from penstock.lake.core.refs.graph import CommitLog, Logged, Search, merge_base
 from penstock.lake.core.staging.records import CommitId
 from penstock.plumbing.objects import ObjectStore
 
@@ -70,7 +70,7 @@ class History:
 
     async def walk(self, head: str, *, first_parent: bool = False) -> AsyncGenerator[Logged, None]:
         """A commit and its ancestors, newest first."""
-        log = Log(CommitId(head), first_parent=first_parent)
+        log = CommitLog(CommitId(head), first_parent=first_parent)
         while (line := await self.search(log.following())) is not None:
             yield line
 

@@ -12,10 +12,10 @@ from penstock.lake.member.gathering import APPEND_S, GatheringQueue, decode_batc
 from penstock.lake.member.queue import QueueBatch
 from penstock.quorum.records.entry import Txn
 
-__all__ = ["Log", "QuorumQueue"]
+__all__ = ["OrderedLog", "QuorumQueue"]
 
 
-class Log(Protocol):
+class OrderedLog(Protocol):
     """The part of the quorum log that a queue needs: `client.quorum.QuorumLog` implements it."""
 
     async def append(self, ops: bytes, *, timeout: float = APPEND_S) -> Any: ...
@@ -30,7 +30,7 @@ class QuorumQueue(GatheringQueue):
 
     checkpoint_span = 4_000  # transactions; a node keeps at least 5,000 entries after its snapshot
 
-    def __init__(self, quorum_log: Log, *, clock: Callable[[], int] | None = None) -> None:
+    def __init__(self, quorum_log: OrderedLog, *, clock: Callable[[], int] | None = None) -> None:
         super().__init__(clock)
         self._log = quorum_log
 

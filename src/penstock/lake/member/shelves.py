@@ -22,7 +22,7 @@ from penstock.plumbing.objects.port import StoredObject
 from penstock.plumbing.objects.summed import SummedStore
 from penstock.plumbing.ports.ports import Ports, system_ports
 
-__all__ = ["Shelf", "Shelves", "lost_if_absent", "namespace_prefix"]
+__all__ = ["LakeShelf", "Shelves", "lost_if_absent", "namespace_prefix"]
 
 RESERVED: Final = ("_penstock", "scratch")
 
@@ -79,7 +79,7 @@ def lost_if_absent(what: str = "") -> Iterator[None]:
         ) from None
 
 
-class Shelf:
+class LakeShelf:
     """One repository's place in the store."""
 
     def __init__(
@@ -120,7 +120,7 @@ class Shelves:
         self.data = SummedStore(store)
         self.prefix = namespace_prefix(store_url)
         self._options = options or TreeOptions()
-        self._shelves: dict[str, Shelf] = {}
+        self._shelves: dict[str, LakeShelf] = {}
 
     def folder_of(self, storage: str) -> str:
         """The folder a storage namespace stands for; `InvalidArgument` if it is no namespace of this store."""
@@ -142,11 +142,11 @@ class Shelves:
             )
         return spelled
 
-    def of(self, repository: Repository) -> Shelf:
+    def of(self, repository: Repository) -> LakeShelf:
         shelf = self._shelves.get(repository.instance)
         if shelf is None:
             folder = self.folder_of(repository.storage)
-            shelf = self._shelves[repository.instance] = Shelf(
+            shelf = self._shelves[repository.instance] = LakeShelf(
                 self.data, self.prefix, repository.storage, folder, self._options, self.ports
             )
         return shelf

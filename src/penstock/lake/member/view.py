@@ -14,7 +14,7 @@ from penstock.lake.core.staging.areas.index import Overlay
 from penstock.lake.core.staging.areas.small_overlay import SmallOverlay
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.snapshot import Snapshot
-from penstock.lake.member.shelves import Shelf
+from penstock.lake.member.shelves import LakeShelf
 from penstock.lake.records.service import Change, ChangeKind, Object, Page
 
 __all__ = ["View", "as_entry"]
@@ -25,7 +25,7 @@ DIFF_ROWS = 10_000  # staged rows compared at a time
 class View:
     """What a ref shows."""
 
-    def __init__(self, shelf: Shelf, commit: str, tree: TreeAddress, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, shelf: LakeShelf, commit: str, tree: TreeAddress, snapshot: Snapshot | None = None) -> None:
         self.shelf = shelf
         self.commit = commit
         self.tree = tree

@@ -16,7 +16,7 @@ from penstock.lake.core.committed.importing import imported_entries
 from penstock.lake.core.committed.merging.merge import Strategy
 from penstock.lake.core.committed.metarange import EMPTY_TREE, Location, TreeAddress
 from penstock.lake.core.refs.commit import Commit
-from penstock.lake.member.shelves import Shelf
+from penstock.lake.member.shelves import LakeShelf
 from penstock.lake.records.service import ImportPath, Progress
 
 __all__ = ["CherryPickWish", "CommitWish", "Draft", "HeadMove", "ImportWish", "Made", "MergeWish", "RevertWish"]
@@ -29,7 +29,7 @@ Watch = Callable[[Progress], None]
 class Draft:
     """What every commit has."""
 
-    shelf: Shelf
+    shelf: LakeShelf
     message: str
     committer: str
     metadata: Mapping[str, str]

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from penstock.kernel.errors import PenstockError
 from penstock.lake.s3.call import Call, iso_time, xml_response
-from penstock.lake.s3.port import Info, Listing
+from penstock.lake.s3.port import Info, S3Listing
 from penstock.lake.s3.protocol.faults import code_of, fault
 from penstock.lake.s3.xml import Markup, children, element, parse, text_of
 from penstock.plumbing.http.problems import status_of
@@ -144,11 +144,11 @@ async def _delete(call: Call, keys: list[str]) -> dict[str, PenstockError]:
     return {}
 
 
-async def _list(call: Call, after: str) -> Listing:
+async def _list(call: Call, after: str) -> S3Listing:
     limit = call.number("max-keys", KEYS_MAX, KEYS_MAX)
     if not limit:
         await call.buckets.check_bucket(call.bucket)
-        return Listing(())
+        return S3Listing(())
     if call.query("encoding-type") not in ("", "url"):
         raise fault("InvalidArgument", "encoding-type can only be url")
     return await call.buckets.list(
@@ -156,7 +156,7 @@ async def _list(call: Call, after: str) -> Listing:
     )
 
 
-def _head(call: Call, listing: Listing) -> list[Markup | None]:
+def _head(call: Call, listing: S3Listing) -> list[Markup | None]:
     delimiter = call.query("delimiter")
     return [
         element("Name", call.bucket),
@@ -168,7 +168,7 @@ def _head(call: Call, listing: Listing) -> list[Markup | None]:
     ]
 
 
-def _rows(call: Call, listing: Listing, *, owner: bool) -> list[Markup]:
+def _rows(call: Call, listing: S3Listing, *, owner: bool) -> list[Markup]:
     rows = [_row(call, one, owner) for one in listing.objects]
     return rows + [element("CommonPrefixes", element("Prefix", _spelled(call, prefix))) for prefix in listing.prefixes]
 

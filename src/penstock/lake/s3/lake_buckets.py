@@ -13,7 +13,7 @@ from typing import Final
 from penstock.kernel.errors import AlreadyExists, InvalidArgument, NotFound
 from penstock.lake.core.staging.records import Precondition
 from penstock.lake.records.service import AMOUNT_MAX, Lake, Object
-from penstock.lake.s3.port import Bucket, Info, Listing, Opened, no_bucket, no_key
+from penstock.lake.s3.port import Info, Opened, S3Bucket, S3Listing, no_bucket, no_key
 from penstock.lake.s3.protocol.faults import fault
 from penstock.plumbing.http.conditions import ByteRange
 from penstock.plumbing.objects.port import Buffer, ObjectStore
@@ -36,12 +36,12 @@ class LakeBuckets:
     def scratch(self) -> ObjectStore:
         return self._lake.store
 
-    async def buckets(self, prefix: str = "") -> Sequence[Bucket]:
-        found: list[Bucket] = []
+    async def buckets(self, prefix: str = "") -> Sequence[S3Bucket]:
+        found: list[S3Bucket] = []
         after, has_more = "", True
         while has_more:
             page = await self._lake.repositories(prefix=prefix, after=after)
-            found += [Bucket(one.name, datetime.fromtimestamp(one.created_at, UTC)) for one in page.results]
+            found += [S3Bucket(one.name, datetime.fromtimestamp(one.created_at, UTC)) for one in page.results]
             after, has_more = page.next, page.has_more
         return found
 
@@ -135,38 +135,38 @@ class LakeBuckets:
         for branch, found in paths.items():
             await self._lake.delete(bucket, branch, found, when=when)
 
-    async def list(self, bucket: str, *, prefix: str, after: str, delimiter: str, limit: int) -> Listing:
+    async def list(self, bucket: str, *, prefix: str, after: str, delimiter: str, limit: int) -> S3Listing:
         await self.check_bucket(bucket)
         ref, slash, path_prefix = prefix.partition("/")
         if slash:
             return await self._list_ref(bucket, ref, path_prefix, after, delimiter, limit)
         return await self._list_branches(bucket, prefix, after, delimiter, limit)
 
-    async def _list_ref(self, bucket: str, ref: str, prefix: str, after: str, delimiter: str, limit: int) -> Listing:
+    async def _list_ref(self, bucket: str, ref: str, prefix: str, after: str, delimiter: str, limit: int) -> S3Listing:
         """Return the objects of one ref, under keys that begin with it."""
         root = f"{ref}/"
         if after > root and not after.startswith(root):
-            return Listing(())
+            return S3Listing(())
         try:
             page = await self._lake.list(
                 bucket, ref, prefix=prefix, after=after.removeprefix(root) if after > root else "",
                 delimiter=delimiter, limit=min(limit, AMOUNT_MAX),
             )  # fmt: skip
         except (NotFound, InvalidArgument):
-            return Listing(())
-        return Listing(
+            return S3Listing(())
+        return S3Listing(
             [_info(ref, one) for one in page.results if not one.is_prefix],
             [root + one.path for one in page.results if one.is_prefix],
             root + page.next if page.has_more else "",
         )
 
-    async def _list_branches(self, bucket: str, prefix: str, after: str, delimiter: str, limit: int) -> Listing:
+    async def _list_branches(self, bucket: str, prefix: str, after: str, delimiter: str, limit: int) -> S3Listing:
         objects: list[Info] = []
         prefixes: list[str] = []
         last = ""
         for root in await self._roots(bucket, prefix):
             if len(objects) + len(prefixes) >= limit:
-                return Listing(objects, prefixes, last)
+                return S3Listing(objects, prefixes, last)
             cut = root.find(delimiter, len(prefix)) if delimiter else -1
             if cut >= 0:
                 common = root[: cut + len(delimiter)]
@@ -180,8 +180,8 @@ class LakeBuckets:
             prefixes += page.prefixes
             last = max([last, *(one.key for one in page.objects), *page.prefixes])
             if page.next:
-                return Listing(objects, prefixes, page.next)
-        return Listing(objects, prefixes)
+                return S3Listing(objects, prefixes, page.next)
+        return S3Listing(objects, prefixes)
 
     async def _roots(self, bucket: str, prefix: str) -> Sequence[str]:
         """Return every branch with its slash, in the order of keys: "a-b/" comes before "a/"."""

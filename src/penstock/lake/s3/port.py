@@ -17,10 +17,10 @@ from penstock.lake.core.staging.records import Precondition
 from penstock.plumbing.http.conditions import ByteRange
 from penstock.plumbing.objects.port import Buffer, ObjectStore
 
-__all__ = ["Bucket", "Buckets", "Info", "Listing", "Opened", "no_bucket", "no_key"]
+__all__ = ["Buckets", "Info", "Opened", "S3Bucket", "S3Listing", "no_bucket", "no_key"]
 
 
-class Bucket(msgspec.Struct, frozen=True):
+class S3Bucket(msgspec.Struct, frozen=True):
     """A bucket."""
 
     name: str
@@ -38,7 +38,7 @@ class Info(msgspec.Struct, frozen=True):
     metadata: Mapping[str, str] = {}
 
 
-class Listing(msgspec.Struct, frozen=True):
+class S3Listing(msgspec.Struct, frozen=True):
     """A page of a bucket, sorted. `next` is the `after` of the following page; empty at the end."""
 
     objects: Sequence[Info]
@@ -63,7 +63,7 @@ class Buckets(Protocol):
         """The place for parts of unfinished uploads, below `scratch/`."""
         ...
 
-    async def buckets(self, prefix: str = "") -> Sequence[Bucket]:
+    async def buckets(self, prefix: str = "") -> Sequence[S3Bucket]:
         """Return all buckets with a prefix, sorted by name."""
         ...
 
@@ -94,7 +94,7 @@ class Buckets(Protocol):
         ...
 
     # Last, because below its definition `list` is no longer the type.
-    async def list(self, bucket: str, *, prefix: str, after: str, delimiter: str, limit: int) -> Listing:
+    async def list(self, bucket: str, *, prefix: str, after: str, delimiter: str, limit: int) -> S3Listing:
         """Return the keys after `after` that begin with the prefix; those that continue past a delimiter as one common
         prefix.
         """

@@ -22,7 +22,7 @@ from penstock.kernel.bounds import Metadata, Name, Paragraph, Size
 from penstock.kernel.errors import InvalidArgument, NotFound, PreconditionFailed
 from penstock.lake.core.staging.records import Precondition
 from penstock.lake.s3.listing import page_of
-from penstock.lake.s3.port import Bucket, Info, Listing, Opened, no_bucket, no_key
+from penstock.lake.s3.port import Info, Opened, S3Bucket, S3Listing, no_bucket, no_key
 from penstock.lake.s3.protocol.faults import fault
 from penstock.plumbing.http.conditions import ByteRange
 from penstock.plumbing.objects.keys import check_key
@@ -60,14 +60,14 @@ class StoreBuckets:
     def scratch(self) -> ObjectStore:
         return self._store
 
-    async def buckets(self, prefix: str = "") -> Sequence[Bucket]:
+    async def buckets(self, prefix: str = "") -> Sequence[S3Bucket]:
         found = [
             meta
             async for page in self._store.list("buckets/")
             for meta in page.objects
             if meta.key.startswith(f"buckets/{prefix}")
         ]
-        return [Bucket(meta.key.removeprefix("buckets/"), meta.modified) for meta in found]
+        return [S3Bucket(meta.key.removeprefix("buckets/"), meta.modified) for meta in found]
 
     async def check_bucket(self, bucket: str) -> None:
         try:
@@ -92,7 +92,7 @@ class StoreBuckets:
         finally:
             await chunks.aclose()
 
-    async def list(self, bucket: str, *, prefix: str, after: str, delimiter: str, limit: int) -> Listing:
+    async def list(self, bucket: str, *, prefix: str, after: str, delimiter: str, limit: int) -> S3Listing:
         await self.check_bucket(bucket)
         folder = prefix.rpartition("/")[0]
         below = f"names/{bucket}/" + "".join(f"{_quoted(segment)}/" for segment in folder.split("/") if folder)
@@ -107,7 +107,7 @@ class StoreBuckets:
             except NotFound:
                 continue  # deleted meanwhile
             infos.append(_info(key, msgspec.json.decode(stored.data, type=_Name), meta.modified))
-        return Listing(infos, prefixes, behind)
+        return S3Listing(infos, prefixes, behind)
 
     async def put(
         self, bucket: str, key: str, content: AsyncIterable[Buffer], *, content_type: str = "",

@@ -11,7 +11,7 @@ from penstock.lake.s3.objects import check_source, copy_source
 from penstock.lake.s3.port import Opened
 from penstock.lake.s3.protocol.checksums import Checksum, given_checksums
 from penstock.lake.s3.protocol.faults import fault, render_xml
-from penstock.lake.s3.uploads import PARTS_MAX, Part, Upload, composed_etag
+from penstock.lake.s3.uploads import PARTS_MAX, Part, S3Upload, composed_etag
 from penstock.lake.s3.xml import DECLARATION, XML_TYPE, children, element, parse, text_of
 from penstock.plumbing.http.conditions import parse_range
 from penstock.plumbing.http.problems import status_of
@@ -158,7 +158,7 @@ async def list_uploads(call: Call) -> Response:
     found = await call.uploads.under_way(call.bucket, call.query("prefix"), limit)
     rows = [
         element(
-            "Upload",
+            "S3Upload",
             element("Key", one.key),
             element("UploadId", one.id),
             element("StorageClass", "STANDARD"),
@@ -176,7 +176,7 @@ async def list_uploads(call: Call) -> Response:
     )
 
 
-async def _compose(call: Call, upload: Upload, parts: list[Part]) -> str:
+async def _compose(call: Call, upload: S3Upload, parts: list[Part]) -> str:
     size = call.request.header("x-amz-mp-object-size")
     if size and size != str(sum(part.size for part in parts)):
         raise fault("InvalidRequest", f"the parts have {sum(part.size for part in parts)} bytes, not {size[:20]}")
@@ -212,7 +212,7 @@ async def _checked(
         checksum.check()
 
 
-async def _find(call: Call) -> Upload:
+async def _find(call: Call) -> S3Upload:
     return await call.uploads.find(call.query("uploadId"), call.bucket, call.key)
 
 

@@ -25,7 +25,7 @@ from penstock.lake.s3.protocol.faults import fault
 from penstock.plumbing.objects.port import Buffer, ObjectStore
 from penstock.plumbing.ports.ports import Ports, system_ports
 
-__all__ = ["PARTS_MAX", "PART_BYTES_MIN", "Part", "Upload", "Uploads", "composed_etag"]
+__all__ = ["PARTS_MAX", "PART_BYTES_MIN", "Part", "S3Upload", "Uploads", "composed_etag"]
 
 FOLDER: Final = "scratch/s3/"
 PARTS_MAX: Final = 10_000
@@ -35,7 +35,7 @@ READS_AT_ONCE: Final = 32
 _ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
-class Upload(msgspec.Struct, frozen=True):
+class S3Upload(msgspec.Struct, frozen=True):
     """An upload which was begun."""
 
     id: Name
@@ -66,12 +66,12 @@ class Uploads:
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._ports.clock.time_ns() / 1e9, UTC)
 
-    async def begin(self, bucket: str, key: str, content_type: str, metadata: Mapping[str, str]) -> Upload:
-        upload = Upload(self._ports.chance.token(16).hex(), bucket, key, self._now(), content_type, dict(metadata))
+    async def begin(self, bucket: str, key: str, content_type: str, metadata: Mapping[str, str]) -> S3Upload:
+        upload = S3Upload(self._ports.chance.token(16).hex(), bucket, key, self._now(), content_type, dict(metadata))
         await self._store.put(_path(upload.id, "upload"), msgspec.json.encode(upload))
         return upload
 
-    async def find(self, id: str, bucket: str, key: str) -> Upload:
+    async def find(self, id: str, bucket: str, key: str) -> S3Upload:
         """The upload, if it is one of this key."""
         try:
             if not _ID.fullmatch(id):
@@ -79,19 +79,19 @@ class Uploads:
             stored = await self._store.get(_path(id, "upload"))
         except NotFound:
             raise fault("NoSuchUpload", "there is no such upload: it was completed, aborted, or never begun") from None
-        upload = msgspec.json.decode(stored.data, type=Upload)
+        upload = msgspec.json.decode(stored.data, type=S3Upload)
         if (upload.bucket, upload.key) != (bucket, key):
             raise fault("NoSuchUpload", "this upload is one of another key")
         return upload
 
-    async def finished_etag(self, upload: Upload) -> str | None:
+    async def finished_etag(self, upload: S3Upload) -> str | None:
         """The ETag of the object, if the upload was completed before."""
         try:
             return str((await self._store.get(_path(upload.id, "done"))).data, "ascii")
         except NotFound:
             return None
 
-    async def put_part(self, upload: Upload, number: int, content: AsyncIterable[Buffer]) -> Part:
+    async def put_part(self, upload: S3Upload, number: int, content: AsyncIterable[Buffer]) -> Part:
         if not 1 <= number <= PARTS_MAX:
             raise fault("InvalidArgument", f"a part's number is between 1 and {PARTS_MAX}")
         data, md5 = _path(upload.id, f"data/{self._ports.chance.token(16).hex()}"), hashlib.md5(usedforsecurity=False)
@@ -103,7 +103,7 @@ class Uploads:
         await self._store.put(_path(upload.id, f"parts/{number:05d}"), msgspec.json.encode(part))
         return part
 
-    async def parts(self, upload: Upload) -> list[Part]:
+    async def parts(self, upload: S3Upload) -> list[Part]:
         """Return the parts by number."""
         pages = self._store.list(_path(upload.id, "parts/"))
         keys = [meta.key async for page in pages for meta in page.objects]
@@ -113,7 +113,7 @@ class Uploads:
             found += [msgspec.json.decode(one.data, type=Part) for one in read]
         return found
 
-    async def choose(self, upload: Upload, wanted: Sequence[tuple[int, str]]) -> list[Part]:
+    async def choose(self, upload: S3Upload, wanted: Sequence[tuple[int, str]]) -> list[Part]:
         """The parts a completion names by number and ETag, if they can be composed."""
         if not wanted:
             raise fault("MalformedXML", "a completion names at least one part")
@@ -138,26 +138,26 @@ class Uploads:
                     async for chunk in reader:
                         yield chunk
 
-    async def finish(self, upload: Upload, etag: str) -> None:
+    async def finish(self, upload: S3Upload, etag: str) -> None:
         """Finish an upload whose object exists: keep its ETag for repeated requests, and drop the parts."""
         await self._store.put(_path(upload.id, "done"), etag.encode("ascii"))
         for folder in ("parts/", "data/"):
             await self._drop(_path(upload.id, folder))
 
-    async def abort(self, upload: Upload) -> None:
+    async def abort(self, upload: S3Upload) -> None:
         await self._store.delete(_path(upload.id, "upload"))
         await self._drop(_path(upload.id, ""))
 
-    async def under_way(self, bucket: str, prefix: str, limit: int) -> list[Upload]:
+    async def under_way(self, bucket: str, prefix: str, limit: int) -> list[S3Upload]:
         """Uploads of a bucket which are neither completed nor aborted, by key."""
-        found: list[Upload] = []
+        found: list[S3Upload] = []
         async for page in self._store.list(FOLDER, delimiter="/"):
             for folder in page.folders:
                 try:
                     stored = await self._store.get(f"{folder}upload")
                 except NotFound:
                     continue
-                upload = msgspec.json.decode(stored.data, type=Upload)
+                upload = msgspec.json.decode(stored.data, type=S3Upload)
                 if upload.bucket == bucket and upload.key.startswith(prefix):
                     found.append(upload)
         unfinished = [one for one in sorted(found, key=_order) if await self.finished_etag(one) is None]
@@ -178,5 +178,5 @@ def _path(id: str, name: str) -> str:
     return f"{FOLDER}{id}/{name}"
 
 
-def _order(upload: Upload) -> tuple[str, datetime]:
+def _order(upload: S3Upload) -> tuple[str, datetime]:
     return upload.key, upload.started

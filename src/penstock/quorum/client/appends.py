@@ -28,7 +28,7 @@ from penstock.quorum.records.answers import Fate
 from penstock.quorum.records.api import AppendAnswers, ClientAppend, Hello
 from penstock.quorum.records.entry import ClientId
 
-__all__ = ["Appends", "Waiting"]
+__all__ = ["Appends", "WaitingAppend"]
 
 OVERHEAD_BYTES = 64
 _ANSWERS = Codec[AppendAnswers](AppendAnswers)
@@ -38,7 +38,7 @@ OPEN_S = 1.0  # for the stream to a leader that has just been found
 FULL_S = 0.02  # after the limbo was full, or its leader was replaced
 
 
-class Waiting(msgspec.Struct, eq=False):
+class WaitingAppend(msgspec.Struct, eq=False):
     """One append which is not answered yet."""
 
     sending: Sending
@@ -65,9 +65,9 @@ class Appends:
         self._finder = finder
         self._window_bytes = window_bytes
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[Waiting, None] = {}  # in the order they were made
-        self._sent: dict[int, Waiting] = {}  # on this stream and not answered, by the number of the copy
-        self._unsent: list[Waiting] = []
+        self._waiting: dict[WaitingAppend, None] = {}  # in the order they were made
+        self._sent: dict[int, WaitingAppend] = {}  # on this stream and not answered, by the number of the copy
+        self._unsent: list[WaitingAppend] = []
         self._bytes = 0
         self._room: deque[asyncio.Future[None]] = deque()
         self._stream: ClientStream | None = None
@@ -85,7 +85,7 @@ class Appends:
         size = len(sending.ops) + OVERHEAD_BYTES
         deadline_at = self._loop.time() + timeout_s
         await self._wait_for_room(size, deadline_at)
-        waiting = Waiting(sending, self._loop.create_future(), size, deadline_at, deadline_at + grace_s)
+        waiting = WaitingAppend(sending, self._loop.create_future(), size, deadline_at, deadline_at + grace_s)
         self._waiting[waiting] = None
         self._bytes += size
         self._queue(waiting)
@@ -119,7 +119,7 @@ class Appends:
 
     # Sending
 
-    def _queue(self, waiting: Waiting) -> None:
+    def _queue(self, waiting: WaitingAppend) -> None:
         if not self._unsent:
             self._loop.call_soon(self._flush)
         self._unsent.append(waiting)
@@ -142,7 +142,7 @@ class Appends:
                 self._heard_at = now
             stream.send_nowait(_encode([self._copy(waiting, now) for waiting in part]))
 
-    def _copy(self, waiting: Waiting, now: float) -> ClientAppend:
+    def _copy(self, waiting: WaitingAppend, now: float) -> ClientAppend:
         """The next copy, under a number of its own: an answer to an earlier copy is not taken for this one's."""
         self._numbers += 1
         self._sent[self._numbers] = waiting
@@ -250,7 +250,7 @@ class Appends:
                 earliest = min(earliest, waiting.gives_up_at)
         return earliest
 
-    def _fail(self, waiting: Waiting, reason: str) -> None:
+    def _fail(self, waiting: WaitingAppend, reason: str) -> None:
         if waiting.future.done():
             return
         if waiting.sending.may_be_written:
@@ -263,7 +263,7 @@ class Appends:
             error = Unavailable(f"{reason}; no leader was reached", next_step="penstock quorum status")
         waiting.future.set_exception(error)
 
-    def _forget(self, waiting: Waiting) -> None:
+    def _forget(self, waiting: WaitingAppend) -> None:
         if waiting in self._waiting:
             del self._waiting[waiting]
             self._bytes -= waiting.size
@@ -277,9 +277,9 @@ class Appends:
 MESSAGE_BYTES = 256 << 10
 
 
-def _parts(batch: list[Waiting]) -> list[list[Waiting]]:
+def _parts(batch: list[WaitingAppend]) -> list[list[WaitingAppend]]:
     """Pieces which fit into a message each, in order."""
-    parts: list[list[Waiting]] = []
+    parts: list[list[WaitingAppend]] = []
     size = MESSAGE_BYTES
     for waiting in batch:
         if size + waiting.size > MESSAGE_BYTES:

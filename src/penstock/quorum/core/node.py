@@ -36,7 +36,7 @@ from penstock.quorum.core.follower import Follower
 from penstock.quorum.core.leader import Leader
 from penstock.quorum.core.log import Log
 from penstock.quorum.core.reading.local_reads import LOCAL_READS, LocalReads
-from penstock.quorum.core.reading.reads import Read
+from penstock.quorum.core.reading.reads import QuorumRead
 from penstock.quorum.core.reading.resolve import resolve
 from penstock.quorum.core.replica import FOR_APPLY, Replica
 from penstock.quorum.records.answers import Answers, Fate
@@ -513,12 +513,12 @@ class Node:
         match body:
             case Resolve(entry):
                 self.replica.emit(Reply(request, self.resolve(entry)))
-            case Read():
+            case QuorumRead():
                 self._on_read(request, body, now)
             case _:
                 raise InvalidArgument(f"a node does not answer {type(body).__name__}")
 
-    def _on_read(self, request: RequestId, read: Read, now: Instant) -> None:
+    def _on_read(self, request: RequestId, read: QuorumRead, now: Instant) -> None:
         replica = self.replica
         if self.divergence is not None:
             replica.emit(Reply(request, diverged_error(self.divergence)))
@@ -529,7 +529,7 @@ class Node:
         else:
             self.leader.on_read(request, now)
 
-    def _on_local_read(self, request: RequestId, read: Read, now: Instant) -> None:
+    def _on_local_read(self, request: RequestId, read: QuorumRead, now: Instant) -> None:
         """A node that was removed, or cut off for long, does not know how old its state is."""
         if self.leader is None and self.serves_reads and now - self.contact_at > self.replica.config.local_read_ns:
             lost = Unavailable("no leader has sent this node anything for too long", next_step="ask another node")

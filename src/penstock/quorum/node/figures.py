@@ -11,10 +11,10 @@ from penstock.quorum.core.node import Node
 from penstock.quorum.node.status import limbo_of
 from penstock.quorum.records.answers import Fate
 
-__all__ = ["TALLY", "Figures"]
+__all__ = ["TALLY", "QuorumFigures"]
 
 
-class Figures:
+class QuorumFigures:
     """One replica's figures."""
 
     def __init__(self, node: Node, clock: Clocks) -> None:

@@ -22,9 +22,9 @@ from penstock.quorum.core.config import NodeConfig
 from penstock.quorum.core.machines.builtin import Queryable, Watchable
 from penstock.quorum.core.machines.state_machine import Applier
 from penstock.quorum.core.node import Node, diverged_error
-from penstock.quorum.core.reading.reads import Read
+from penstock.quorum.core.reading.reads import QuorumRead
 from penstock.quorum.links.peers import Peers
-from penstock.quorum.node.figures import TALLY, Figures
+from penstock.quorum.node.figures import TALLY, QuorumFigures
 from penstock.quorum.node.sessions import AnswerSink
 from penstock.quorum.node.snapshots import Snapshots
 from penstock.quorum.node.storage import NodeStorage
@@ -100,7 +100,7 @@ class ReplicaHost:
         self._new_appends: list[AppendRequest] = []
         self._applied_changed = asyncio.Event()
         self.node: Node
-        self._figures: Figures
+        self._figures: QuorumFigures
         self._loop: MachineLoop
 
     @classmethod
@@ -125,7 +125,7 @@ class ReplicaHost:
             if isinstance(effect, RestoreSnapshot):
                 await snapshots.load(effect.snapshot.head)  # damage ends the start here
         host._loop = MachineLoop(host.node, storage, host, ports.clock.monotonic_ns)
-        host._figures = Figures(host.node, ports.clock)
+        host._figures = QuorumFigures(host.node, ports.clock)
         host._loop.run(effects)
         if isinstance(machine, WantsTicks):
             ticker = Ticker(host, machine, ClientId(f"ticks/{ports.chance.token(8).hex()}"))
@@ -172,15 +172,15 @@ class ReplicaHost:
     async def read(self, query: bytes, *, is_linearizable: bool, after: EntryId) -> tuple[Any, Offset]:
         """Ask the state machine, when what the read must see is applied."""
         machine = self._machine
-        return await self._read(lambda: machine.query(query), Read(is_linearizable, after))
+        return await self._read(lambda: machine.query(query), QuorumRead(is_linearizable, after))
 
     async def highest_seq(self, client: ClientId) -> int:
         """Return the highest number of a client in the state machine. Linearizable."""
         pairs = self._applier.pairs
-        highest, _ = await self._read(lambda: pairs.highest(client), Read())
+        highest, _ = await self._read(lambda: pairs.highest(client), QuorumRead())
         return int(highest)
 
-    async def _read(self, query: Callable[[], Any], read: Read) -> tuple[Any, Offset]:
+    async def _read(self, query: Callable[[], Any], read: QuorumRead) -> tuple[Any, Offset]:
         if read.is_linearizable and self.node.leader is None:
             raise NotLeader(f"{self.member.node} does not lead {self.shard}", leader=self.leader_address)
         request = self.next_request()

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.kernel.errors import PreconditionFailed
-from penstock.lake.core.staging.proposing.sink_rule import BatchOffer, Register, Verdict, verdict
+from penstock.lake.core.staging.proposing.sink_rule import BatchOffer, Register, SinkVerdict, verdict
 from penstock.lake.records.sink_batch import SinkBody
 
 __all__ = [
@@ -52,8 +52,8 @@ def commit(connection: Any, sink: str, offer: BatchOffer, targets: Sequence[Tabl
     with connection.transaction(), connection.cursor() as cursor:
         last = _locked(cursor, sink)
         what = verdict(last, offer)
-        if what is not Verdict.COMMIT:
-            if what is Verdict.REPLAY:
+        if what is not SinkVerdict.COMMIT:
+            if what is SinkVerdict.REPLAY:
                 return False
             assert last is not None
             raise _refused(sink, what, last, offer)
@@ -146,13 +146,13 @@ def _insert(target: TableTarget) -> str:
     return f"{insert}UPDATE SET {changes}{late}"
 
 
-def _refused(sink: str, what: Verdict, last: Register, offer: BatchOffer) -> PreconditionFailed:
+def _refused(sink: str, what: SinkVerdict, last: Register, offer: BatchOffer) -> PreconditionFailed:
     at = f"batch {last.batch} of query {last.query}"
     this = f"this is {offer.query}, batch {offer.batch}"
     why = {
-        Verdict.OTHER_QUERY: "its checkpoint was reset, or two queries share the sink",
-        Verdict.OTHER_PLAN: "the batch was planned again with other offsets",
-        Verdict.OTHER_BEGIN: "the batch does not begin where the last one ended",
+        SinkVerdict.OTHER_QUERY: "its checkpoint was reset, or two queries share the sink",
+        SinkVerdict.OTHER_PLAN: "the batch was planned again with other offsets",
+        SinkVerdict.OTHER_BEGIN: "the batch does not begin where the last one ended",
     }.get(what, "a stale driver, or a checkpoint that was rewound")
     step = f"DELETE FROM {REGISTER} WHERE sink = '{sink}', if this query is the right one"
     return PreconditionFailed(

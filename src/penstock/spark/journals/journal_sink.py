@@ -32,14 +32,14 @@ from penstock.spark.shared.encoders import Encoder, Producer, acknowledgement, e
 from penstock.spark.shared.schemas import framing_of
 from penstock.spark.versions import BATCH_PROPERTY, JOB_PROPERTY, QUERY_PROPERTY, DataSourceStreamArrowWriter
 
-__all__ = ["Attempt", "JournalStreamWriter", "JournalWriter", "Written"]
+__all__ = ["JournalStreamWriter", "JournalWriter", "SinkAttempt", "SinkWritten"]
 
 TARGET: Final = "_journal"  # the column which names the journal of a row
 APPEND_BYTES: Final = 4 << 20  # gathered before they are appended
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class SinkWritten(WriterCommitMessage):
     """What one attempt of one task has pending."""
 
     query: str
@@ -49,7 +49,7 @@ class Written(WriterCommitMessage):
     intents: dict[str, bytes] = field(default_factory=dict)
 
 
-class Attempt:
+class SinkAttempt:
     """One attempt of a task: rows to pending messages, in the order in which they came."""
 
     def __init__(self, access: Access, options: SinkOptions) -> None:
@@ -169,7 +169,7 @@ class JournalStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> SinkWritten:
         """Runs in tasks."""
         context = TaskContext.get()
         query = context.getLocalProperty(QUERY_PROPERTY) if context is not None else None
@@ -177,9 +177,9 @@ class JournalStreamWriter(DataSourceStreamArrowWriter):
         if context is None or query is None or batch is None:
             names = f"{QUERY_PROPERTY}, {BATCH_PROPERTY}"
             raise Unavailable(f"Spark did not say which query and batch this task is of ({names})")
-        attempt = Attempt(shared_access(self.options.connection), self.options)
+        attempt = SinkAttempt(shared_access(self.options.connection), self.options)
         intents = attempt.write(iterator)
-        return Written(query, int(batch), context.getLocalProperty(JOB_PROPERTY) or "", attempt.rows, intents)
+        return SinkWritten(query, int(batch), context.getLocalProperty(JOB_PROPERTY) or "", attempt.rows, intents)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Runs on the driver. When it returns, the batch is committed and visible; if it fails, the next run
@@ -191,7 +191,7 @@ class JournalStreamWriter(DataSourceStreamArrowWriter):
         return Committer(self.options)
 
     def to_record(self, messages: list[WriterCommitMessage | None], batch: int) -> Record:
-        found = [each for each in messages if isinstance(each, Written)]
+        found = [each for each in messages if isinstance(each, SinkWritten)]
         queries = {each.query for each in found}
         if not found or len(found) != len(messages) or len(queries) != 1 or {each.batch for each in found} != {batch}:
             raise PreconditionFailed(f"the messages of tasks do not fit batch {batch}: {messages!r}"[:500])
@@ -213,15 +213,15 @@ class JournalWriter(DataSourceArrowWriter):
         self.options = options
         self._id = str(uuid.uuid4())
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> SinkWritten:
         """Runs in tasks."""
-        attempt = Attempt(shared_access(self.options.connection), self.options)
+        attempt = SinkAttempt(shared_access(self.options.connection), self.options)
         intents = attempt.write(iterator)
-        return Written(self._id, 0, "", attempt.rows, intents)
+        return SinkWritten(self._id, 0, "", attempt.rows, intents)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Runs on the driver."""
-        found = [each for each in messages if isinstance(each, Written)]
+        found = [each for each in messages if isinstance(each, SinkWritten)]
         if len(found) != len(messages):
             raise PreconditionFailed("a task has left no message: nothing is committed")
         query = TXN if self.options.txn else self._id
@@ -240,7 +240,7 @@ def find_journal(access: Access, name: str) -> JournalInfo:
     return found[0]
 
 
-def joined(messages: list[Written]) -> dict[str, bytes]:
+def joined(messages: list[SinkWritten]) -> dict[str, bytes]:
     """The acknowledgements of all tasks, by journal."""
     found: dict[str, bytes] = {}
     for message in messages:

@@ -16,19 +16,19 @@ from penstock.journals.client.transactions.commit_journal import Intents, Record
 from penstock.kernel.errors import Fenced, LimitExceeded, PreconditionFailed
 from penstock.lake.core.staging.proposing.sink_rule import follows
 
-__all__ = ["TXN", "Decision", "Intents", "Record", "Register", "decide", "digest_of", "forgotten", "guarded"]
+__all__ = ["TXN", "Decision", "Intents", "Record", "TransactionRegister", "decide", "digest_of", "forgotten", "guarded"]
 
 TXN: Final = "txn"  # the query of a batch write with a name
 NAMED_MAX: Final = 250
 KEPT: Final = {"txn": 400, "query": 300}  # together with the named ones, fewer than a journal's registers
 
 
-class Register(msgspec.Struct, frozen=True):
+class TransactionRegister(msgspec.Struct, frozen=True):
     """A sink's last batch, with a digest of the positions where it ended, if they are known.
 
-    >>> str(Register("query", 7, 4096)), Register.parse("query/7/4096").batch
+    >>> str(TransactionRegister("query", 7, 4096)), TransactionRegister.parse("query/7/4096").batch
     ('query/7/4096', 7)
-    >>> str(Register("query", 7, 4096, "h5a1b")), Register.parse("query/7/4096/h5a1b").digest
+    >>> str(TransactionRegister("query", 7, 4096, "h5a1b")), TransactionRegister.parse("query/7/4096/h5a1b").digest
     ('query/7/4096/h5a1b', 'h5a1b')
     """
 
@@ -41,7 +41,7 @@ class Register(msgspec.Struct, frozen=True):
         return f"{self.query}/{self.batch}/{self.near}" + (f"/{self.digest}" if self.digest else "")
 
     @classmethod
-    def parse(cls, text: str) -> "Register":
+    def parse(cls, text: str) -> "TransactionRegister":
         rest, _, last = text.rpartition("/")
         digest = "" if last.isdecimal() else last
         query, batch, near = (rest if digest else text).rsplit("/", 2)
@@ -64,7 +64,7 @@ def digest_of(positions: str) -> str:
     return "h" + hashlib.sha256(positions.encode()).hexdigest()[:16] if positions else ""
 
 
-def decide(register: Register | None, wanted: Record, ended: str = "") -> Decision:
+def decide(register: TransactionRegister | None, wanted: Record, ended: str = "") -> Decision:
     """The rule. A conflict is an error, because nothing the caller could do next would be right.
 
     `ended` is where the last batch ended. It is needed for the first batch of another query alone.
@@ -108,11 +108,11 @@ def guarded(recorded: Record, wanted: Record) -> Record:
     return recorded
 
 
-def forgotten(registers: Mapping[str, Register], sink: str, query: str) -> dict[str, Register]:
+def forgotten(registers: Mapping[str, TransactionRegister], sink: str, query: str) -> dict[str, TransactionRegister]:
     """Whom to forget so that there is room for a sink's next batch: the oldest of its kind, if they are too many."""
     if sink in registers:
         return {}
-    kind = Register(query, 0, 0).kind(sink)
+    kind = TransactionRegister(query, 0, 0).kind(sink)
     alike = sorted((each.near, name) for name, each in registers.items() if each.kind(name) == kind)
     if kind:
         return {name: registers[name] for _, name in alike[: max(0, len(alike) + 1 - KEPT[kind])]}

@@ -18,7 +18,15 @@ import msgspec
 from penstock.journals.client.transactions.commit_journal import TRIES_MAX, CommitJournal, append_surely, equals
 from penstock.journals.records.labels import LabelSelector
 from penstock.kernel.errors import Indeterminate, NotFound, PreconditionFailed, StorageError, Unavailable
-from penstock.spark.journals.transaction_rule import Decision, Record, Register, decide, digest_of, forgotten, guarded
+from penstock.spark.journals.transaction_rule import (
+    Decision,
+    Record,
+    TransactionRegister,
+    decide,
+    digest_of,
+    forgotten,
+    guarded,
+)
 
 __all__ = ["Adopted", "Transactions", "append_surely"]
 
@@ -52,7 +60,10 @@ class Transactions(CommitJournal):
                 assert register is not None
                 return guarded(await self.find(wanted.sink, register), wanted)
             gone = forgotten(sinks, wanted.sink, wanted.query)
-            label, value = LABEL + wanted.sink, Register(wanted.query, wanted.batch, end, digest_of(wanted.ends))
+            label, value = (
+                LABEL + wanted.sink,
+                TransactionRegister(wanted.query, wanted.batch, end, digest_of(wanted.ends)),
+            )
             try:
                 await self._append(
                     wanted,
@@ -80,7 +91,7 @@ class Transactions(CommitJournal):
         )
         return Adopted(sink, register.query, register.batch, record.rows)
 
-    async def sinks(self) -> dict[str, Register]:
+    async def sinks(self) -> dict[str, TransactionRegister]:
         """Every sink, and its last batch; none if there is no such journal."""
         try:
             return (await self._sinks())[0]
@@ -92,7 +103,7 @@ class Transactions(CommitJournal):
         register = (await self.sinks()).get(sink)
         return None if register is None else await self.find(sink, register)
 
-    async def find(self, sink: str, register: Register) -> Record:
+    async def find(self, sink: str, register: TransactionRegister) -> Record:
         """The record of which a register tells."""
         wanted = Record(sink, register.query, register.batch)
         _, end = await self._registers()
@@ -101,16 +112,16 @@ class Transactions(CommitJournal):
                 return record
         raise StorageError(f"{self._name} has lost the record of batch {register.batch} of sink {sink}")
 
-    async def _sinks(self) -> tuple[dict[str, Register], int]:
+    async def _sinks(self) -> tuple[dict[str, TransactionRegister], int]:
         """Every sink's register, and where the journal ends."""
         registers, end = await self._registers()
         found = {
-            label.name[len(LABEL) :]: Register.parse(label.value)
+            label.name[len(LABEL) :]: TransactionRegister.parse(label.value)
             for label in registers.labels.labels
             if label.name.startswith(LABEL)
         }
         return found, end
 
 
-def _check(label: str, register: Register | None) -> LabelSelector:
+def _check(label: str, register: TransactionRegister | None) -> LabelSelector:
     return equals(label, None if register is None else str(register))

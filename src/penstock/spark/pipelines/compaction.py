@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from penstock.kernel.errors import InvalidArgument, PreconditionFailed
 from penstock.lake.client.lake import LakeUrl
-from penstock.spark.pipelines.ends import Journal, LakeSink
+from penstock.spark.pipelines.ends import JournalEnd, LakeSink
 from penstock.spark.pipelines.running.flow_start import heads_of
 from penstock.spark.pipelines.staging import TableStage, stage_tables
 from penstock.spark.pipelines.tagged import tagged
@@ -41,7 +41,7 @@ class Compacted(msgspec.Struct, frozen=True):
     commit: str = ""
 
 
-def compact(spark: SparkSession, source: Journal, sink: LakeSink) -> Compacted:
+def compact(spark: SparkSession, source: JournalEnd, sink: LakeSink) -> Compacted:
     """Everything which was committed since the last run, in one commit of the table's branch."""
     if sink.mode != "append" or sink.checks:
         raise InvalidArgument("a compaction appends to its table, and has no checks")

@@ -23,7 +23,7 @@ from penstock.spark.tables.table import read_table
 __all__ = [
     "Check",
     "End",
-    "Journal",
+    "JournalEnd",
     "LakeChanges",
     "LakeSink",
     "LakeTable",
@@ -37,7 +37,7 @@ __all__ = [
 Check = str | Callable[[DataFrame], bool]  # an SQL condition which every row must keep; or a function which says yes
 
 
-class Journal(msgspec.Struct, frozen=True):
+class JournalEnd(msgspec.Struct, frozen=True):
     """A journal, read or written."""
 
     name: str
@@ -131,13 +131,13 @@ class PostgresSink(msgspec.Struct, frozen=True):
         return f"PostgresSink({self.table})"  # a password does not belong into a log
 
 
-Source = Journal | LakeTable | LakeChanges
-End = Journal | LakeSink | PostgresSink
+Source = JournalEnd | LakeTable | LakeChanges
+End = JournalEnd | LakeSink | PostgresSink
 
 
-def journal(name: str, *, schema: str = "", **options: str) -> Journal:
+def journal(name: str, *, schema: str = "", **options: str) -> JournalEnd:
     """A journal, as a source or as a sink; options are those of the format `journal`."""
-    return Journal(name, schema, options)
+    return JournalEnd(name, schema, options)
 
 
 def postgres(

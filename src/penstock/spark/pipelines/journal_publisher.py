@@ -9,7 +9,7 @@ from penstock.lake.records.sink_batch import SinkBody
 from penstock.spark.journals.journal_sink import Committer, joined
 from penstock.spark.journals.transaction_rule import Record
 from penstock.spark.options import SinkOptions, sink_options
-from penstock.spark.pipelines.ends import Journal
+from penstock.spark.pipelines.ends import JournalEnd
 from penstock.spark.pipelines.pipeline import Flow
 from penstock.spark.pipelines.staging import JobBatch, batch_of, stage_journals
 from penstock.spark.shared.checkpoint import plan_of
@@ -55,6 +55,6 @@ class TransactionPublisher:
 
 def _options_of(flow: Flow, checkpoint: str) -> Iterator[SinkOptions]:
     for end in flow.sinks.values():
-        assert isinstance(end, Journal)
+        assert isinstance(end, JournalEnd)
         given = {**end.options, "path": end.name, "sink": flow.sink, "checkpointLocation": checkpoint}
         yield sink_options(given, is_stream=True)

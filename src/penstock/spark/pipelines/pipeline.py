@@ -23,7 +23,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.kernel.errors import InvalidArgument, NotFound
-from penstock.spark.pipelines.ends import End, Journal, LakeChanges, LakeSink, LakeTable, PostgresSink, Source
+from penstock.spark.pipelines.ends import End, JournalEnd, LakeChanges, LakeSink, LakeTable, PostgresSink, Source
 from penstock.spark.pipelines.user_code import UserCode
 from penstock.spark.shared.checkpoint_files import checked_location
 from penstock.spark.tables.lake_access import table_url
@@ -57,7 +57,7 @@ class Flow(msgspec.Struct, frozen=True):
         """The same flow, whose ends know where brokers and lake are; what an end says itself counts more."""
 
         def known(end: Any) -> Any:
-            more = journals if isinstance(end, Journal) else {} if isinstance(end, PostgresSink) else lake
+            more = journals if isinstance(end, JournalEnd) else {} if isinstance(end, PostgresSink) else lake
             return msgspec.structs.replace(end, options={**more, **end.options})
 
         sources = {name: known(each) for name, each in self.sources.items()}
@@ -74,7 +74,7 @@ class Flow(msgspec.Struct, frozen=True):
         return any(isinstance(each, LakeSink) and each.checks for each in self.sinks.values())
 
     @property
-    def streams(self) -> dict[str, Journal | LakeChanges]:
+    def streams(self) -> dict[str, JournalEnd | LakeChanges]:
         return {name: each for name, each in self.sources.items() if not isinstance(each, LakeTable)}
 
     @property
@@ -89,7 +89,7 @@ class Flow(msgspec.Struct, frozen=True):
 
         def read(name: str, source: Source) -> DataFrame:
             match source:
-                case Journal():
+                case JournalEnd():
                     return source.stream(spark, starting, ends.get(name, ""))
                 case LakeChanges():
                     return source.stream(spark)

@@ -22,7 +22,7 @@ from penstock.spark.shared.checkpoint import Plan, plan_of
 from penstock.spark.tables.lake_access import LakeAccess, access_from, table_url
 from penstock.spark.tables.table import CHANGE, read_changes
 
-__all__ = ["AuditFailed", "Publisher", "audit_branch", "failing"]
+__all__ = ["AuditFailed", "AuditPublisher", "audit_branch", "failing"]
 
 ROWS_SHOWN = 3
 
@@ -31,7 +31,7 @@ class AuditFailed(Exception):
     """Rows which do not keep a check, with some of them."""
 
 
-class Publisher:
+class AuditPublisher:
     """Writes the batches of one flow into tables, by way of a branch of its own if there are checks."""
 
     def __init__(self, flow: Flow, checkpoint: str) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.kernel.errors import InvalidArgument
 from penstock.lake.records.sink_batch import BatchFile
 from penstock.spark.journals.java_source import has_jvm
-from penstock.spark.journals.journal_sink import Attempt, Written
+from penstock.spark.journals.journal_sink import SinkAttempt, SinkWritten
 from penstock.spark.journals.ranges import shared_access
 from penstock.spark.options import SinkOptions
 from penstock.spark.pipelines.tagged import parts_of
@@ -95,12 +95,14 @@ def stage_tables(frame: DataFrame, place: StagingPlace, tables: Sequence[TableSt
     return StagedParts(files, frozenset(each.whose for each in answers))
 
 
-def stage_journals(frame: DataFrame, sinks: Sequence[SinkOptions]) -> tuple[list[Written], frozenset[tuple[str, int]]]:
+def stage_journals(
+    frame: DataFrame, sinks: Sequence[SinkOptions]
+) -> tuple[list[SinkWritten], frozenset[tuple[str, int]]]:
     """Append tagged rows to journals, pending, a journal for each sink; return what acknowledges them."""
     options = tuple(sinks)
 
     def work(batches: Iterator[pa.RecordBatch], batch: int) -> tuple[int, list[dict[str, bytes]]]:
-        attempts = [Attempt(shared_access(each.connection), each) for each in options]
+        attempts = [SinkAttempt(shared_access(each.connection), each) for each in options]
         for tagged_rows in batches:
             for sink, rows in parts_of(tagged_rows):
                 attempts[sink].add(rows)
@@ -110,8 +112,8 @@ def stage_journals(frame: DataFrame, sinks: Sequence[SinkOptions]) -> tuple[list
     written = []
     for each in answers:
         rows, intents = msgspec.msgpack.decode(each.report, type=tuple[int, list[dict[str, bytes]]])
-        written += [Written(each.query, each.batch, each.run, 0, one) for one in intents]
-        written.append(Written(each.query, each.batch, each.run, rows))
+        written += [SinkWritten(each.query, each.batch, each.run, 0, one) for one in intents]
+        written.append(SinkWritten(each.query, each.batch, each.run, rows))
     return written, frozenset(each.whose for each in answers)
 
 

@@ -12,7 +12,7 @@ from penstock.kernel.effects import Reply, Requested
 from penstock.kernel.ids import MILLISECOND, NO_ENTRY, Epoch, Instant, NodeId, Offset, RequestId
 from penstock.quorum.core.config import NodeConfig, OperatorConfig
 from penstock.quorum.core.node import Node as Core
-from penstock.quorum.core.reading.reads import Read
+from penstock.quorum.core.reading.reads import QuorumRead
 from penstock.quorum.records.effects import Append, AppendRequest
 from penstock.quorum.records.member import Ensemble
 from penstock.quorum.records.messages import FenceRequest
@@ -125,7 +125,7 @@ class Stage(Scene):
         request = self.checks.history.next_request()
         read = HistoryRead(request, key, True, NO_ENTRY, NodeId(name), self[name].node.run, self.world.now)
         self.checks.history.reads[request] = read
-        self[name].node.deliver(Requested(request, Read()))
+        self[name].node.deliver(Requested(request, QuorumRead()))
         return read
 
     def served(self, host: CheckedHost, request: RequestId, lists: Lists, applied: Offset) -> None:

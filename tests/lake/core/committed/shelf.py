@@ -11,7 +11,7 @@ from penstock.lake.core.committed.boundary import Chunking
 from penstock.lake.core.committed.changes import deletes, lay_over, puts
 from penstock.lake.core.committed.diff import compare, empty_diff, plan_diff
 from penstock.lake.core.committed.entry import empty_entries, entries_from, entry_of
-from penstock.lake.core.committed.listing import Listing, ListPage
+from penstock.lake.core.committed.listing import ListPage, TreeListing
 from penstock.lake.core.committed.lookup import entries_at, plan_lookup
 from penstock.lake.core.committed.merging.merge import Merged, Strategy, merge_changes
 from penstock.lake.core.committed.merging.splice import splice
@@ -95,7 +95,7 @@ class Shelf:
         return self.build(spliced.tree, merged.changes, [source, dest]), merged
 
     def list(self, tree: MetaRange, prefix: str = "", **options: str | int) -> ListPage:
-        listing = Listing(tree, prefix, **options)  # type: ignore[arg-type]
+        listing = TreeListing(tree, prefix, **options)  # type: ignore[arg-type]
         while (wanted := listing.wanted()) is not None:
             listing.take(self.load(tree, wanted[1]))
         return listing.page()

@@ -5,7 +5,7 @@ from tests.lake.core.committed.shelf import PATHS, TREES, Shelf, Tree, entry, tr
 
 from penstock.kernel.errors import InvalidArgument
 from penstock.lake.core.committed.boundary import Chunking
-from penstock.lake.core.committed.listing import LISTING_MAX, Listing
+from penstock.lake.core.committed.listing import LISTING_MAX, TreeListing
 from penstock.lake.core.committed.metarange import EMPTY
 
 PREFIXES = st.sampled_from(["", "a", "a/", "b/", "b/ä/", "b/ä", "zz", "c1"])
@@ -97,4 +97,4 @@ def test_a_delimiter_may_be_more_than_a_letter() -> None:
 def test_limits_are_refused_at_the_edge() -> None:
     for limit in (0, LISTING_MAX + 1):
         with pytest.raises(InvalidArgument):
-            Listing(EMPTY, limit=limit)
+            TreeListing(EMPTY, limit=limit)

@@ -2,7 +2,7 @@ import pytest
 from tests.lake.core.refs.history import History
 
 from penstock.kernel.errors import InvalidArgument, NotFound
-from penstock.lake.core.refs.expression import BaseKind, Ref, Step, StepKind, follow, lookup_order, parse_ref
+from penstock.lake.core.refs.expression import BaseKind, RefExpression, Step, StepKind, follow, lookup_order, parse_ref
 from penstock.lake.core.refs.graph import run_search
 from penstock.lake.core.staging.records import CommitId
 
@@ -12,16 +12,16 @@ UP, PARENT = StepKind.ANCESTOR, StepKind.PARENT
 @pytest.mark.parametrize(
     ("text", "ref"),
     [
-        ("main", Ref("main")),
-        ("main@", Ref("main", (), committed_only=True)),
-        ("v1.2~", Ref("v1.2", (Step(UP, 1),), committed_only=True)),
-        ("main~2", Ref("main", (Step(UP, 2),), committed_only=True)),
-        ("tag^", Ref("tag", (Step(PARENT, 1),), committed_only=True)),
-        ("tag^2~3^", Ref("tag", (Step(PARENT, 2), Step(UP, 3), Step(PARENT, 1)), committed_only=True)),
-        ("main~~@", Ref("main", (Step(UP, 1), Step(UP, 1)), committed_only=True)),
+        ("main", RefExpression("main")),
+        ("main@", RefExpression("main", (), committed_only=True)),
+        ("v1.2~", RefExpression("v1.2", (Step(UP, 1),), committed_only=True)),
+        ("main~2", RefExpression("main", (Step(UP, 2),), committed_only=True)),
+        ("tag^", RefExpression("tag", (Step(PARENT, 1),), committed_only=True)),
+        ("tag^2~3^", RefExpression("tag", (Step(PARENT, 2), Step(UP, 3), Step(PARENT, 1)), committed_only=True)),
+        ("main~~@", RefExpression("main", (Step(UP, 1), Step(UP, 1)), committed_only=True)),
     ],
 )
-def test_expressions_are_taken_apart(text: str, ref: Ref) -> None:
+def test_expressions_are_taken_apart(text: str, ref: RefExpression) -> None:
     assert parse_ref(text) == ref
 
 

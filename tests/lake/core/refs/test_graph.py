@@ -3,7 +3,7 @@ from collections.abc import Iterator, Sequence
 from hypothesis import given, settings
 from tests.lake.core.refs.history import History, histories
 
-from penstock.lake.core.refs.graph import Log, merge_base, run_search
+from penstock.lake.core.refs.graph import CommitLog, merge_base, run_search
 from penstock.lake.core.staging.records import CommitId
 
 
@@ -12,7 +12,7 @@ def base_of(history: History, left: CommitId, right: CommitId) -> CommitId | Non
 
 
 def log_of(history: History, head: CommitId, *, first_parent: bool = False) -> Iterator[CommitId]:
-    log = Log(head, first_parent=first_parent)
+    log = CommitLog(head, first_parent=first_parent)
     while (line := run_search(log.following(), history.commits.__getitem__)) is not None:
         assert line.commit == history.commits[line.id]
         yield line.id

@@ -18,7 +18,7 @@ from tests.quorum.core.schedules.common import (
 
 from penstock.kernel.ids import SECOND, Epoch, NodeId
 from penstock.quorum.core.limbo_queue import LimboLimits
-from penstock.quorum.core.reading.reads import Read
+from penstock.quorum.core.reading.reads import QuorumRead
 from penstock.quorum.records.answers import Fate
 from penstock.quorum.records.messages import (
     AddEntryResponse,
@@ -219,14 +219,14 @@ def s14_read_on_a_cut_off_leader(make: Make) -> None:
     cluster.append("A", "x")
     cluster.settle()
     cluster.cut("A")
-    stale = cluster.ask("A", Read())
+    stale = cluster.ask("A", QuorumRead())
     cluster.settle()
     assert stale not in cluster.replies, "it cannot prove that it still leads"
     cluster.elect(2, "B", "C")
     cluster.settle()
     cluster.append("B", "y")
     cluster.settle()
-    fresh = cluster.ask("B", Read())
+    fresh = cluster.ask("B", QuorumRead())
     cluster.settle()
     assert cluster.replies[fresh] == [b"x", b"y"]
     cluster.heal()
@@ -261,9 +261,9 @@ def s23_readers_never_go_back(make: Make) -> None:
     cluster.deliver(is_a(AddEntryResponse))
     assert cluster.fates == {x: Fate.COMMITTED}
     cluster.deliver(entries_to("B"))
-    seen = cluster.ask("A", Read(is_linearizable=False))
+    seen = cluster.ask("A", QuorumRead(is_linearizable=False))
     assert cluster.replies[seen] == [b"x"]
-    on_follower = cluster.ask("B", Read(is_linearizable=False))
+    on_follower = cluster.ask("B", QuorumRead(is_linearizable=False))
     assert cluster.replies[on_follower] == [b"x"]
     assert cluster["B"].ids[2:] == ["1/3", "1/4"], "x and its CONFIRM"
     # the CONFIRM itself is not committed: the next leader does not have it, B must drop it, and still knows x
@@ -276,13 +276,13 @@ def s23_readers_never_go_back(make: Make) -> None:
     cluster.elect(2, "A", "C")
     cluster.settle(cluster.between("A", "C"))
     cluster.restart("B")
-    early = cluster.ask("B", Read(is_linearizable=False))
+    early = cluster.ask("B", QuorumRead(is_linearizable=False))
     assert early not in cluster.replies, "after a restart: not before the new epoch's barrier is applied"
     rejoin(cluster, 2, "A", "B")
     assert cluster["B"].lost, "its CONFIRM was truncated"
     assert cluster.replies[early] == [b"x"]
     cluster.restart("B", "A")
     for name in "AB":
-        again = cluster.ask(name, Read(is_linearizable=False))
+        again = cluster.ask(name, QuorumRead(is_linearizable=False))
         assert cluster.replies.get(again, [b"x"]) == [b"x"]
     cluster.judge.at_the_end()

@@ -8,7 +8,7 @@ from penstock.journals.core.lead import Lead
 from penstock.journals.core.pipeline import Pipeline
 from penstock.journals.core.replica import Replica
 from penstock.journals.core.replicate import Replicate
-from penstock.journals.core.sync import Decision
+from penstock.journals.core.sync import SyncDecision
 from penstock.journals.records.head import HeadRecord, HeadTable
 from penstock.journals.records.messages import PromiseRequest
 from penstock.journals.records.route import Route, Topology
@@ -42,7 +42,7 @@ class ForgetsWhoLeft(Pipeline):
 class OneCopyCommits(Lead):
     """312, J12: what a sync keeps is committed, on however few members."""
 
-    def decide(self, pipeline: Pipeline) -> Decision | None:
+    def decide(self, pipeline: Pipeline) -> SyncDecision | None:
         decision = super().decide(pipeline)
         return None if decision is None else msgspec.structs.replace(decision, sure=None)
 

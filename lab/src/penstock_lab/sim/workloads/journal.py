@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.journals.core.config import JournalConfig
 from penstock.journals.core.effects import IndexRefreshed
-from penstock.journals.core.pipeline import Phase
+from penstock.journals.core.pipeline import PipelinePhase
 from penstock.journals.core.replica import Replica
 from penstock.journals.records.fragment import Fragment
 from penstock.journals.records.messages import ProposeResponse
@@ -344,7 +344,7 @@ class JournalWorkload:
         if self._is_calm or node.name not in self.programs or not self.settings.aim or not node.is_up:
             return
         pipeline = self.programs[node.name].replica.pipeline
-        is_delicate = pipeline is not None and (bool(pipeline.in_flight) or pipeline.phase is not Phase.READY)
+        is_delicate = pipeline is not None and (bool(pipeline.in_flight) or pipeline.phase is not PipelinePhase.READY)
         if is_delicate and self.world.rng.random() < self.settings.aim:
             self.world.after(0, lambda: self._strike(node, node.run))
 
@@ -414,7 +414,11 @@ class JournalWorkload:
         if primary is None or len(topology.route.members) != self.settings.replication or self.clients.has_waiters():
             return False
         pipeline = self.programs[primary].replica.pipeline
-        if pipeline is None or pipeline.phase is not Phase.READY or any(one.uploads for one in self.programs.values()):
+        if (
+            pipeline is None
+            or pipeline.phase is not PipelinePhase.READY
+            or any(one.uploads for one in self.programs.values())
+        ):
             return False
         marks = {self.programs[name].replica.spool.mark for name in topology.route.members}
         has_served = self.clients.committed > self._committed_before or self.clients.appends >= APPENDS_MAX

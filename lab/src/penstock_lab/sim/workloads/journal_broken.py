@@ -13,7 +13,7 @@ from penstock.journals.core.replica import Replica
 from penstock.journals.core.replicate import Replicate, report_of
 from penstock.journals.core.resolve import resolve
 from penstock.journals.core.spool import Spool, SpoolState
-from penstock.journals.core.sync import Decision, decide, participants_of
+from penstock.journals.core.sync import SyncDecision, decide, participants_of
 from penstock.journals.records.api import AppendRequest, Fate, Resolution
 from penstock.journals.records.epoch import NO_EPOCH, PipelineEpoch
 from penstock.journals.records.fragment import EMPTY_SUM
@@ -127,51 +127,51 @@ class AppliesOldEpochs(Replicate):
 class LargestEnd(Lead):
     """J4: the largest end of the participants."""
 
-    def decide(self, pipeline: Pipeline) -> Decision | None:
+    def decide(self, pipeline: Pipeline) -> SyncDecision | None:
         decision = super().decide(pipeline)
         participants = participants_of(pipeline.head, pipeline.promises)
         if decision is None or not participants:
             return decision
         most = max(participants, key=lambda promise: promise.points[-1].end).points[-1]
-        return decision if most.end == decision.point.end else Decision(most.rolled())
+        return decision if most.end == decision.point.end else SyncDecision(most.rolled())
 
 
 class LargestEndOfAnybody(Lead):
     """J4: the largest end of all members, whichever epoch they are from."""
 
-    def decide(self, pipeline: Pipeline) -> Decision | None:
+    def decide(self, pipeline: Pipeline) -> SyncDecision | None:
         decision = super().decide(pipeline)
         if decision is None:
             return None
         most = max(pipeline.promises.values(), key=lambda promise: promise.points[-1].end).points[-1]
-        return decision if most.end <= decision.point.end else Decision(most.rolled())
+        return decision if most.end <= decision.point.end else SyncDecision(most.rolled())
 
 
 class OwnRegisters(Lead):
     """J4: the new primary's own registers instead of those at the point."""
 
-    def decide(self, pipeline: Pipeline) -> Decision | None:
+    def decide(self, pipeline: Pipeline) -> SyncDecision | None:
         decision = super().decide(pipeline)
         if decision is None:
             return None
         point = decision.point
         changed = Point(point.end, point.end, EMPTY_SUM, self.replica.spool.registers, point.codec, point.path_postfix)
-        return decision if changed.registers == point.registers else Decision(changed)
+        return decision if changed.registers == point.registers else SyncDecision(changed)
 
 
 class NoHeadRecord(Lead):
     """J2, J5: the present members may decide, as if the journal were virgin."""
 
-    def decide(self, pipeline: Pipeline) -> Decision | None:
+    def decide(self, pipeline: Pipeline) -> SyncDecision | None:
         return decide(None, self.replica.topology.create_revision, pipeline.promises, self.replica.codec)
 
 
 class ResetsAtIndexEnd(Lead):
     """J13: reset-head continues where the index ends."""
 
-    def decide_reset(self, head: HeadRecord, wish: AppendRequest) -> Decision:
+    def decide_reset(self, head: HeadRecord, wish: AppendRequest) -> SyncDecision:
         end = Offset(max(self.replica.index_end or 0, head.start))
-        return Decision(Point(end, end, EMPTY_SUM, LOST_REGISTERS), is_reset=True)
+        return SyncDecision(Point(end, end, EMPTY_SUM, LOST_REGISTERS), is_reset=True)
 
 
 class QuotesUnmarked(Lead):

@@ -17,7 +17,7 @@ from penstock.lake.core.staging.machine import StagingMachine
 from penstock.lake.core.staging.proposing.port import Commit, GiveUp, Move, Read, RefsRead, Write
 from penstock.lake.core.staging.records import Request
 from penstock.lake.core.staging.results import Status
-from penstock.lake.core.staging.snapshot import Refs
+from penstock.lake.core.staging.snapshot import SnapshotRefs
 
 if TYPE_CHECKING:
     from penstock_lab.sim.node import SimNode
@@ -165,7 +165,7 @@ class SimLakeClient:
         if isinstance(body, Read):
             checks.read(asked_at, result, body.branch, stale_ok=body.stale_ok)
         elif isinstance(body, RefsRead):
-            if isinstance(result, Refs):
+            if isinstance(result, SnapshotRefs):
                 for name, snapshot in result.branches.items():
                     checks.read(asked_at, snapshot, name, stale_ok=body.stale_ok)
         else:

@@ -11,7 +11,7 @@ from penstock.kernel.probes import reached
 from penstock.lake.core.staging.proposing.port import RefsRead, Write
 from penstock.lake.core.staging.records import CommitId, Condemn, GcFence, Instance
 from penstock.lake.core.staging.results import Result, Status
-from penstock.lake.core.staging.snapshot import Refs
+from penstock.lake.core.staging.snapshot import SnapshotRefs
 from penstock_lab.sim.checkers.lake_shelf import CheckedShelf
 from penstock_lab.sim.workloads.lake_clients import Pause, SimLakeClient
 
@@ -38,12 +38,12 @@ def collect(client: SimLakeClient) -> Generator[Any, Any, None]:
             return
         gce = int(fenced.detail)
     refs = early or (yield RefsRead("repo"))
-    if not isinstance(refs, Refs):
+    if not isinstance(refs, SnapshotRefs):
         return
     expired = choose(client, refs)
     orphans = [each for each in client.workload.shelf.commits if each not in client.workload.checks.ever_heads]
     later = yield RefsRead("repo")  # all of these orphans were built by then
-    if not isinstance(later, Refs):
+    if not isinstance(later, SnapshotRefs):
         return
     earlier = [(0, orphans)] if habits.condemns_young else client.workload.orphans
     expired += [commit for commit in condemnable(earlier, gce) if commit in orphans and commit not in refs.expired]
@@ -59,7 +59,7 @@ def collect(client: SimLakeClient) -> Generator[Any, Any, None]:
     sweep(client, marked, gce - 1 if habits.sweeps_by_epoch and habits.fences else gce + 1)
 
 
-def choose(client: SimLakeClient, refs: Refs) -> list[CommitId]:
+def choose(client: SimLakeClient, refs: SnapshotRefs) -> list[CommitId]:
     """Commits to give up: what nothing refers to, and the older ones of the rest."""
     shelf, rng = client.workload.shelf, client.rng
     held = {snapshot.head for snapshot in refs.branches.values()} | {tag.commit for tag in refs.tags.values()}
@@ -73,13 +73,13 @@ def condemnable(earlier: "Iterable[tuple[int, list[CommitId]]]", gce: int) -> "d
     return {commit: None for seen, orphans in earlier if seen <= gce - 2 for commit in orphans}
 
 
-def retained(client: SimLakeClient, refs: Refs, expired: "Iterable[CommitId]") -> list[CommitId]:
+def retained(client: SimLakeClient, refs: SnapshotRefs, expired: "Iterable[CommitId]") -> list[CommitId]:
     """Commits whose objects are kept: all that were ever shown, without those given up."""
     gone = {*expired, *refs.expired}
     return [commit for commit in client.workload.checks.ever_heads if commit not in gone]
 
 
-def mark(shelf: CheckedShelf, refs: Refs, kept: "Iterable[CommitId]") -> set[str]:
+def mark(shelf: CheckedShelf, refs: SnapshotRefs, kept: "Iterable[CommitId]") -> set[str]:
     """Return all referenced objects: of areas, heads, tags, retained commits."""
     marked: set[str] = set()
     for snapshot in refs.branches.values():

@@ -13,7 +13,7 @@ from penstock.kernel.effects import Reply, Requested
 from penstock.kernel.ids import MILLISECOND, NO_ENTRY, EntryId, NodeId, Offset, RequestId
 from penstock.kernel.probes import reached
 from penstock.quorum.client.sending import Answer, Next, Sending
-from penstock.quorum.core.reading.reads import Read
+from penstock.quorum.core.reading.reads import QuorumRead
 from penstock.quorum.records.answers import Answers, Fate
 from penstock.quorum.records.effects import ALL, APPLIED, MAJORITY, Append, AppendRequest
 from penstock.quorum.records.entry import ClientId
@@ -293,7 +293,7 @@ class Clients:
 
         def arrive() -> None:
             read.run, read.arrived_at = node.run, self.world.now
-            node.deliver(Requested(request, Read(is_linearizable, after)))
+            node.deliver(Requested(request, QuorumRead(is_linearizable, after)))
 
         self._carry(lambda: node.when_awake(arrive), delay_ns=300_000 if after == NO_ENTRY else MILLISECOND)
 

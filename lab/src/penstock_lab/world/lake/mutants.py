@@ -25,7 +25,7 @@ from penstock.lake.member.history import History
 from penstock.lake.member.member_host import MemberHost
 from penstock.lake.member.queue import START
 from penstock.lake.member.services import commits_service, imports_service, objects
-from penstock.lake.member.services.commits_service import Commits
+from penstock.lake.member.services.commits_service import CommitsService
 from penstock.plumbing.http import client as http
 from penstock_lab.world.mutants import Patch, WorldMutant
 
@@ -153,7 +153,7 @@ def _commit_told_early(patch: Patch) -> None:
             fake = msgspec.structs.replace(found, message="never")
             return shown(await shelf.history.save(fake), fake)
 
-    before = patch.set(Commits, "_performed", performed)
+    before = patch.set(CommitsService, "_performed", performed)
 
 
 def _unknown_kinds_are_skipped(patch: Patch) -> None:

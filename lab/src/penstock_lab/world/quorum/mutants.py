@@ -19,7 +19,7 @@ from penstock.quorum.core.leader import Leader
 from penstock.quorum.core.machines import state_machine
 from penstock.quorum.core.machines.pairs import PairLimits
 from penstock.quorum.core.machines.state_machine import Applier, Duplicate
-from penstock.quorum.node.figures import Figures
+from penstock.quorum.node.figures import QuorumFigures
 from penstock.quorum.node.host import ReplicaHost
 from penstock.quorum.node.lost_and_found import LostAndFound
 from penstock.quorum.operator import shard_operator
@@ -187,9 +187,9 @@ SHELL_MUTANTS: Final[dict[str, ShellMutant]] = {
         "Q-17: displaced transactions are kept for people", "lost-suffix", {(LostAndFound, "_write"): _nothing}
     ),
     "no-lag": ShellMutant(
-        "Q-17: the figures show how far followers are behind", "figures", {(Figures, "lag"): property(_always(0))}
+        "Q-17: the figures show how far followers are behind", "figures", {(QuorumFigures, "lag"): property(_always(0))}
     ),
     "no-limbo": ShellMutant(
-        "Q-17: the figures show what waits", "figures", {(Figures, "limbo_length"): property(_always(0))}
+        "Q-17: the figures show what waits", "figures", {(QuorumFigures, "limbo_length"): property(_always(0))}
     ),
 }

@@ -4,7 +4,7 @@ import asyncio
 from typing import Final
 
 from penstock.kernel.errors import PenstockError
-from penstock.quorum.core.machines.builtin import Scan, encode_op
+from penstock.quorum.core.machines.builtin import ScanKeys, encode_op
 from penstock.quorum.records.api import ShardStatus
 from penstock.quorum.records.resolution import Resolution
 from penstock_lab.world.faults import plan
@@ -86,7 +86,7 @@ def _answered(site: QuorumSite) -> dict[str, bytes] | None:
             await append_noted(site, site.admin, log, sent, timeout=ANSWER_S)
             if sent.fate != "committed":
                 return f"takes no append: {sent.fate}", {}
-            found = await log.read(encode_op(Scan()), timeout=ANSWER_S)
+            found = await log.read(encode_op(ScanKeys()), timeout=ANSWER_S)
             return "", dict(found.result)
 
     found = site.scene.do(site.admin, append_and_read(), 2 * ANSWER_S)

@@ -18,13 +18,13 @@ from penstock.plumbing.wire.stream import Stream
 if TYPE_CHECKING:
     from penstock.journals.broker.links.replicate_links import ReplicateLinks
 
-__all__ = ["FULL_BYTES", "Host", "ReplicateLink"]
+__all__ = ["FULL_BYTES", "LinkOwner", "ReplicateLink"]
 
 FULL_BYTES: Final = 4 << 20  # what may wait for a slow peer before content is fed no more
 AT_ONCE_BYTES: Final = 4 << 10  # from here on it pays to let peers begin before this turn of the loop has ended
 
 
-class Host(Protocol):
+class LinkOwner(Protocol):
     """What the links of a journal need of the replica they serve."""
 
     def post(self, event: Event) -> None: ...

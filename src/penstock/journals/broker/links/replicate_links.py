@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.journals.broker.links.replicate_link import FULL_BYTES, Host, ReplicateLink
+from penstock.journals.broker.links.replicate_link import FULL_BYTES, LinkOwner, ReplicateLink
 from penstock.journals.broker.links.replicate_messages import Watched, encode_messages
 from penstock.journals.core.effects import StreamClosed
 from penstock.journals.records.epoch import PipelineEpoch
@@ -50,7 +50,7 @@ class ReplicateLinks:
     """The streams of one journal at one broker."""
 
     def __init__(
-        self, journal: str, me: NodeId, host: Host, channel_of: Callable[[NodeId], Channel | None], tasks: Tasks
+        self, journal: str, me: NodeId, host: LinkOwner, channel_of: Callable[[NodeId], Channel | None], tasks: Tasks
     ) -> None:
         self.journal = journal
         self.host = host

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from penstock.journals.broker.appends import Bucket
+from penstock.journals.broker.appends import FlowBucket
 from penstock.journals.records.api import Shortage, Status
 from penstock.kernel.ids import SECOND, Instant, NodeId
 
@@ -45,7 +45,7 @@ class Unstored:
         self.error = ""  # why the last attempt failed, until one succeeds
         self._stored: deque[tuple[int, int]] = deque()  # when, and how many bytes
         self._since_ns = clock()  # the stores have taken nothing since
-        self._pace = Bucket(1)
+        self._pace = FlowBucket(1)
 
     # what the persister says
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from penstock.journals.broker.broker_server import BrokerServer
 from penstock.journals.broker.replica_host import ReplicaHost
 from penstock.journals.core.append_fsm import AppendState
-from penstock.journals.core.pipeline import Phase
+from penstock.journals.core.pipeline import PipelinePhase
 from penstock.journals.records.fragment_index import Gap
 from penstock.journals.records.protocol import Explained
 from penstock.kernel.ids import RequestId
@@ -60,7 +60,7 @@ def _content(host: ReplicaHost) -> list[str]:
             f"The stores hold fragments up to {replica.index_end}, beyond this journal's end: appends are refused. "
             "See: penstock journals reset-head"
         )
-    if pipeline is not None and pipeline.phase is Phase.READY:
+    if pipeline is not None and pipeline.phase is PipelinePhase.READY:
         acked = {member: seq for member, seq in pipeline.acked.items() if seq < pipeline.seq}
         if acked:
             behind = ", ".join(f"{member} ({pipeline.seq - seq} behind)" for member, seq in acked.items())

@@ -1,7 +1,7 @@
 """Listing a tree: a page of the paths below a prefix, with all paths that share a folder folded into it.
 
-`Listing` is a small machine: it names the part of the tree to read next, takes its entries, and knows when the page is
-full. A node is a part that is entered. After a folded folder it seeks, so a folder of a million files costs two parts.
+`TreeListing` is a small machine: it names the next part of the tree, and takes its entries until the page is full.
+A node is a part that is entered. After a folded folder it seeks, so a folder of a million files costs two parts.
 """
 
 from bisect import bisect_left
@@ -17,7 +17,7 @@ from penstock.lake.core.committed.entry import ENTRY_SCHEMA, empty_entries, row_
 from penstock.lake.core.staging.areas.folding import folder_in, name_after
 from penstock.lake.core.staging.entry import Entry
 
-__all__ = ["LISTING_MAX", "ListPage", "Listing"]
+__all__ = ["LISTING_MAX", "ListPage", "TreeListing"]
 
 LISTING_MAX: Final = 10_000  # entries and folders of one page
 
@@ -44,7 +44,7 @@ class ListPage(msgspec.Struct, frozen=True):
             yield from ((path, Entry(*values)) for path, *values in zip(*columns, strict=True))
 
 
-class Listing:
+class TreeListing:
     """One page being made. `wanted()` names the part to read next; `take()` gets its entries, `enter()` its leaves."""
 
     def __init__(

@@ -20,7 +20,7 @@ from penstock.kernel.errors import InvalidArgument, NotFound
 from penstock.lake.core.refs.graph import Search
 from penstock.lake.core.staging.records import CommitId
 
-__all__ = ["BaseKind", "Ref", "Step", "StepKind", "follow", "lookup_order", "parse_ref"]
+__all__ = ["BaseKind", "RefExpression", "Step", "StepKind", "follow", "lookup_order", "parse_ref"]
 
 PREFIX_DIGITS_MIN: Final = 4  # of a commit id's beginning
 STEPS_MAX: Final = 1000  # ancestors to go back, in all
@@ -44,7 +44,7 @@ class Step(msgspec.Struct, frozen=True):
     count: int
 
 
-class Ref(msgspec.Struct, frozen=True):
+class RefExpression(msgspec.Struct, frozen=True):
     """An expression, taken apart."""
 
     base: str
@@ -61,11 +61,11 @@ class BaseKind(Enum):
     COMMIT_PREFIX = "commit-prefix"
 
 
-def parse_ref(text: str) -> Ref:
+def parse_ref(text: str) -> RefExpression:
     """An expression taken apart, or `InvalidArgument`.
 
     >>> parse_ref("main~2^")
-    Ref(base='main', steps=(Step(kind=<StepKind.ANCESTOR: '~'>, count=2), Step(kind=<StepKind.PARENT: '^'>, count=1)), committed_only=True)
+    RefExpression(base='main', steps=(Step(kind=<StepKind.ANCESTOR: '~'>, count=2), Step(kind=<StepKind.PARENT: '^'>, count=1)), committed_only=True)
     """  # noqa: E501
     found = _REF.fullmatch(text)
     if found is None:
@@ -74,7 +74,7 @@ def parse_ref(text: str) -> Ref:
     steps = tuple(Step(StepKind(kind), int(count or 1)) for kind, count in _STEP.findall(steps_text))
     if sum(step.count for step in steps) > STEPS_MAX:
         raise InvalidArgument(f"{text[:100]!r} goes back more than {STEPS_MAX} commits")
-    return Ref(base, steps, committed_only=bool(at or steps))
+    return RefExpression(base, steps, committed_only=bool(at or steps))
 
 
 def lookup_order(base: str) -> list[BaseKind]:

@@ -13,7 +13,7 @@ import msgspec
 from penstock.lake.core.refs.commit import Commit
 from penstock.lake.core.staging.records import CommitId
 
-__all__ = ["Log", "Logged", "Search", "merge_base", "run_search"]
+__all__ = ["CommitLog", "Logged", "Search", "merge_base", "run_search"]
 
 R = TypeVar("R")
 
@@ -63,7 +63,7 @@ class Logged(msgspec.Struct, frozen=True):
     commit: Commit
 
 
-class Log:
+class CommitLog:
     """A commit and its ancestors, newest first; of equal times the higher generation first.
 
     `following()` is a search for the next line; it gives none at the end. A parent is met through its child, so it

@@ -11,10 +11,10 @@ from penstock.lake.core.staging.refs import Refs
 from penstock.lake.core.staging.results import Result, Status
 from penstock.lake.core.staging.tables import Plan
 
-__all__ = ["Garbage"]
+__all__ = ["GarbageState"]
 
 
-class Garbage(Refs):
+class GarbageState(Refs):
     """The rules of the garbage collector."""
 
     def _gc_fence(self, fence: GcFence) -> Result | Plan:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from penstock.lake.core.staging import records
-from penstock.lake.core.staging.garbage import Garbage
+from penstock.lake.core.staging.garbage import GarbageState
 from penstock.lake.core.staging.records import Atomic, Cancel, Changing, Record, Request, StateHash, Sync, Tick, Version
 from penstock.lake.core.staging.results import Result, Status
 from penstock.lake.core.staging.tables import Plan
@@ -21,7 +21,7 @@ from penstock.lake.core.staging.tables import Plan
 __all__ = ["StagingMachine"]
 
 
-class StagingMachine(Garbage):
+class StagingMachine(GarbageState):
     """All the rules together, and the order in which they are asked."""
 
     def apply(self, position: int, stamp: int, record: Record) -> Result | None:

@@ -18,7 +18,7 @@ from penstock.lake.core.staging.branch import Tag
 from penstock.lake.core.staging.entry import Entry
 from penstock.lake.core.staging.records import CommitId, Instance, StagingToken
 
-__all__ = ["Refs", "Snapshot", "Tree"]
+__all__ = ["Snapshot", "SnapshotRefs", "Tree"]
 
 
 class Tree(Protocol):
@@ -79,7 +79,7 @@ class Snapshot:
         return newest([run for token in tokens for run in self._runs[token]])
 
 
-class Refs(msgspec.Struct, frozen=True):
+class SnapshotRefs(msgspec.Struct, frozen=True):
     """A repository's branches and tags at one position: for lists of names, for ref expressions, and for marking."""
 
     applied: int

@@ -16,7 +16,7 @@ from penstock.lake.core.staging.namespaces import Namespaces
 from penstock.lake.core.staging.records import CommitId, Instance, Limits, Request
 from penstock.lake.core.staging.requests import RequestTable
 from penstock.lake.core.staging.results import Result, Status
-from penstock.lake.core.staging.snapshot import Refs, Snapshot
+from penstock.lake.core.staging.snapshot import Snapshot, SnapshotRefs
 
 __all__ = ["RULES", "Plan", "Tables"]
 
@@ -72,10 +72,10 @@ class Tables:
         branch = self.branches.get(instance)
         return None if branch is None else self._snapshot(branch)
 
-    def refs(self, repository: Repository) -> Refs:
+    def refs(self, repository: Repository) -> SnapshotRefs:
         """Return all of a repository together, at the present position."""
         branches = {name: self._snapshot(branch) for name, branch in repository.branches.items()}
-        return Refs(
+        return SnapshotRefs(
             self.applied,
             repository.instance,
             repository.gce,

@@ -28,7 +28,7 @@ from penstock.lake.core.committed.leaves.root import (
     nodes_of,
     written_by,
 )
-from penstock.lake.core.committed.leaves.spans import LeafJob, MadeLeaves, Place, Work, plan_jobs, touched_nodes
+from penstock.lake.core.committed.leaves.spans import LeafJob, MadeLeaves, Place, SpanWork, plan_jobs, touched_nodes
 from penstock.lake.core.committed.metarange import EMPTY_TREE, Location, MetaRange, TreeAddress, tree_key
 from penstock.lake.core.committed.range import table_of
 from penstock.lake.member.committed.files import TreeFiles
@@ -138,7 +138,7 @@ class TreeBuilder:
     async def _do(
         self, opened: Contents, changes: pl.DataFrame, places: Mapping[str, Place], *, everything: bool
     ) -> MadeLeaves:
-        work = Work(opened, changes, self._cut, everything=everything)
+        work = SpanWork(opened, changes, self._cut, everything=everything)
         self.cost.touched += work.touched
         while not work.is_done:
             fetched = await self._files.fetch_parts(opened.of(work.wanted()))

@@ -14,7 +14,7 @@ from penstock.lake.core.committed.contents import Contents
 from penstock.lake.core.committed.entry import empty_entries, row_of, successor
 from penstock.lake.core.committed.leaves.node import Leaf, Leaves
 from penstock.lake.core.committed.leaves.root import Nodes, Root
-from penstock.lake.core.committed.listing import Listing, ListPage
+from penstock.lake.core.committed.listing import ListPage, TreeListing
 from penstock.lake.core.committed.lookup import LookupBatch, batches_of, entries_at, find_entry, plan_lookup
 from penstock.lake.core.committed.metarange import MetaRange, Range, TreeAddress
 from penstock.lake.core.staging.areas.folding import StagedChanges
@@ -93,7 +93,7 @@ class TreeReads:
         """A page of what lies below a prefix."""
         opened = await self.files.open(tree)
         contents: Contents = opened.nodes if isinstance(opened, Root) else opened
-        listing = Listing(contents, prefix, after=after, delimiter=delimiter, limit=limit)
+        listing = TreeListing(contents, prefix, after=after, delimiter=delimiter, limit=limit)
         while (wanted := listing.wanted()) is not None:
             parts, row = wanted
             if isinstance(parts, Nodes):

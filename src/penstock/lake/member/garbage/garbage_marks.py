@@ -23,7 +23,7 @@ from penstock.lake.core.staging.branch import Repository
 from penstock.lake.core.staging.machine import StagingMachine
 from penstock.lake.core.staging.records import CommitId
 from penstock.lake.member.builder import frame_of
-from penstock.lake.member.shelves import Shelf
+from penstock.lake.member.shelves import LakeShelf
 from penstock.lake.records.service import Progress, Watch
 
 __all__ = ["Held", "commit_ids", "held_by", "listed", "mark", "reachable"]
@@ -61,13 +61,13 @@ def held_by(machine: StagingMachine, repository: Repository) -> Held:
     return Held(repository.gce, heads, tags, frozenset(repository.expired), tuple(staged))
 
 
-async def commit_ids(shelf: Shelf) -> set[CommitId]:
+async def commit_ids(shelf: LakeShelf) -> set[CommitId]:
     """Return all commits that were ever written, performed or not."""
     folder = shelf.folder + commit_key(CommitId(""))
     return {CommitId(each.key[len(folder) :]) async for page in shelf.store.list(folder) for each in page.objects}
 
 
-async def reachable(shelf: Shelf, heads: Iterable[CommitId]) -> set[CommitId]:
+async def reachable(shelf: LakeShelf, heads: Iterable[CommitId]) -> set[CommitId]:
     """Some commits and all their ancestors."""
     seen: set[CommitId] = set()
     for head in heads:
@@ -79,7 +79,7 @@ async def reachable(shelf: Shelf, heads: Iterable[CommitId]) -> set[CommitId]:
     return seen
 
 
-async def listed(shelf: Shelf) -> pl.DataFrame:
+async def listed(shelf: LakeShelf) -> pl.DataFrame:
     """Everything in the namespace which could be garbage."""
     rows: list[tuple[str, int]] = []
     for folder in ("data/", "_penstock/"):
@@ -91,7 +91,7 @@ async def listed(shelf: Shelf) -> pl.DataFrame:
 
 
 async def mark(
-    shelf: Shelf,
+    shelf: LakeShelf,
     held: Held,
     commits: Iterable[CommitId],
     watch: Watch | None = None,
@@ -112,7 +112,7 @@ async def mark(
     return await shelf.trees.files.in_thread(lambda: pl.concat(frames).unique())
 
 
-async def _trees(shelf: Shelf, commits: Iterable[CommitId]) -> list[tuple[str, MetaRange | Root]]:
+async def _trees(shelf: LakeShelf, commits: Iterable[CommitId]) -> list[tuple[str, MetaRange | Root]]:
     """Return the trees of some commits, each once, with the keys of the files that they begin with."""
     found: dict[str, TreeAddress] = {}
     for commit in sorted(commits):
@@ -135,7 +135,7 @@ def _files_of(trees: Iterable[tuple[str, MetaRange | Root]]) -> set[str]:
 
 
 async def _addresses(
-    shelf: Shelf, tree: tuple[str, MetaRange | Root], known: set[str]
+    shelf: LakeShelf, tree: tuple[str, MetaRange | Root], known: set[str]
 ) -> AsyncGenerator[pl.DataFrame, None]:
     """Yield the addresses of a tree's entries; nodes, leaves and ranges in `known` are left out, and added to it."""
     parts: MetaRange | Leaves
@@ -159,6 +159,6 @@ def _keys(keys: list[str]) -> pl.DataFrame:
     return pl.DataFrame({"key": keys}, schema=KEYS)
 
 
-def _below(shelf: Shelf, addresses: pl.DataFrame) -> pl.DataFrame:
+def _below(shelf: LakeShelf, addresses: pl.DataFrame) -> pl.DataFrame:
     """Return addresses as keys; a full address that lies in this namespace counts too."""
     return addresses.select(key=pl.col("address").str.strip_prefix(shelf.storage + "/"))

@@ -8,7 +8,7 @@ from penstock.lake.core.committed.metarange import EMPTY, tree_key
 from penstock.lake.member.engine import Engine
 from penstock.lake.member.garbage.garbage_marks import held_by, reachable
 from penstock.lake.member.garbage.retention_service import kept_by_rules
-from penstock.lake.member.shelves import Shelf
+from penstock.lake.member.shelves import LakeShelf
 from penstock.lake.records.sink_batch import Roots
 
 __all__ = ["GarbageRoots"]
@@ -36,6 +36,6 @@ class GarbageRoots:
         )
 
 
-async def _metaranges(shelf: Shelf, commits: list[str]) -> tuple[str, ...]:
+async def _metaranges(shelf: LakeShelf, commits: list[str]) -> tuple[str, ...]:
     trees = [(await shelf.history.get(commit)).tree for commit in commits]
     return tuple(dict.fromkeys(tree_key(tree) for tree in trees if tree.id != EMPTY.id))

@@ -14,16 +14,16 @@ from typing import Final
 import msgspec
 import polars as pl
 
-from penstock.lake.member.shelves import Shelf
+from penstock.lake.member.shelves import LakeShelf
 
-__all__ = ["Run", "Runs"]
+__all__ = ["GarbageRun", "Runs"]
 
 FOLDER: Final = "_penstock/gc/"
 RUNS_MAX: Final = 64
 _SCHEMA: Final = pl.Schema({"is_commit": pl.Boolean(), "key": pl.String()})
 
 
-class Run(msgspec.Struct, frozen=True):
+class GarbageRun(msgspec.Struct, frozen=True):
     """One run's file."""
 
     key: str
@@ -34,21 +34,21 @@ class Run(msgspec.Struct, frozen=True):
 class Runs:
     """The runs of one repository."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: LakeShelf) -> None:
         self._shelf = shelf
         self._folder = shelf.folder + FOLDER
 
-    async def known(self) -> list[Run]:
+    async def known(self) -> list[GarbageRun]:
         """Oldest first."""
-        found: list[Run] = []
+        found: list[GarbageRun] = []
         async for page in self._shelf.store.list(self._folder):
             for each in page.objects:
                 seen, _, taken_at = each.key[len(self._folder) :].partition("-")
                 if seen.isdecimal() and taken_at.isdecimal():
-                    found.append(Run(each.key, int(seen), int(taken_at)))
+                    found.append(GarbageRun(each.key, int(seen), int(taken_at)))
         return found
 
-    async def read(self, run: Run) -> tuple[pl.DataFrame, set[str]]:
+    async def read(self, run: GarbageRun) -> tuple[pl.DataFrame, set[str]]:
         """The objects nothing referred to, and the commits."""
         data = (await self._shelf.store.get(run.key)).data
         frame = pl.read_parquet(BytesIO(data))
@@ -68,7 +68,7 @@ class Runs:
             f"{self._folder}{seen:08d}-{self._shelf.ports.clock.time_ns() // 10**9:010d}", file.getvalue()
         )
 
-    async def forget(self, runs: list[Run], needed: Iterable[Run]) -> None:
+    async def forget(self, runs: list[GarbageRun], needed: Iterable[GarbageRun]) -> None:
         """Drop runs older than all that are needed; and the oldest, if there are too many."""
         oldest = min((runs.index(each) for each in needed), default=0)
         await self._shelf.store.delete(*(each.key for each in runs[: max(oldest, len(runs) - RUNS_MAX)]))

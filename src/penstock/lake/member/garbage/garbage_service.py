@@ -18,9 +18,9 @@ from penstock.lake.core.staging.records import CommitId, Condemn, GcFence, Insta
 from penstock.lake.core.staging.results import Status
 from penstock.lake.member.engine import Engine
 from penstock.lake.member.garbage.garbage_marks import commit_ids, held_by, listed, mark, reachable
-from penstock.lake.member.garbage.garbage_runs import Run, Runs
+from penstock.lake.member.garbage.garbage_runs import GarbageRun, Runs
 from penstock.lake.member.garbage.retention_service import kept_by_rules
-from penstock.lake.member.shelves import Shelf
+from penstock.lake.member.shelves import LakeShelf
 from penstock.lake.records.service import Garbage, Progress, Watch
 
 __all__ = ["GRACE_S", "GarbageCollector"]
@@ -97,28 +97,28 @@ class GarbageCollector:
 class _Before:
     """What earlier runs say: objects by the newest which is old enough, commits by the newest of epoch g - 2."""
 
-    def __init__(self, runs: list[Run], gce: int, grace_s: float, now: float) -> None:
+    def __init__(self, runs: list[GarbageRun], gce: int, grace_s: float, now: float) -> None:
         old = [run for run in runs if run.taken_at <= now - grace_s]
         self._objects = old[-1] if old else None
         self._commits = next((run for run in reversed(old) if run.seen <= gce - 2), None)
 
     @property
-    def used(self) -> list[Run]:
+    def used(self) -> list[GarbageRun]:
         """Younger than these are needed by later runs."""
         return [run for run in (self._objects, self._commits) if run is not None]
 
-    async def unmarked(self, shelf: Shelf) -> pl.DataFrame:
+    async def unmarked(self, shelf: LakeShelf) -> pl.DataFrame:
         if self._objects is None:
             return pl.DataFrame(schema={"key": pl.String()})
         return (await Runs(shelf).read(self._objects))[0]
 
-    async def commits(self, shelf: Shelf) -> set[CommitId]:
+    async def commits(self, shelf: LakeShelf) -> set[CommitId]:
         if self._commits is None:
             return set()
         return {CommitId(each) for each in (await Runs(shelf).read(self._commits))[1]}
 
 
-async def _sweep(shelf: Shelf, doomed: pl.DataFrame, tell: Watch) -> None:
+async def _sweep(shelf: LakeShelf, doomed: pl.DataFrame, tell: Watch) -> None:
     keys = doomed["key"].to_list()
     for first in range(0, len(keys), DELETED_AT_ONCE):
         tell(Progress("sweeping", first, len(keys)))

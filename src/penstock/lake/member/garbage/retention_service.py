@@ -13,7 +13,7 @@ from penstock.lake.core.refs.retention import retained
 from penstock.lake.core.refs.rules import RetentionRules
 from penstock.lake.core.staging.records import CommitId
 from penstock.lake.member.engine import Engine
-from penstock.lake.member.shelves import Shelf
+from penstock.lake.member.shelves import LakeShelf
 
 __all__ = ["Retention", "kept_by_rules"]
 
@@ -39,7 +39,7 @@ class Retention:
 
 
 async def kept_by_rules(
-    shelf: Shelf, heads: Mapping[str, CommitId], tags: tuple[CommitId, ...], reachable: set[CommitId]
+    shelf: LakeShelf, heads: Mapping[str, CommitId], tags: tuple[CommitId, ...], reachable: set[CommitId]
 ) -> set[CommitId]:
     """Return the kept commits among those that heads and tags reach: all of them, if there are no rules."""
     rules = await _read(shelf)
@@ -50,7 +50,7 @@ async def kept_by_rules(
     )
 
 
-async def _read(shelf: Shelf) -> RetentionRules | None:
+async def _read(shelf: LakeShelf) -> RetentionRules | None:
     try:
         data = (await shelf.store.get(shelf.folder + _KEY)).data
     except NotFound:

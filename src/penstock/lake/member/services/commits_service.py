@@ -19,12 +19,12 @@ from penstock.lake.core.staging.proposing import port
 from penstock.lake.core.staging.records import Instance
 from penstock.lake.member.engine import Engine
 from penstock.lake.member.services.checks import nanoseconds
-from penstock.lake.member.shelves import Shelf
+from penstock.lake.member.shelves import LakeShelf
 from penstock.lake.member.view import as_entry
 from penstock.lake.member.wishes import CherryPickWish, CommitWish, Draft, HeadMove, MergeWish, RevertWish
 from penstock.lake.records.service import AMOUNT_MAX, Change, ChangeKind, Commit, Page, Progress, Strategy
 
-__all__ = ["Commits", "shown"]
+__all__ = ["CommitsService", "shown"]
 
 TTL_NS: Final = 60 * SECOND  # of a commit's attempt; its owner extends it while it builds
 DEFAULT_COMMITTER: Final = "penstock"
@@ -41,7 +41,7 @@ _STRATEGIES: Final = {
 Watch = Callable[[Progress], None]
 
 
-class Commits:
+class CommitsService:
     """The part of the service which deals with commits."""
 
     engine: Engine
@@ -66,7 +66,7 @@ class Commits:
 
     def _draft(
         self,
-        shelf: Shelf,
+        shelf: LakeShelf,
         message: str,
         committer: str,
         metadata: Mapping[str, str] | None,
@@ -79,7 +79,7 @@ class Commits:
             draft.watch = watch
         return draft
 
-    async def _performed(self, wish: port.Commit | port.Move, shelf: Shelf, branch: str) -> Commit:
+    async def _performed(self, wish: port.Commit | port.Move, shelf: LakeShelf, branch: str) -> Commit:
         result = await self.engine.ask(wish)
         self.engine.judge(result, branch)
         return shown(result.commit, await shelf.history.get(result.commit))
@@ -118,7 +118,7 @@ class Commits:
         return Page(found[:limit], found[limit - 1].id if len(found) > limit else "")
 
     async def _touches(
-        self, shelf: Shelf, commit: records.Commit, paths: Sequence[str], prefixes: Sequence[str]
+        self, shelf: LakeShelf, commit: records.Commit, paths: Sequence[str], prefixes: Sequence[str]
     ) -> bool:
         """Return whether a commit changed something there against its first parent."""
         if not paths and not prefixes:
@@ -247,7 +247,7 @@ def shown(id_: str, commit: records.Commit) -> Commit:
 
 
 async def _changes(
-    shelf: Shelf, base: TreeAddress, right: TreeAddress, left: TreeAddress, prefix: str, start: str
+    shelf: LakeShelf, base: TreeAddress, right: TreeAddress, left: TreeAddress, prefix: str, start: str
 ) -> AsyncIterator[Change]:
     """Yield the changes from the base to the right tree that the left tree lacks; a conflict if it has another one."""
     async with aclosing(shelf.trees.diff(base, right, prefix, start=start)) as frames:

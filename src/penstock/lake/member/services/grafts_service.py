@@ -16,7 +16,7 @@ from penstock.lake.core.refs.commit import Commit
 from penstock.lake.core.staging.proposing import port
 from penstock.lake.core.staging.records import Request
 from penstock.lake.core.staging.results import Status
-from penstock.lake.member.services.commits_service import Commits
+from penstock.lake.member.services.commits_service import CommitsService
 from penstock.lake.member.wishes import Draft, Made
 from penstock.lake.records.sink_batch import BatchOutcome, TreeBody
 
@@ -44,7 +44,7 @@ class GraftWish:
         return Made(await trees.graft(parent.tree, self.source, self.prefix, location))
 
 
-class Grafts(Commits):
+class Grafts(CommitsService):
     """The part of the service which commits trees."""
 
     async def commit_tree(self, repository: str, branch: str, body: TreeBody) -> BatchOutcome:

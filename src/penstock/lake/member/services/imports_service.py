@@ -16,9 +16,9 @@ from penstock.kernel.errors import InvalidArgument, NotFound, Overloaded, Pensto
 from penstock.lake.core.staging.proposing import port
 from penstock.lake.core.staging.records import Instance
 from penstock.lake.core.staging.results import Status
-from penstock.lake.member.services.commits_service import Commits, shown
+from penstock.lake.member.services.commits_service import CommitsService, shown
 from penstock.lake.member.services.uploads import data_address
-from penstock.lake.member.shelves import Shelf
+from penstock.lake.member.shelves import LakeShelf
 from penstock.lake.member.wishes import Draft, ImportWish
 from penstock.lake.records.service import Commit, ImportPath, ImportStatus
 from penstock.plumbing.objects.port import ObjectMeta
@@ -50,7 +50,7 @@ class _Import:
         return self.commit is not None or self.error is not None
 
 
-class Imports(Commits):
+class Imports(CommitsService):
     """The part of the service which imports."""
 
     _imports: "OrderedDict[str, _Import]"
@@ -86,7 +86,7 @@ class Imports(Commits):
     def _now(self) -> float:
         return self.engine.ports.clock.time_ns() / 1e9
 
-    def _check_source(self, path: ImportPath, shelf: Shelf) -> None:
+    def _check_source(self, path: ImportPath, shelf: LakeShelf) -> None:
         store, own = self.engine.shelves.prefix, shelf.storage + "/"
         if not self.engine.shelves.key_of(path.source):
             raise InvalidArgument(
@@ -129,7 +129,7 @@ class Imports(Commits):
         finally:
             made.updated_at = self._now()
 
-    async def _listing(self, made: _Import, path: ImportPath, shelf: Shelf) -> list[pa.RecordBatch]:
+    async def _listing(self, made: _Import, path: ImportPath, shelf: LakeShelf) -> list[pa.RecordBatch]:
         """Return the listing of objects to add below the destination, with paths relative to it."""
         shelves = self.engine.shelves
         key = shelves.key_of(path.source)
@@ -147,7 +147,7 @@ class Imports(Commits):
             made.updated_at = self._now()
         return batches
 
-    async def _batch(self, made: _Import, rows: list[tuple[str, ObjectMeta]], shelf: Shelf) -> pa.RecordBatch:
+    async def _batch(self, made: _Import, rows: list[tuple[str, ObjectMeta]], shelf: LakeShelf) -> pa.RecordBatch:
         """Make entries. Objects of another repository are copied, because its collector may delete them (D21)."""
         prefix, machine = self.engine.shelves.prefix, self.engine.machine
         addresses = [prefix + meta.key for _, meta in rows]

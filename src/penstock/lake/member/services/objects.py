@@ -23,7 +23,7 @@ from penstock.lake.member.names import check_path
 from penstock.lake.member.queue import RECORD_BYTES_MAX
 from penstock.lake.member.services.checks import checked_metadata, checked_type, nanoseconds
 from penstock.lake.member.services.uploads import LinkSigner, data_address, is_own_address, link_epoch_of, upload
-from penstock.lake.member.shelves import Shelf, lost_if_absent
+from penstock.lake.member.shelves import LakeShelf, lost_if_absent
 from penstock.lake.member.view import View
 from penstock.lake.records.service import AMOUNT_MAX, Content, Object, Page, Reading, UploadAddress
 from penstock.plumbing.objects.known import Md5Content
@@ -72,7 +72,7 @@ class Objects:
         found = Object(path, entry, shelf.full_address(entry), shelf.key(entry))
         return await self._reading(shelf, found, start, end, f"{path!r}")
 
-    async def _reading(self, shelf: Shelf, found: Object, start: int, end: int, what: str) -> Reading:
+    async def _reading(self, shelf: LakeShelf, found: Object, start: int, end: int, what: str) -> Reading:
         if start >= end:
             return Reading(found, start, start, _whole(None))
         if not found.key:
@@ -187,7 +187,7 @@ class Objects:
         entry = Entry(inside, size, etag.strip('"'), mtime_ns, checked_type(content_type), checked_metadata(metadata))
         return await self._link(repository, branch, path, entry, epoch, when)
 
-    async def _fetched(self, shelf: Shelf, address: str, epoch: int) -> str:
+    async def _fetched(self, shelf: LakeShelf, address: str, epoch: int) -> str:
         """Copy an object of the lake's store into the namespace: what lies elsewhere may be deleted there (D21)."""
         key = self.engine.shelves.key_of(address)
         if not key:
@@ -256,7 +256,7 @@ class Objects:
         link_epoch: int,
         when: Precondition | None,
         source: FromStaged | FromCommit | None = None,
-    ) -> Shelf:
+    ) -> LakeShelf:
         """Write an entry, or a tombstone, if the precondition holds at apply."""
         basis = await self._basis(repository, branch, path) if when is not None else None
 

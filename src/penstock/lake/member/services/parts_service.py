@@ -18,7 +18,7 @@ from penstock.kernel.bounds import Count, Name, Size
 from penstock.kernel.errors import InvalidArgument, NotFound
 from penstock.lake.member.engine import Engine
 from penstock.lake.member.services.uploads import LinkSigner, upload
-from penstock.lake.member.shelves import Shelf
+from penstock.lake.member.shelves import LakeShelf
 from penstock.plumbing.objects.port import Buffer
 
 __all__ = ["PARTS_MAX", "PartUploads"]
@@ -109,7 +109,7 @@ class PartUploads:
             raise InvalidArgument(f"part {number} has another ETag, {part.etag}", next_step="upload it again")
         return part
 
-    async def _place(self, repository: str, branch: str, path: str, address: str) -> tuple[Shelf, str]:
+    async def _place(self, repository: str, branch: str, path: str, address: str) -> tuple[LakeShelf, str]:
         """Return the shelf and the address in it, if it was given out for this path."""
         found, known = await self.engine.branch_to_write(repository, branch)
         shelf = self.engine.shelves.of(found)

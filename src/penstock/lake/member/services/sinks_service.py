@@ -24,7 +24,7 @@ from penstock.lake.core.staging.proposing import port
 from penstock.lake.core.staging.proposing.sink_rule import (
     BatchOffer,
     Register,
-    Verdict,
+    SinkVerdict,
     part_of,
     register_of,
     state_of,
@@ -34,7 +34,7 @@ from penstock.lake.core.staging.records import Request, SinkRewind
 from penstock.lake.core.staging.results import Status
 from penstock.lake.member.engine import AGAIN_MAX
 from penstock.lake.member.names import check_path
-from penstock.lake.member.services.commits_service import Commits
+from penstock.lake.member.services.commits_service import CommitsService
 from penstock.lake.member.services.staged_files import check_staged, store_mark
 from penstock.lake.member.services.table_rule import check_table
 from penstock.lake.member.services.uploads import link_epoch_of, upload
@@ -89,7 +89,7 @@ class SinkWish:
         return pl.DataFrame(columns, schema=ENTRY_SCHEMA).sort("path")
 
 
-class Sinks(Commits):
+class Sinks(CommitsService):
     """The part of the service which commits batches."""
 
     store_url: str
@@ -170,9 +170,9 @@ class Sinks(Commits):
             state = known.sinks.get(body.sink)
             last = None if state is None else register_of(state)
             what = verdict(last, batch)
-            if what is Verdict.REPLAY and state is not None:
+            if what is SinkVerdict.REPLAY and state is not None:
                 return BatchOutcome("replayed", state.commit)
-            if what is not Verdict.COMMIT:
+            if what is not SinkVerdict.COMMIT:
                 raise _refusal(what, body, last)
             if not is_checked:
                 await check_staged(self.engine.shelves.of(found), self.store_url, tables)
@@ -269,20 +269,20 @@ def _check_guard(guard: str) -> None:
         raise InvalidArgument(f"guard {guard[:100]!r}: expected no colon")
 
 
-def _refusal(what: Verdict, body: BatchBody, last: Register | None) -> PreconditionFailed:
+def _refusal(what: SinkVerdict, body: BatchBody, last: Register | None) -> PreconditionFailed:
     assert last is not None
     adopt = f"penstock pipeline adopt {body.sink}"
     match what:
-        case Verdict.OTHER_QUERY:
+        case SinkVerdict.OTHER_QUERY:
             why = (
                 f"sink {body.sink} belongs to query {last.query}, at batch {last.batch}: "
                 f"the checkpoint was reset, or two queries share the sink (this is {body.query}, batch {body.batch})"
             )
             if last.ends and body.begins and not body.batch:
                 why += f"; that batch ended at {last.ends[:500]}, and this one begins at {body.begins[:500]}"
-        case Verdict.OTHER_PLAN:
+        case SinkVerdict.OTHER_PLAN:
             why = f"batch {body.batch} of sink {body.sink} was committed with other offsets: the checkpoint was rewound"
-        case Verdict.OTHER_BEGIN:
+        case SinkVerdict.OTHER_BEGIN:
             why = (
                 f"batch {body.batch} of sink {body.sink} begins at {body.begins[:500]}, "
                 f"and batch {last.batch} ended at {last.ends[:500]}: "

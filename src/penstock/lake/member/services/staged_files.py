@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from penstock.kernel.errors import NotFound, PreconditionFailed, StagedFileMissing
-from penstock.lake.member.shelves import Shelf
+from penstock.lake.member.shelves import LakeShelf
 from penstock.lake.records.sink_batch import STORE_MARK, BatchFile, BatchTable
 from penstock.plumbing.objects.arguments import shown_url
 from penstock.plumbing.objects.port import ObjectStore
@@ -29,7 +29,7 @@ async def store_mark(store: ObjectStore, chance: Chance) -> str:
     return bytes((await store.get(STORE_MARK)).data).decode()
 
 
-async def check_staged(shelf: Shelf, store_url: str, tables: tuple[BatchTable, ...]) -> None:
+async def check_staged(shelf: LakeShelf, store_url: str, tables: tuple[BatchTable, ...]) -> None:
     """Refuse a batch with a file that the store does not have whole: its commit would name rows that do not exist."""
     asking = asyncio.Semaphore(ASKED_AT_ONCE)
 

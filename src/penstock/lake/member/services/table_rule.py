@@ -8,13 +8,13 @@ from contextlib import aclosing
 
 from penstock.kernel.errors import TableChanged
 from penstock.lake.core.refs.commit import Commit
-from penstock.lake.member.shelves import Shelf
+from penstock.lake.member.shelves import LakeShelf
 from penstock.lake.records.sink_batch import ANY_BASE, BatchTable
 
 __all__ = ["check_table"]
 
 
-async def check_table(shelf: Shelf, table: BatchTable, head: str, parent: Commit) -> None:
+async def check_table(shelf: LakeShelf, table: BatchTable, head: str, parent: Commit) -> None:
     """Refuse what a batch does to a table, if the head is not as its author saw it."""
     for path, etag in table.expects:
         entry = await shelf.trees.get(parent.tree, path)

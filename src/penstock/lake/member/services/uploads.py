@@ -16,7 +16,7 @@ from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any, Final
 
 from penstock.kernel.errors import InvalidArgument
-from penstock.lake.member.shelves import Shelf
+from penstock.lake.member.shelves import LakeShelf
 from penstock.lake.records.service import Content
 from penstock.plumbing.objects.port import Buffer
 from penstock.plumbing.objects.summed import SummedStore
@@ -67,7 +67,7 @@ class LinkSigner:
         return base64.urlsafe_b64encode(digest[:18]).decode()
 
 
-async def upload(shelf: Shelf, address: str, content: Content) -> tuple[int, str]:
+async def upload(shelf: LakeShelf, address: str, content: Content) -> tuple[int, str]:
     """Write the bytes; how many, and their MD5 in hexadecimal digits."""
     digest = hashlib.md5(usedforsecurity=False)
     key = shelf.folder + address

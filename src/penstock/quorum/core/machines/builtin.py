@@ -98,7 +98,7 @@ class Get(msgspec.Struct, frozen=True, tag="get", array_like=True):
     key: str
 
 
-class Scan(msgspec.Struct, frozen=True, tag="scan", array_like=True):
+class ScanKeys(msgspec.Struct, frozen=True, tag="scan", array_like=True):
     """A question: the keys with this prefix, in order, with their values; at most `limit`."""
 
     prefix: str = ""
@@ -106,7 +106,7 @@ class Scan(msgspec.Struct, frozen=True, tag="scan", array_like=True):
 
 
 MapOp = Put | Delete | CompareAndSet | AppendTo
-MapQuery = Get | Scan
+MapQuery = Get | ScanKeys
 _decode_op = msgspec.msgpack.Decoder(MapOp).decode
 _decode_query = msgspec.msgpack.Decoder(MapQuery).decode
 encode_op = msgspec.msgpack.Encoder().encode
@@ -159,7 +159,7 @@ class MapMachine:
         match question:
             case Get(key):
                 return self._values.get(key)
-            case Scan(prefix, limit):
+            case ScanKeys(prefix, limit):
                 keys = sorted(key for key in self._values if key.startswith(prefix))
                 return [(key, self._values[key]) for key in keys[:limit]]
 

@@ -12,10 +12,10 @@ import msgspec
 
 from penstock.kernel.ids import NO_ENTRY, EntryId, Instant, Offset, RequestId
 
-__all__ = ["Read", "ReadRounds", "WaitingRead"]
+__all__ = ["QuorumRead", "ReadRounds", "WaitingRead"]
 
 
-class Read(msgspec.Struct, frozen=True):
+class QuorumRead(msgspec.Struct, frozen=True):
     """A read, as the body of a `Requested`. The query itself stays with the shell, which gets `Serve` when it may run.
 
     Linearizable reads see everything committed before they came, and only the leader serves them. Local ones see what

@@ -13,7 +13,7 @@ from penstock.kernel.errors import InvalidArgument, PreconditionFailed
 from penstock.lake.records.sink_batch import SinkBody
 from penstock.spark.journals.journal_source import Planner
 from penstock.spark.options import has_stream_option, source_options
-from penstock.spark.pipelines.ends import Journal
+from penstock.spark.pipelines.ends import JournalEnd
 from penstock.spark.pipelines.pipeline import Flow
 from penstock.spark.pipelines.plans import keeping_state
 from penstock.spark.shared.offsets import journal_positions
@@ -56,10 +56,10 @@ def _lost(flow: Flow, register: SinkBody, stateful: tuple[str, ...]) -> Precondi
     )
 
 
-def only_journal(flow: Flow) -> Journal | None:
+def only_journal(flow: Flow) -> JournalEnd | None:
     """Return the journal of a flow that reads one, and no other stream."""
     first, *others = flow.streams.values()
-    return first if isinstance(first, Journal) and not others else None
+    return first if isinstance(first, JournalEnd) and not others else None
 
 
 def check_row_wise(spark: SparkSession, flow: Flow) -> None:
@@ -77,12 +77,12 @@ def _stateful(spark: SparkSession, flow: Flow) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def heads_of(source: Journal) -> dict[str, int]:
+def heads_of(source: JournalEnd) -> dict[str, int]:
     """Return how far the journals of a source are written."""
     return {name: head.end for name, head in planner_of(source).now().items()}
 
 
-def planner_of(source: Journal) -> Planner:
+def planner_of(source: JournalEnd) -> Planner:
     """Return what asks brokers about the journals of a source."""
     given = {name.lower(): text for name, text in source.options.items()} | {"path": source.name}
     return Planner(source_options(given, is_stream=has_stream_option(given)), StructType())

@@ -17,7 +17,7 @@ from penstock.kernel.errors import InvalidArgument, PreconditionFailed
 from penstock.lake.records.sink_batch import SinkBody
 from penstock.spark.journals.journal_source import JournalReader, limited
 from penstock.spark.options import source_options
-from penstock.spark.pipelines.ends import Journal, LakeSink, LakeTable
+from penstock.spark.pipelines.ends import JournalEnd, LakeSink, LakeTable
 from penstock.spark.pipelines.pipeline import Flow, Pipeline
 from penstock.spark.pipelines.running.flow_start import BACKFILL, check_row_wise, only_journal
 from penstock.spark.pipelines.running.pipeline_run import has_plan, publisher_of
@@ -67,7 +67,7 @@ def backfill(
             return ends
 
 
-def _source(flow: Flow) -> Journal:
+def _source(flow: Flow) -> JournalEnd:
     source = only_journal(flow)
     if source is None or flow.output_mode != "append":
         raise InvalidArgument(
@@ -90,7 +90,7 @@ def _reached(flow: Flow, query: str, register: SinkBody | None) -> tuple[int, Of
     return register.batch + 1, ends
 
 
-def _history(source: Journal, begins: Offsets) -> tuple[Offsets, Offsets]:
+def _history(source: JournalEnd, begins: Offsets) -> tuple[Offsets, Offsets]:
     """Return begin and end of each journal's part: after the last commit, up to the journal's end now."""
     given = {name: text for name, text in source.options.items() if name not in STREAMS_ONLY} | {"path": source.name}
     if begins:
@@ -101,7 +101,7 @@ def _history(source: Journal, begins: Offsets) -> tuple[Offsets, Offsets]:
     return {**begins, **first}, {**begins, **{name: end for name, (_, end) in found.items()}}
 
 
-def _frames(spark: SparkSession, flow: Flow, source: Journal, begins: Offsets, ends: Offsets) -> list[DataFrame]:
+def _frames(spark: SparkSession, flow: Flow, source: JournalEnd, begins: Offsets, ends: Offsets) -> list[DataFrame]:
     """Return the function's results for a part of history, in the order of the sinks."""
     is_ordered = not any(isinstance(each, LakeSink) for each in flow.sinks.values())
     # Readers of journals get rows in the order in which they were committed.

@@ -15,11 +15,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.kernel.errors import InvalidArgument, PenstockError, PreconditionFailed, Refused
 from penstock.spark.pipelines.database_publisher import DatabasePublisher
-from penstock.spark.pipelines.ends import Journal, LakeSink, PostgresSink
+from penstock.spark.pipelines.ends import JournalEnd, LakeSink, PostgresSink
 from penstock.spark.pipelines.flow_frames import check_frames, output_mode_of
 from penstock.spark.pipelines.journal_publisher import TransactionPublisher
 from penstock.spark.pipelines.pipeline import Flow, Pipeline
-from penstock.spark.pipelines.pipeline_audit import Publisher
+from penstock.spark.pipelines.pipeline_audit import AuditPublisher
 from penstock.spark.pipelines.running.flow_start import FlowStart, heads_of, only_journal, start_of
 from penstock.spark.pipelines.running.settings import RunSettings, limited_flow
 from penstock.spark.pipelines.running.until_now import present_ends, stop_when_read
@@ -40,7 +40,7 @@ SLOW_STARTS_MAX: Final = 30  # of one flow
 TAKEN: Final = ("PreconditionFailed:", "Fenced:")  # a sink that another query has
 
 
-AnyPublisher = Publisher | TransactionPublisher | DatabasePublisher
+AnyPublisher = AuditPublisher | TransactionPublisher | DatabasePublisher
 
 
 class FlowProgress(msgspec.Struct, frozen=True):
@@ -221,7 +221,7 @@ class PipelineRun:
     def _sample(self, flow: Flow, checkpoint: str, batch: int) -> list[dict[str, Any]]:
         """Some rows which the batch read; none if they cannot be had: the failure itself is what matters."""
         source = next(iter(flow.streams.values()))
-        if not isinstance(source, Journal) or len(flow.streams) != 1:
+        if not isinstance(source, JournalEnd) or len(flow.streams) != 1:
             return []
         try:
             end = StreamOffset.from_dict(offset_of(checkpoint, batch, self.spark))
@@ -241,10 +241,10 @@ def publisher_of(flow: Flow, checkpoint: str) -> AnyPublisher:
     """Return the committer of a flow's batches: into tables of the lake or of a database, or into journals."""
     match next(iter(flow.sinks.values())):
         case LakeSink():
-            return Publisher(flow, checkpoint)
+            return AuditPublisher(flow, checkpoint)
         case PostgresSink():
             return DatabasePublisher(flow, checkpoint)
-        case Journal():
+        case JournalEnd():
             return TransactionPublisher(flow, checkpoint)
 
 

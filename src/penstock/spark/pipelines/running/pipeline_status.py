@@ -3,7 +3,7 @@
 from typing import Any
 
 from penstock.kernel.errors import PenstockError
-from penstock.spark.pipelines.ends import Journal, LakeSink
+from penstock.spark.pipelines.ends import JournalEnd, LakeSink
 from penstock.spark.pipelines.pipeline import Flow, Pipeline
 from penstock.spark.pipelines.pipeline_audit import audit_branch
 from penstock.spark.pipelines.running.flow_start import heads_of
@@ -56,7 +56,7 @@ def _register(flow: Flow) -> dict[str, Any] | None:
 def _lag(flow: Flow, checkpoint: str, register: dict[str, Any] | None) -> int | None:
     """Return how many bytes of the journals follow the last planned batch, or the last that the sink committed."""
     source = next(iter(flow.streams.values()))
-    if not isinstance(source, Journal):
+    if not isinstance(source, JournalEnd):
         return None
     state = find_state(checkpoint)
     if state is not None and state.planned >= 0:

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.kernel.errors import InvalidArgument
-from penstock.spark.pipelines.ends import Journal, LakeChanges, LakeSink
+from penstock.spark.pipelines.ends import JournalEnd, LakeChanges, LakeSink
 from penstock.spark.pipelines.pipeline import Flow, Pipeline
 
 __all__ = ["FLAG", "RunSettings", "Setting", "apply_conf", "limited_flow", "pairs_of", "settle", "size_of"]
@@ -184,7 +184,7 @@ def limited_flow(flow: Flow, max_bytes: int | None) -> Flow:
         return flow
 
     def limited(source: Any) -> Any:
-        if not isinstance(source, Journal | LakeChanges):
+        if not isinstance(source, JournalEnd | LakeChanges):
             return source
         others = {name: text for name, text in source.options.items() if name.lower() != "maxbytespertrigger"}
         return msgspec.structs.replace(source, options={**others, "maxBytesPerTrigger": str(max_bytes)})

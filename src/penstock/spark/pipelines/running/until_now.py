@@ -11,7 +11,7 @@ import msgspec
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.spark.pipelines.ends import Journal
+from penstock.spark.pipelines.ends import JournalEnd
 from penstock.spark.pipelines.pipeline import Flow
 from penstock.spark.pipelines.running.flow_start import heads_of
 from penstock.spark.versions import HAS_READ_LIMITS
@@ -23,7 +23,7 @@ LIMIT = "maxbytespertrigger"
 
 def present_ends(flow: Flow) -> dict[str, str]:
     """Return for each source of journals where it ends now, as an option; nothing if Spark ends the flow itself."""
-    journals = {name: each for name, each in flow.streams.items() if isinstance(each, Journal)}
+    journals = {name: each for name, each in flow.streams.items() if isinstance(each, JournalEnd)}
     is_limited = any(option.lower() == LIMIT for each in journals.values() for option in each.options)
     if HAS_READ_LIMITS or not is_limited:
         return {}

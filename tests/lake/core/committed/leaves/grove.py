@@ -12,7 +12,7 @@ from penstock.lake.core.committed.columns import joined
 from penstock.lake.core.committed.entry import entries_from
 from penstock.lake.core.committed.leaves.cut import LeafCut, is_node_key
 from penstock.lake.core.committed.leaves.node import LEAF_SCHEMA, Leaves, node_ends, node_ids
-from penstock.lake.core.committed.leaves.spans import Work, plan_jobs, touched_nodes
+from penstock.lake.core.committed.leaves.spans import SpanWork, plan_jobs, touched_nodes
 from penstock.lake.core.committed.range import frame_of
 
 SMALL = LeafCut(rows_mean=3, rows_min=4, rows_max=9, bytes_max=700, node_rows_mean=25)
@@ -49,7 +49,7 @@ class Grove:
         parts = [pl.DataFrame(schema=LEAF_SCHEMA)]
         for job in plan_jobs(opened, changes, self._cut, self._job_rows):
             own = changes.slice(job.start, job.end - job.start)
-            work = Work(opened.of(slice(job.first, job.last)), own, self._cut)
+            work = SpanWork(opened.of(slice(job.first, job.last)), own, self._cut)
             self.touched += work.touched
             while not work.is_done:
                 tables = [self.load(opened[job.first + row].id) for row in work.wanted()]

@@ -12,7 +12,7 @@ from penstock.lake.core.committed.changes import empty_changes
 from penstock.lake.core.committed.leaves import spans
 from penstock.lake.core.committed.leaves.cut import LEAF_CUT, CutSpan, LeafCut, cut_spans, is_node_key
 from penstock.lake.core.committed.leaves.node import Leaves
-from penstock.lake.core.committed.leaves.spans import Work, plan_jobs
+from penstock.lake.core.committed.leaves.spans import SpanWork, plan_jobs
 
 TREE = {f"table/part-{number:05}": entry(number % 3) for number in range(6000)}
 
@@ -88,7 +88,7 @@ def cut_by_the_job(table: object, stops: Sequence[int], cut: LeafCut) -> list[Cu
     return [each._replace(is_closed=True) for each in cut_spans(table, stops, cut)]
 
 
-def stops_anywhere(self: Work, *arguments: object) -> None:
+def stops_anywhere(self: SpanWork, *arguments: object) -> None:
     """It stops at any cut by a rule, even if the old tree has no cut at that row."""
     _base, _bases, laid, stops, cuts = arguments
     start = 0
@@ -107,7 +107,7 @@ def never_glued(closing: pl.Series, count: int, changes: pl.DataFrame) -> list[i
 MUTANTS: list[tuple[object, str, Callable[..., object]]] = [
     (spans, "cut_spans", counted_over_the_nodes_end),
     (spans, "cut_spans", cut_by_the_job),
-    (Work, "_settle", stops_anywhere),
+    (SpanWork, "_settle", stops_anywhere),
 ]
 
 

@@ -31,7 +31,17 @@ from penstock.lake.core.committed.range import (
     write_parquet,
 )
 
-__all__ = ["NODE_SCHEMA", "Node", "Nodes", "Root", "decode_root", "encode_root", "nodes_of", "root_key", "written_by"]
+__all__ = [
+    "NODE_SCHEMA",
+    "Nodes",
+    "Root",
+    "TreeNode",
+    "decode_root",
+    "encode_root",
+    "nodes_of",
+    "root_key",
+    "written_by",
+]
 
 _USES: Final = pl.List(pl.Struct({"pack": pl.String(), "leaves": pl.Int64()}))
 NODE_SCHEMA: Final = pl.Schema(
@@ -68,7 +78,7 @@ _TAG: Final = "penstock root 3"
 _CONTENT: Final = ("id", "min_key", "max_key", "count", "size")
 
 
-class Node(msgspec.Struct, frozen=True):
+class TreeNode(msgspec.Struct, frozen=True):
     """One node, and its place."""
 
     id: str
@@ -87,8 +97,8 @@ class Nodes(Contents):
 
     schema = NODE_SCHEMA
 
-    def __getitem__(self, row: int) -> Node:
-        return Node(*self.frame.row(row)[:-1])
+    def __getitem__(self, row: int) -> TreeNode:
+        return TreeNode(*self.frame.row(row)[:-1])
 
     def segments(self, cut: LeafCut) -> npt.NDArray[np.int64]:
         """Return the row after each node that ends with a node key; only a tree's last node may not."""

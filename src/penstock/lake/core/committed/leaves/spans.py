@@ -1,8 +1,8 @@
 """Recut what changes touch: from the first row of a touched leaf to where a new cut falls on an old one.
 
 1. `plan_jobs` divides opened nodes into jobs. A job ends with a node key that stays, so it depends on nothing outside.
-2. `Work` is one job: it names leaves to load, takes their rows, lays the changes over them and cuts them again. A span
-   whose new cuts have not met the old ones at its end takes one leaf more. No later leaf is read.
+2. `SpanWork` is one job: it names leaves to load, takes their rows, lays the changes over them and cuts them again. A
+   span whose new cuts have not met the old ones at its end takes one leaf more. No later leaf is read.
 3. `made` says what the job's part of the tree is: old leaves by reference, and new ones with their rows.
 
 The same jobs build format 3 out of a tree of format 2 (then every range is touched), or out of nothing.
@@ -27,7 +27,7 @@ from penstock.lake.core.committed.leaves.cut import LEAF_CUT, CutSpan, LeafCut, 
 from penstock.lake.core.committed.leaves.node import LEAF_SCHEMA, leaves_of
 from penstock.lake.core.committed.range import table_of
 
-__all__ = ["JOB_ROWS", "LeafJob", "MadeLeaves", "Place", "Work", "places_of", "plan_jobs", "touched_nodes"]
+__all__ = ["JOB_ROWS", "LeafJob", "MadeLeaves", "Place", "SpanWork", "places_of", "plan_jobs", "touched_nodes"]
 
 FEW_CHANGES: Final = 4096  # are looked up one by one
 JOB_ROWS: Final = 1 << 17  # touched rows of one job, more or less
@@ -173,7 +173,7 @@ class _Done(NamedTuple):
     ends: list[int]
 
 
-class Work:
+class SpanWork:
     """One job. Ask `wanted` for leaves to load, and `take` their rows, until nothing is wanted; then it is `made`."""
 
     def __init__(

@@ -35,7 +35,7 @@ from penstock.lake.core.staging.snapshot import Snapshot
 if TYPE_CHECKING:
     from penstock.lake.core.staging.proposing.member import Member
 
-__all__ = ["Phase", "Proposal", "Proposals"]
+__all__ = ["Proposal", "ProposalPhase", "Proposals"]
 
 LOSSES_BEFORE_BACKOFF = 3
 NO_COMMIT = CommitId("")
@@ -44,7 +44,7 @@ NEVER = Instant(0)
 BACKOFF_DOUBLINGS_MAX = 6
 
 
-class Phase(Enum):
+class ProposalPhase(Enum):
     """What a proposal waits for."""
 
     SYNCING = "syncing"  # a head move's fresh view
@@ -62,7 +62,7 @@ class Proposal:
 
     waiting: RequestId
     wish: Commit | Move
-    phase: Phase
+    phase: ProposalPhase
     attempt: int = 0
     parent: CommitId = NO_COMMIT
     range: tuple[StagingToken, ...] = ()
@@ -117,7 +117,7 @@ class Proposals:
         proposal = self._proposals.get(waiting)
         if proposal is None:
             return []
-        proposal.phase = Phase.ENDING
+        proposal.phase = ProposalPhase.ENDING
         return self._leave(proposal, now)
 
     def forget(self, waiting: RequestId, now: Instant) -> list[Effect]:
@@ -136,11 +136,11 @@ class Proposals:
 
     def begin(self, waiting: RequestId, wish: Commit | Move, now: Instant) -> list[Effect]:
         if isinstance(wish, Move):
-            self._proposals[waiting] = Proposal(waiting, wish, Phase.SYNCING)
+            self._proposals[waiting] = Proposal(waiting, wish, ProposalPhase.SYNCING)
             return self.member.join_sync(Requested(waiting, wish), now)
         live = self.member.machine.attempts.get(wish.request.id)
         attempt = 0 if live is None else live.number + 1
-        self._proposals[waiting] = Proposal(waiting, wish, Phase.ANNOUNCING, attempt, extended_at=now)
+        self._proposals[waiting] = Proposal(waiting, wish, ProposalPhase.ANNOUNCING, attempt, extended_at=now)
         return self._announce(self._proposals[waiting], now)
 
     def _announce(self, proposal: Proposal, now: Instant) -> list[Effect]:
@@ -149,7 +149,7 @@ class Proposals:
         proposal.built, proposal.old_parents = None, ()
         if not self.member.is_present:
             return self._back_off(proposal, now)  # a deadline set in the past would be over at once
-        proposal.phase = Phase.ANNOUNCING
+        proposal.phase = ProposalPhase.ANNOUNCING
         token = StagingToken(f"{wish.request.id}/{proposal.attempt}/{self.member.boot}")
         record = Announce(wish.request, wish.instance, proposal.attempt, token, wish.ttl_ns, wish.expected_head)
         return self._send(proposal, record, now)
@@ -160,7 +160,7 @@ class Proposals:
     def on_synced(self, waiting: RequestId, now: Instant) -> list[Effect]:
         """A head move has a fresh view."""
         proposal = self._proposals.get(waiting)
-        if proposal is None or proposal.phase is not Phase.SYNCING:
+        if proposal is None or proposal.phase is not ProposalPhase.SYNCING:
             return []
         return self._join(proposal, now)
 
@@ -168,7 +168,7 @@ class Proposals:
 
     def _join(self, proposal: Proposal, now: Instant) -> list[Effect]:
         """Wait for a turn to be built. A move that has lost a race keeps its place."""
-        proposal.phase = Phase.IN_LINE
+        proposal.phase = ProposalPhase.IN_LINE
         self._lines.setdefault(proposal.wish.instance, BranchLine()).moves[proposal.waiting] = proposal
         return self._advance(proposal.wish.instance, now)
 
@@ -193,7 +193,7 @@ class Proposals:
             del self._lines[instance]
         if line is None or line.building is not None:
             return []
-        ready = (each for each in line.moves.values() if each.phase is Phase.IN_LINE)
+        ready = (each for each in line.moves.values() if each.phase is ProposalPhase.IN_LINE)
         following = next((each for each in ready if line.tip is None or not each.wants_head), None)
         if following is None:
             return []
@@ -214,7 +214,7 @@ class Proposals:
         if tip is not None:
             reached("lake.built_on_a_tip")
         parent = snapshot.head if tip is None else tip
-        proposal.phase, proposal.parent, proposal.link_epoch = Phase.BUILDING, parent, oldest
+        proposal.phase, proposal.parent, proposal.link_epoch = ProposalPhase.BUILDING, parent, oldest
         proposal.built, proposal.is_on_tip, proposal.wants_head = None, tip is not None, False
         return [BuildMove(proposal.waiting, wish, gce, parent, snapshot)]
 
@@ -227,34 +227,34 @@ class Proposals:
         assert attempt is not None
         if not set(announced.tokens) <= set(snapshot.tokens[:-1]):
             return self._announce_again(proposal, now)  # an old answer: some of it is committed or reset meanwhile
-        proposal.phase, proposal.parent, proposal.range = Phase.BUILDING, announced.commit, announced.tokens
+        proposal.phase, proposal.parent, proposal.range = ProposalPhase.BUILDING, announced.commit, announced.tokens
         proposal.snapshot, proposal.link_epoch = snapshot, attempt.gce
         proposal.opened = snapshot.tokens[len(announced.tokens)]
         return [Build(proposal.waiting, wish, proposal.attempt, attempt.gce, proposal.parent, snapshot, proposal.range)]
 
     def on_built(self, event: Built | BuildFailed, now: Instant) -> list[Effect]:
         proposal = self._proposals.get(event.waiting)
-        if proposal is None or proposal.phase is not Phase.BUILDING:
+        if proposal is None or proposal.phase is not ProposalPhase.BUILDING:
             return []
         if isinstance(proposal.wish, Move):
             return self._on_move_built(proposal, event, now)
         if isinstance(event, Built):
             proposal.built = event
             return self._perform(proposal, now)
-        proposal.phase = Phase.ENDING
+        proposal.phase = ProposalPhase.ENDING
         return self._send(proposal, Abort(proposal.wish.request, proposal.attempt, by_owner=True), now)
 
     def _on_move_built(self, proposal: Proposal, event: Built | BuildFailed, now: Instant) -> list[Effect]:
         line = self._lines[proposal.wish.instance]
         if proposal.is_on_tip and proposal.chain != line.chain:
-            proposal.phase = Phase.IN_LINE
+            proposal.phase = ProposalPhase.IN_LINE
             return self._pass_on(proposal, now)
         if isinstance(event, BuildFailed):
             branch = self.member.machine.branches.get(proposal.wish.instance)
             if not proposal.is_on_tip or branch is None or branch.head == proposal.parent:
                 return self._cancel(proposal, event.reason, now)
             reached("lake.failed_on_a_tip")  # a conflict with a commit that may never be is no answer
-            proposal.phase, proposal.wants_head = Phase.IN_LINE, True
+            proposal.phase, proposal.wants_head = ProposalPhase.IN_LINE, True
             return self._pass_on(proposal, now)
         proposal.built = event
         if not event.is_same or proposal.wish.allow_empty:
@@ -269,7 +269,7 @@ class Proposals:
     def _perform(self, proposal: Proposal, now: Instant, *, is_empty: bool = False) -> list[Effect]:
         wish, built = proposal.wish, proposal.built
         assert built is not None
-        proposal.phase = Phase.PERFORMING
+        proposal.phase = ProposalPhase.PERFORMING
         is_move = isinstance(wish, Move)
         record = Perform(
             wish.request,
@@ -345,7 +345,7 @@ class Proposals:
         )
         if proposal.parent not in proposal.old_parents:
             proposal.old_parents = (*proposal.old_parents, proposal.parent)
-        proposal.phase, proposal.parent, proposal.range = Phase.BUILDING, lost.commit, lost.tokens
+        proposal.phase, proposal.parent, proposal.range = ProposalPhase.BUILDING, lost.commit, lost.tokens
         return [effect]
 
     # continue later
@@ -368,14 +368,14 @@ class Proposals:
         return self._announce(proposal, now)
 
     def _back_off(self, proposal: Proposal, now: Instant) -> list[Effect]:
-        proposal.phase = Phase.BACKING_OFF
+        proposal.phase = ProposalPhase.BACKING_OFF
         doublings = min(proposal.losses, BACKOFF_DOUBLINGS_MAX)
         wait_ns = self.member.config.retry_ns << doublings
         return [SetTimer(str(proposal.waiting), Instant(now + wait_ns))]
 
     def on_retry(self, waiting: RequestId, now: Instant) -> list[Effect]:
         proposal = self._proposals[waiting]
-        if proposal.phase is not Phase.BACKING_OFF:
+        if proposal.phase is not ProposalPhase.BACKING_OFF:
             return []
         if isinstance(proposal.wish, Move):
             return self._again(proposal, now)
@@ -400,6 +400,8 @@ class Proposals:
         for line in self._lines.values():
             assert line.building is None or line.building in line.moves, "a line waits for a move that has left it"
             for move in line.moves.values():
-                assert (move.phase is Phase.BUILDING) == (move.waiting == line.building), "two moves are built at once"
+                assert (move.phase is ProposalPhase.BUILDING) == (move.waiting == line.building), (
+                    "two moves are built at once"
+                )
                 is_held = line.building is not None or (move.wants_head and line.tip is not None)
-                assert move.phase is not Phase.IN_LINE or is_held, "a move waits, and nothing will wake it"
+                assert move.phase is not ProposalPhase.IN_LINE or is_held, "a move waits, and nothing will wake it"

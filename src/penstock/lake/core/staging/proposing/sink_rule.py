@@ -21,10 +21,10 @@ import msgspec
 from penstock.lake.core.staging.branch import SinkState
 from penstock.lake.core.staging.records import SinkPart
 
-__all__ = ["BatchOffer", "Register", "Verdict", "follows", "part_of", "register_of", "state_of", "verdict"]
+__all__ = ["BatchOffer", "Register", "SinkVerdict", "follows", "part_of", "register_of", "state_of", "verdict"]
 
 
-class Verdict(Enum):
+class SinkVerdict(Enum):
     """What a batch is to its sink."""
 
     COMMIT = "commit"
@@ -77,24 +77,24 @@ def state_of(register: Register) -> tuple[int, str]:
     return register.batch + register.base, register.end
 
 
-def verdict(last: Register | None, batch: BatchOffer) -> Verdict:
+def verdict(last: Register | None, batch: BatchOffer) -> SinkVerdict:
     """
     >>> verdict(Register("q", 4), BatchOffer("q", 5)), verdict(Register("q", 4), BatchOffer("q", 4))
-    (<Verdict.COMMIT: 'commit'>, <Verdict.REPLAY: 'replay'>)
+    (<SinkVerdict.COMMIT: 'commit'>, <SinkVerdict.REPLAY: 'replay'>)
     """
     if last is None:
-        return Verdict.COMMIT
+        return SinkVerdict.COMMIT
     is_known = bool(last.ends and batch.begins)
     if last.query != batch.query:
         is_heir = batch.batch == 0 and is_known and follows(last.ends, batch.begins)
-        return Verdict.COMMIT if is_heir else Verdict.OTHER_QUERY
+        return SinkVerdict.COMMIT if is_heir else SinkVerdict.OTHER_QUERY
     if batch.batch == last.batch + 1:
-        return Verdict.COMMIT if not is_known or follows(last.ends, batch.begins) else Verdict.OTHER_BEGIN
+        return SinkVerdict.COMMIT if not is_known or follows(last.ends, batch.begins) else SinkVerdict.OTHER_BEGIN
     if batch.batch != last.batch:
-        return Verdict.STALE
+        return SinkVerdict.STALE
     # One side may not know its plan: then the numbers alone must do.
     is_same_plan = not (last.guard and batch.guard) or last.guard == batch.guard
-    return Verdict.REPLAY if is_same_plan else Verdict.OTHER_PLAN
+    return SinkVerdict.REPLAY if is_same_plan else SinkVerdict.OTHER_PLAN
 
 
 def follows(ends: str, begins: str) -> bool:
