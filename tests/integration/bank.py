@@ -47,7 +47,7 @@ class Consumers:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str) -> None:
-        arguments = ["consumer", "run", str(EXAMPLE / "bank.py"), "--id", name, "--lease-ms", str(self.lease_ms)]
+        arguments = ["consumer", "run", str(EXAMPLE / "bank.py"), "--id", name, "--lease", f"{self.lease_ms}ms"]
         arguments += ["--cluster", str(self._folder), "--folder", str(self._folder / name)]
         with (self._folder / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(

@@ -55,7 +55,7 @@ class Members:
             "PENSTOCK_LAKE_SECRET_ACCESS_KEY": SECRET,
             "PENSTOCK_LOG_LEVEL": "warning",
         }
-        nodes = [word for address in self.cluster.addresses("node") for word in ("--node-address", address)]
+        nodes = [word for address in self.cluster.addresses("node") for word in ("--node", address)]
         command = [sys.executable, "-m", "penstock", "lake", "serve", *nodes, "--listen", f"127.0.0.1:{port}"]
         with (self.folder / f"member-{port}.log").open("ab") as log:
             self._running[port] = subprocess.Popen(command, env=environment, stderr=log)

@@ -15,8 +15,15 @@ __all__ = ["FLAGS", "REFUSED", "current"]
 
 Chain = tuple[str, ...]
 
+_CLUSTER: Final = ("down", "kill", "pause", "resume", "start", "status", "up")
 FLAGS: Final[dict[Chain, dict[str, str]]] = {
     ("journals", "append"): {"--check": "--check-registers"},
+    **{("cluster", verb): {"--folder": "--cluster"} for verb in _CLUSTER},
+    **{("quorum", verb): {"--node-address": "--node"} for verb in ("append", "resolve", "status", "tail")},
+    ("lake", "serve"): {"--node-address": "--node"},
+    ("broker",): {"--limit": "--max-journals", "--lease-ms": "--lease"},
+    ("consumer", "run"): {"--limit": "--max-shards", "--lease-ms": "--lease"},
+    ("operator",): {"--failure-ms": "--failure-after"},
 }
 # Old names that mean something else now: the command line is refused and names the new flag.
 REFUSED: Final[dict[Chain, dict[str, str]]] = {
@@ -31,18 +38,22 @@ def current(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     tokens, notes = list(arguments), []
     end = tokens.index("--") if "--" in tokens else len(tokens)
     words: Chain = ()
-    is_value = False
+    is_value = is_milliseconds = False
     for index, token in enumerate(tokens[:end]):
         flag, equals, value = token.partition("=")
         new = _name(FLAGS, words, flag)
-        if is_value:
+        if is_milliseconds:
+            is_milliseconds, tokens[index] = False, f"{token}ms"
+        elif is_value:
             is_value = False
         elif _name(REFUSED, words, flag):
             raise _ambiguous(tokens, index, words, flag)
         elif new:
             if any(each.partition("=")[0] == new for each in arguments[:end]):
                 raise _misuse(f"{flag} and {new} are the same flag")
-            tokens[index] = f"{new}{equals}{value}"
+            unit = "ms" if flag.endswith("-ms") else ""  # a bare number of the new flag is in seconds
+            is_milliseconds = bool(unit) and not equals
+            tokens[index] = f"{new}{equals}{value}{unit if equals else ''}"
             notes.append(f"{flag} is now {new}")
         elif token in _GLOBAL_WITH_VALUE:
             is_value = True

@@ -35,7 +35,7 @@ AtFolder = Annotated[
 ]
 AtNodes = Annotated[
     tuple[str, ...],
-    Parameter(name="--node-address", help="A node to ask. Default: the local cluster's.", metavar="HOST:PORT"),
+    Parameter(name="--node", help="A node to ask. Default: the local cluster's.", metavar="HOST:PORT"),
 ]
 AtOperators = Annotated[
     tuple[str, ...],
@@ -70,7 +70,7 @@ async def quorum_log_of(
 
     session.start_logs(quiet=True)
     wiring = wiring_of(session)
-    addresses = addresses_of(session, nodes, folder, "node", "--node-address")
+    addresses = addresses_of(session, nodes, folder, "node", "--node")
     async with QuorumLog(addresses, shard, token=wiring.token, tls=wiring.client_tls) as log:
         yield log
 

@@ -121,7 +121,7 @@ async def test_ctrl_c_ends_a_command_that_reads_a_terminal(tmp_path: Path) -> No
             status, said = await asyncio.to_thread(terminal.ended)
             assert (status, said) == (130, "interrupted: 2 messages are published\n")
         for command in (("journals", "append", ORDERS), ("quorum", "append")):
-            where = at if command[0] == "journals" else ("--node-address", "127.0.0.1:9")
+            where = at if command[0] == "journals" else ("--node", "127.0.0.1:9")
             with AtTerminal("-m", "penstock", *command, *where) as terminal:
                 await asyncio.to_thread(terminal.type_line, b"never sent")
                 terminal.type(CTRL_C)

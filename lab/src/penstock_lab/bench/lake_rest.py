@@ -103,7 +103,7 @@ def _member(folder: Path, node: str, port: int) -> "subprocess.Popen[bytes]":
         "PENSTOCK_LAKE_SECRET_ACCESS_KEY": SECRET,
         "PENSTOCK_LOG_LEVEL": "warning",
     }
-    command = [sys.executable, "-m", "penstock", "lake", "serve", "--node-address", node]
+    command = [sys.executable, "-m", "penstock", "lake", "serve", "--node", node]
     with (folder / f"member-{port}.log").open("wb") as log:
         return subprocess.Popen([*command, "--listen", f"127.0.0.1:{port}"], env=environment, stderr=log)
 

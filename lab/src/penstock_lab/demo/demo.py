@@ -78,5 +78,5 @@ def _tell_where(say: Callable[[str], None], stage: "Stage") -> None:
     say(f"  export {keys}")
     say(f"  penstock lake log lake://shop@main --lake {stage.lake.url}")
     say(f"  penstock lake ls lake://shop@main/orders/ --lake {stage.lake.url}")
-    say(f"  penstock cluster status --folder {stage.cluster.folder}")
-    say(f"end it: penstock cluster down --folder {stage.cluster.folder}; kill {stage.pid('lake')}")
+    say(f"  penstock cluster status --cluster {stage.cluster.folder}")
+    say(f"end it: penstock cluster down --cluster {stage.cluster.folder}; kill {stage.pid('lake')}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from penstock.cli.consumers.consumer_targets import AtKeySpace, groups_of, keyspace_of
+from penstock.cli.durations import duration
 from penstock.cli.noun import InSession, examples, noun
 from penstock.kernel.errors import InvalidArgument, NotFound
 from penstock.keyspace.core.allocator.layout import MemberId
@@ -67,8 +68,8 @@ async def run(
     listen: Annotated[
         str, Parameter(help="Where it answers `penstock shards`. Port 0: any.", metavar="HOST:PORT")
     ] = "127.0.0.1:0",
-    limit: Annotated[int, Parameter(help="Shards it takes at most.", metavar="N")] = 1_000,
-    lease_ms: Annotated[int, Parameter(help="A process which is silent for so long has left.", metavar="MS")] = 10_000,
+    max_shards: Annotated[int, Parameter(help="Run at most N shards.", metavar="N")] = 1_000,
+    lease: Annotated[float, duration("Other processes take over after this silence.")] = 10.0,
     session: InSession,
 ) -> None:
     """Run until SIGTERM or Ctrl-C; then others take over its shards first."""
@@ -76,12 +77,13 @@ async def run(
     from penstock.journals.client.journal import Journals
 
     session.start_logs()
+    lease_ms = round(lease * 1_000)
     if lease_ms < LEASE_MS_MIN:
-        raise InvalidArgument(f"--lease-ms {lease_ms}: expected at least {LEASE_MS_MIN}")
+        raise InvalidArgument(f"--lease {lease_ms}ms: expected at least {LEASE_MS_MIN}ms")
     loaded, name = load_application(application)
     group = group or name
     data = session.effective.config.data.folder
-    config = ConsumerConfig(group, lease_ms=lease_ms, limit=limit, folder=folder or data / f"{group}-{id}")
+    config = ConsumerConfig(group, lease_ms=lease_ms, limit=max_shards, folder=folder or data / f"{group}-{id}")
     wiring = wiring_of(session, listen)
     addresses = addresses_of(session, broker, cluster, "broker", "--broker")
     async with (

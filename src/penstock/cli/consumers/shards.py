@@ -10,6 +10,7 @@ import msgspec
 from cyclopts import Parameter
 
 from penstock.cli.consumers.consumer_targets import AtKeySpace, InGroup, groups_of, keyspace_of, shards_of
+from penstock.cli.durations import duration
 from penstock.cli.noun import InSession, examples, noun
 from penstock.kernel.errors import InvalidArgument, NotFound
 from penstock.kernel.ids import Offset
@@ -124,7 +125,7 @@ async def stat(
         tuple[str, ...],
         Parameter(help="Wait until all before this offset has taken effect.", metavar="JOURNAL=OFFSET"),
     ] = (),
-    timeout: Annotated[float, Parameter(help="Seconds to wait at most.", metavar="S")] = 30.0,
+    timeout: Annotated[float, duration("Wait at most this long, e.g. 30s.")] = 30.0,
     group: InGroup = None,
     keyspace: AtKeySpace = None,
     cluster: AtFolder = CLUSTER_FOLDER,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from cyclopts import Parameter
 
+from penstock.cli.durations import duration
 from penstock.cli.noun import InSession, noun
 from penstock.journals.broker.config import BrokerConfig
 from penstock.kernel.errors import InvalidArgument
@@ -58,10 +59,8 @@ async def run(
     store: Annotated[
         str, Parameter(help="The fragment store of journals whose spec names none. Empty: they have none.")
     ] = "",
-    limit: Annotated[int, Parameter(help="Journals it takes at most.", metavar="N")] = BrokerConfig().limit,
-    lease_ms: Annotated[
-        int, Parameter(help="A broker which is silent for so long has left.", metavar="MS")
-    ] = BrokerConfig().lease_ms,
+    max_journals: Annotated[int, Parameter(help="Serve at most N journals.", metavar="N")] = BrokerConfig().limit,
+    lease: Annotated[float, duration("Other brokers take over after this silence.")] = BrokerConfig().lease_ms / 1_000,
     session: InSession,
 ) -> None:
     """Run one broker until SIGTERM or Ctrl-C. Others then take over its journals, and it stores its remaining bytes."""
@@ -72,11 +71,12 @@ async def run(
 
     let_senders_finish()
     session.start_logs()
+    lease_ms = round(lease * 1_000)
     if lease_ms < LEASE_MS_MIN:
-        raise InvalidArgument(f"--lease-ms {lease_ms}: expected at least {LEASE_MS_MIN}")
+        raise InvalidArgument(f"--lease {lease_ms}ms: expected at least {LEASE_MS_MIN}ms")
     settings = session.effective.config
     bound = settings.journal.unstored_bytes_max or 0
-    config = BrokerConfig(lease_ms=lease_ms, limit=limit, default_store=store, unstored_bytes_max=bound)
+    config = BrokerConfig(lease_ms=lease_ms, limit=max_journals, default_store=store, unstored_bytes_max=bound)
     data = settings.data.folder
     where = keyspace if keyspace is not None else str(data / "keyspace")
     wiring = msgspec.structs.replace(wiring_of(session, listen), limits=BROKER_LIMITS)

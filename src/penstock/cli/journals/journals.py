@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 from cyclopts import Parameter
 
+from penstock.cli.durations import duration
 from penstock.cli.journals.journal_specs import changes_in, spec_text
 from penstock.cli.journals.journal_targets import AtBrokers, Name, journals_of
 from penstock.cli.journals.journal_verbs import create, delete
@@ -206,7 +207,7 @@ async def append(
     txn: Annotated[
         str | None, Parameter(help="WRITER/NUMBER: however often it is sent, it takes effect once.", metavar="TXN")
     ] = None,
-    timeout: Annotated[float, Parameter(help="Seconds until it is given up.", metavar="S")] = 30.0,
+    timeout: Annotated[float, duration("Give up after this time, e.g. 30s.")] = 30.0,
     broker: AtBrokers = (),
     cluster: AtFolder = CLUSTER_FOLDER,
     session: InSession,

@@ -60,7 +60,7 @@ COLOURS: Final = {"added": "green", "removed": "red", "changed": "yellow", "conf
 
 @app.command(
     help_epilogue=examples(
-        "penstock lake serve --alone", "penstock lake serve --node-address 10.0.0.1:7101 --listen 0.0.0.0:8000"
+        "penstock lake serve --alone", "penstock lake serve --node 10.0.0.1:7101 --listen 0.0.0.0:8000"
     )
 )
 async def serve(

@@ -5,8 +5,7 @@ import signal
 import time
 from typing import Annotated, Final
 
-from cyclopts import Parameter
-
+from penstock.cli.durations import duration
 from penstock.cli.noun import InSession, noun
 from penstock.kernel.errors import DeadlineExceeded, NotFound
 
@@ -23,7 +22,7 @@ LOOK_S: Final = 0.05
 @app.default
 def run(
     *,
-    timeout: Annotated[float, Parameter(help="Give up after this time.", metavar="SECONDS")] = 60.0,
+    timeout: Annotated[float, duration("Give up after this time, e.g. 30s.")] = 60.0,
     session: InSession,
 ) -> None:
     """Stop the server that `penstock up` runs in the data folder.

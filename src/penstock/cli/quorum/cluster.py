@@ -32,7 +32,7 @@ app = noun(
     ),
 )
 
-Folder = Annotated[Path, Parameter(help="Where the cluster keeps everything.", metavar="FOLDER")]
+Folder = Annotated[Path, Parameter(name="--cluster", help="Folder of the local cluster.", metavar="FOLDER")]
 Name = Annotated[str, Parameter(help="A process, like n1 or op1; or: leader, follower, operator.", metavar="PROCESS")]
 RESTART_S = 1.0
 READY_S = 60.0
@@ -42,7 +42,7 @@ READY_S = 60.0
     help_epilogue=examples(
         "penstock cluster up --nodes 3",
         "penstock cluster up --nodes 3 --spares 1 --detach",
-        "penstock cluster up --nodes 5 --operators 2 --folder /tmp/drill",
+        "penstock cluster up --nodes 5 --operators 2 --cluster /tmp/drill",
         "penstock cluster up --nodes 0 --brokers 3",
     )
 )
@@ -224,7 +224,7 @@ def _tell(session: Session, cluster: LocalCluster, metadata: Metadata) -> None:
     session.say(f"look:  penstock quorum status{where}")
     session.say(f"write: echo hello | penstock quorum append{where}")
     session.say(f"read:  penstock quorum tail{where}")
-    drill = "" if cluster.folder == CLUSTER_FOLDER else f" --folder {cluster.folder}"
+    drill = "" if cluster.folder == CLUSTER_FOLDER else f" --cluster {cluster.folder}"
     session.say(f"drill: penstock cluster kill leader{drill}")
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from penstock.cli.durations import duration
 from penstock.cli.noun import InSession, noun
 from penstock.kernel.errors import InvalidArgument
 from penstock.kernel.ids import MILLISECOND, NodeId
@@ -54,16 +55,17 @@ async def run(
     node: Annotated[
         tuple[str, ...], Parameter(help="A node it should know. May be given again.", metavar="NAME=HOST:PORT")
     ] = (),
-    failure_ms: Annotated[
-        int, Parameter(help="A leader silent for so long is replaced.", metavar="MS")
-    ] = OperatorConfig().failure_ns // MILLISECOND,
+    failure_after: Annotated[float, duration("Replace a leader that is silent this long.")] = (
+        OperatorConfig().failure_ns / 1_000_000_000
+    ),
     session: InSession,
 ) -> None:
     """Run until SIGTERM or Ctrl-C. All it must remember is in the KeySpace: it can be killed at any time."""
     session.start_logs()
     nodes = parse_nodes(node)
+    failure_ms = round(failure_after * 1_000)
     if failure_ms < 10:
-        raise InvalidArgument(f"--failure-ms {failure_ms}: expected at least 10")
+        raise InvalidArgument(f"--failure-after {failure_ms}ms: expected at least 10ms")
     failure_ns = failure_ms * MILLISECOND
     config = OperatorConfig(failure_ns=failure_ns, heartbeat_ns=min(OperatorConfig().heartbeat_ns, failure_ns // 4))
     where = keyspace if keyspace is not None else str(session.effective.config.data.folder / "keyspace")

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
+from penstock.cli.durations import duration
 from penstock.cli.noun import InSession, examples, noun
 from penstock.cli.quorum.quorum_text import metadata_lines, status_parts
 from penstock.kernel.errors import InvalidArgument, NotFound, PenstockError
@@ -167,7 +168,7 @@ async def append(
         bool, Parameter(name="--async", help="Answer when it is durable on the leader, in order.")
     ] = False,
     ack: Annotated[str, Parameter(help="majority, all, applied, or a number of nodes.")] = "majority",
-    timeout: Annotated[float, Parameter(help="Seconds to wait for a quorum.", metavar="S")] = 5.0,
+    timeout: Annotated[float, duration("Wait this long for a quorum.")] = 5.0,
     roll_back: Annotated[bool, Parameter(help="On a time-out, try to make the outcome definite.")] = False,
     shard: Shard = "main",
     node_address: AtNodes = (),

@@ -221,10 +221,10 @@ class LocalCluster:
             settings = ["--machine", self.plan.machine, "--snapshot-entries", str(self.plan.snapshot_entries)]
             where = ["--folder", str(self.folder / plan.name)]
         elif plan.role == "broker":
-            settings = ["--store", self.store_url, "--lease-ms", str(self.plan.lease_ms)]
+            settings = ["--store", self.store_url, "--lease", f"{self.plan.lease_ms}ms"]
             where = ["--folder", str(self.folder / plan.name), "--keyspace", self.keyspace]
         else:
-            settings = ["--failure-ms", str(self.plan.failure_ms)]
+            settings = ["--failure-after", f"{self.plan.failure_ms}ms"]
             where = ["--keyspace", self.keyspace]
             for each in self.plan.processes:
                 if each.role == "node":
