@@ -6,7 +6,8 @@ import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import boto3
 import polars as pl
@@ -257,3 +258,31 @@ def test_pyarrow_and_polars(running: Running, bucket: str) -> None:
     )
     scan = pl.scan_parquet(f"s3://{bucket}/main/t/*.parquet", storage_options=options)
     assert scan.select(pl.col("id").sum()).collect().item() == sum(range(200))
+
+
+async def test_a_page_of_a_bucket_opens_only_the_branches_that_it_shows(tmp_path: Path) -> None:
+    async with running_lake(tmp_path) as lake:
+        await lake.create_repository("many")
+        await lake.put("many", "main", "a", b"1")
+        await lake.commit("many", "main", "first")
+        for number in range(5):
+            await lake.create_branch("many", f"w{number}", "main")
+        opened: list[str] = []
+
+        class Counted:
+            """The lake, which notes the refs that are listed."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(lake, name)
+
+            async def list(self, repository: str, ref: str, **options: Any) -> Any:
+                opened.append(ref)
+                return await lake.list(repository, ref, **options)
+
+        buckets = LakeBuckets(cast("Lake", Counted()))
+        page = await buckets.list("many", prefix="", after="w1/", delimiter="", limit=2)
+        folders = await buckets.list("many", prefix="", after="", delimiter="/", limit=10)
+
+        assert [each.key for each in page.objects] == ["w1/a", "w2/a"]
+        assert opened == ["w1", "w2"]
+        assert len(folders.prefixes) == 6
