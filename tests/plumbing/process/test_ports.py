@@ -36,7 +36,7 @@ def test_another_process_is_not_given_them_either() -> None:
     script = (
         "import sys; from penstock.plumbing.process import ports;"
         "low, high = map(int, sys.argv[1:]); ports.LOWEST = low;"
-        "ports._highest = lambda: high; print(ports.Ports(1).numbers)"
+        "ports._highest = lambda: high; print(ports.ReservedPorts(1).numbers)"
     )
     with ReservedPorts(1) as mine:
         (port,) = mine.numbers
