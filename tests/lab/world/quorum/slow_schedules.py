@@ -7,6 +7,7 @@ from penstock_lab.world.quorum.play import play
 from penstock_lab.world.quorum.schedules import SCHEDULES
 
 pytestmark = pytest.mark.timeout(300)
+SEEDS_MAX = 12  # for a mutant: other changes of the code move what a seed draws
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
@@ -24,4 +25,5 @@ def test_a_small_window_of_pairs_is_no_mutant() -> None:
 def test_a_mutant_is_caught(name: str) -> None:
     mutant = SHELL_MUTANTS[name]
     with replaced(mutant.places):
-        assert play(SCHEDULES[mutant.schedule], mutant.seed) is not None, mutant.rule
+        seeds = range(mutant.seed, mutant.seed + SEEDS_MAX)
+        assert any(play(SCHEDULES[mutant.schedule], seed) is not None for seed in seeds), mutant.rule
