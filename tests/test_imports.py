@@ -22,6 +22,8 @@ HEAVY: Final = ("polars", "pyarrow", "numpy", "numba", "pandas", "pyspark", "sql
 # what serves, and what writes the reference from every part
 SERVING: Final = (
     "cli.reference",
+    "server.fsck.folder",
+    "server.fsck.lake",
     "server.machine.roles",
     "server.machine.running",
     "server.machine.supervised",

@@ -33,6 +33,8 @@ NOUNS: Final = {
         "penstock.cli.machines.status:app",
         "Show the machines of a cluster, their health, and what to do next.",
     ),
+    "doctor": ("penstock.cli.machines.doctor:app", "Ask the running machines for their problems."),
+    "fsck": ("penstock.cli.machines.fsck:app", "Look for damaged files. It needs no server, and only reads."),
     "cluster": (
         "penstock.cli.quorum.cluster:app",
         "A real multi-process cluster on this machine, for trying and for drills.",

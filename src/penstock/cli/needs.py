@@ -9,6 +9,7 @@ __all__ = ["NEEDS", "check_extra"]
 
 NEEDS: Final = {
     "up": "server",
+    "fsck": "server",
     "server": "server",
     "broker": "server",
     "node": "server",

@@ -56,6 +56,8 @@ def the_status_is_true(process: UpProcess, capsys: pytest.CaptureFixture[str]) -
     assert (
         served == {each["check"] for each in machine["checks"]} >= {"role", "journal.disk", "log.leader", "lake.queue"}
     )
+    assert run(["doctor"]) == 0
+    assert "1 machine, all well" in capsys.readouterr().out
     assert run(["status", "--machine", "127.0.0.1:1"]) == 1
     assert "no machine answers" in capsys.readouterr().err
 

@@ -9,6 +9,7 @@ import pytest
 from tests.journals.broker.cluster import WAIT_S, Cluster, read_all, running_cluster
 from tests.journals.broker.disks import flip
 
+from penstock.journals.broker.replica_host import ReplicaHost
 from penstock.journals.broker.spools.spool_files import Keeps, SpoolFiles
 from penstock.journals.broker.spools.state_log import StateLog
 from penstock.journals.client.journal import Journals
@@ -16,6 +17,7 @@ from penstock.journals.records.api import Fate, Status
 from penstock.journals.records.spec import FragmentSpec, JournalSpec
 from penstock.kernel.errors import DataDamaged, FormatTooNew, PenstockError, Unavailable
 from penstock.kernel.ids import Revision
+from penstock.keyspace.core.transaction import Transaction
 from penstock.plumbing.ports.ports import system_ports
 
 JOURNAL = "shop/orders"
@@ -229,3 +231,33 @@ async def test_content_that_changes_on_one_disk_is_read_from_another_broker(tmp_
                     assert (caught.value.details["begin"], caught.value.details["end"]) == (block, 2 * block)
                 got = [bytes(each.content) async for each in journals.read(JOURNAL, 2 * block)]
                 assert b"".join(got) == content[2 * block :]
+
+
+async def test_a_read_right_after_a_restart_does_not_end_at_the_recovered_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read before the first sync ended at the saved mark, a lower bound, with success."""
+    gate = asyncio.Event()
+    transact = ReplicaHost._transact
+    async with running_cluster(tmp_path, 1) as cluster:
+        await cluster.create(JournalSpec(name=JOURNAL, replication=1, fsync=True))
+        async with cluster.client() as journals:
+            for _ in range(3):
+                await journals.append(JOURNAL, b"acknowledged", timeout=WAIT_S)
+        await cluster.stop("b1")
+
+        async def later(self: ReplicaHost, number: int, transaction: Transaction) -> None:
+            await gate.wait()
+            await transact(self, number, transaction)
+
+        monkeypatch.setattr(ReplicaHost, "_transact", later)
+        await cluster.start("b1")
+        async with cluster.client() as journals:
+            reading = asyncio.create_task(read_all(journals, JOURNAL))
+            async with asyncio.timeout(WAIT_S):
+                while (host := cluster.hosts(JOURNAL).get("b1")) is None or not host.fragments.is_refreshed:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            await asyncio.wait([reading], timeout=0.2)
+            assert not reading.done()
+            gate.set()
+            assert await reading == b"acknowledged" * 3

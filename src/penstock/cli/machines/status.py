@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from penstock.server.machine.status import MachineStatus
     from penstock.server.session import Session
 
-__all__ = ["app"]
+__all__ = ["AtMachines", "addresses", "app", "ask_machines"]
 
 app = noun(
     "status",
@@ -46,9 +46,9 @@ async def run(
     0.4 s is shown as such.
     """
     session.start_logs(quiet=True)
-    addresses = _addresses(session, machine)
+    asked = addresses(session, machine)
     while True:
-        found = await _ask(session, addresses)
+        found = await ask_machines(session, asked)
         if watch and not session.wants_json:
             session.stdout.clear()
         session.emit(_as_data(found), *_as_text(found))
@@ -57,7 +57,7 @@ async def run(
         await asyncio.sleep(EVERY_S)
 
 
-def _addresses(session: "Session", given: tuple[str, ...]) -> dict[str, str]:
+def addresses(session: "Session", given: tuple[str, ...]) -> dict[str, str]:
     """Return the machines to ask: their addresses by name, or by themselves where no name is known."""
     from penstock.plumbing.process.running import running_in
     from penstock.server.machine.plan import members_of
@@ -77,7 +77,7 @@ def _addresses(session: "Session", given: tuple[str, ...]) -> dict[str, str]:
     return {up.broker: up.broker}
 
 
-async def _ask(session: "Session", addresses: dict[str, str]) -> "dict[str, MachineStatus | str]":
+async def ask_machines(session: "Session", addresses: dict[str, str]) -> "dict[str, MachineStatus | str]":
     """Ask all machines at once, then those of which they tell. An answer, or why there is none."""
     from penstock.plumbing.wire.channels import Channels
     from penstock.server.machine.status import STATUS, MachineQuery

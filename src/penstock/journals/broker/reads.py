@@ -81,6 +81,8 @@ class _Read:
         if not self._host.replica.knows_head:
             if fragments.is_refreshed or not await fragments.listed_within(LISTING_S):
                 await self._host.come_to_head()
+        elif (not query.blocks or self._offset == HEAD) and self._host.may_lag:
+            await self._host.come_to_head()
         elif (not query.blocks or self._offset == HEAD) and self._is_behind():
             await self._host.come_to(query.min_head)
         elif fragments.is_refreshed and not query.blocks:

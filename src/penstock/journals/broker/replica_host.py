@@ -110,6 +110,7 @@ class ReplicaHost:
         self.files = files
         self.failed = ""
         self.mark = replica.spool.mark
+        self._is_recovered = replica.spool.end > 0  # from the files of an earlier run
         self.is_retired = False
         self.is_replaced = False  # by another one, on the same files, as soon as this one is closed
         self.fragments = JournalFragments(journal, files, self, broker, broker.ports.clock)
@@ -248,11 +249,17 @@ class ReplicaHost:
                 "ask another one"
             ) from None
 
+    @property
+    def may_lag(self) -> bool:
+        """Return whether acknowledged content may be above the mark. After a restart the mark is a lower bound."""
+        spool = self.replica.spool
+        return self._is_recovered and self.mark < (spool.start or spool.end)
+
     async def come_to_head(self) -> None:
         """Wait until this replica knows where the journal ends. Refuse the read if no broker does."""
         try:
             async with asyncio.timeout(CATCH_UP_S if self.is_primary else SYNC_S):
-                while not self.replica.knows_head:
+                while not self.replica.knows_head or self.may_lag:
                     if self.replica.is_head_lost:
                         raise self._head_lost()
                     await self.wait_for_change()

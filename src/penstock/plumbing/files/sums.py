@@ -26,6 +26,7 @@ __all__ = [
     "Summing",
     "decode_sums",
     "encode_sums",
+    "is_whole",
     "subject_of",
     "version_of_sums",
 ]
@@ -183,6 +184,11 @@ def encode_sums(sums: BlockSums, subject: bytes) -> bytes:
 def _crc(data: bytes) -> bytes:
     crc: int = google_crc32c.value(data)
     return crc.to_bytes(_CRC_BYTES, "little")
+
+
+def is_whole(data: bytes) -> bool:
+    """Return whether a file of sums is as it was written, whatever object it is about."""
+    return len(data) >= _HEAD.size + _CRC_BYTES and data.startswith(SUMS_MAGIC) and _crc(data[:-4]) == data[-4:]
 
 
 def version_of_sums(data: bytes) -> int | None:

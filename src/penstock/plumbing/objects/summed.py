@@ -45,8 +45,10 @@ log = get_logger()
 class SummedStore:
     """One store, which stays the caller's to close."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, *, is_read_only: bool = False) -> None:
+        """With `is_read_only`, reads write no sums."""
         self.store = store
+        self._is_read_only = is_read_only
         self._cache: OrderedDict[str, BlockSums] = OrderedDict()
         self._cached_bytes = 0
         self._building: dict[str, asyncio.Lock] = {}
@@ -259,6 +261,8 @@ class SummedStore:
 
     async def _save(self, key: str, sums: BlockSums, digest: bytes) -> None:
         self._forget(key)
+        if self._is_read_only:
+            return
         await self.store.put(SumsKey.of(key), encode_sums(sums, subject_of(key, digest)))
 
     def _remember(self, key: str, sums: BlockSums) -> None:

@@ -22,7 +22,7 @@ from penstock.kernel.ids import EntryId
 from penstock.plumbing.ports.disk import FileSystem
 from penstock.plumbing.wal.disk import write_fully
 
-__all__ = ["Snapshots"]
+__all__ = ["Snapshots", "check_snapshot"]
 
 T = TypeVar("T")
 _HEADER = Struct("<8sII")  # magic, version, crc of the rest
@@ -99,14 +99,14 @@ class Snapshots:
         finally:
             self._disk.close(fd)
         if is_last:
-            _checked(self._disk.read_file(part), part)
+            check_snapshot(self._disk.read_file(part), part)
             self._publish(part, head)
         return position + len(data)
 
     def _load(self, head: EntryId) -> bytes:
         path = self._path(head)
         try:
-            return _checked(self._disk.read_file(path), path)
+            return check_snapshot(self._disk.read_file(path), path)
         except FileNotFoundError:
             raise WalCorrupt(
                 f"snapshot {path} is gone", next_step="swap this node: it cannot read back its log"
@@ -129,7 +129,7 @@ def _header(data: bytes, version: int) -> bytes:
     return _HEADER.pack(SNAPSHOT.magic, version, crc) if version else _CRC.pack(crc)
 
 
-def _checked(data: bytes, path: Path) -> bytes:
+def check_snapshot(data: bytes, path: Path) -> bytes:
     """Return the applier's bytes, or `WalCorrupt`; `FormatTooNew` if another release made the snapshot."""
     header: Struct = _HEADER if data.startswith(SNAPSHOT.magic) else _CRC
     fields = header.unpack_from(data) if len(data) >= header.size else ()

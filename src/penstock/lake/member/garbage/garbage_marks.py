@@ -26,7 +26,7 @@ from penstock.lake.member.builder import frame_of
 from penstock.lake.member.shelves import LakeShelf
 from penstock.lake.records.service import Progress, Watch
 
-__all__ = ["Held", "commit_ids", "held_by", "listed", "mark", "reachable"]
+__all__ = ["Held", "commit_ids", "entries_of", "files_of", "held_by", "listed", "mark", "reachable", "trees_of"]
 
 LEAVES_AT_ONCE: Final = 512  # that are read at once
 RANGES_AT_ONCE: Final = 16
@@ -102,17 +102,17 @@ async def mark(
 
     Of `trees_only` the trees alone, not their contents: merges and diffs of other commits still need them.
     """
-    kept, others = await _trees(shelf, commits), await _trees(shelf, trees_only)
-    frames = [_keys(sorted(_files_of([*kept, *others]))), *(_below(shelf, each) for each in held.staged)]
+    kept, others = await trees_of(shelf, commits), await trees_of(shelf, trees_only)
+    frames = [_keys(sorted(files_of([*kept, *others]))), *(_below(shelf, each) for each in held.staged)]
     known: set[str] = set()
     for done, tree in enumerate(kept):
         if watch is not None:
             watch(Progress("marking", done, len(kept)))
-        frames += [_below(shelf, each) async for each in _addresses(shelf, tree, known)]
+        frames += [_below(shelf, each.select("address")) async for each in entries_of(shelf, tree, known)]
     return await shelf.trees.files.in_thread(lambda: pl.concat(frames).unique())
 
 
-async def _trees(shelf: LakeShelf, commits: Iterable[CommitId]) -> list[tuple[str, MetaRange | Root]]:
+async def trees_of(shelf: LakeShelf, commits: Iterable[CommitId]) -> list[tuple[str, MetaRange | Root]]:
     """Return the trees of some commits, each once, with the keys of the files that they begin with."""
     found: dict[str, TreeAddress] = {}
     for commit in sorted(commits):
@@ -122,7 +122,7 @@ async def _trees(shelf: LakeShelf, commits: Iterable[CommitId]) -> list[tuple[st
     return [(key, await shelf.trees.files.open(tree)) for key, tree in found.items()]
 
 
-def _files_of(trees: Iterable[tuple[str, MetaRange | Root]]) -> set[str]:
+def files_of(trees: Iterable[tuple[str, MetaRange | Root]]) -> set[str]:
     """Return the keys of all files of some trees. A root lists its packs, so no node is read."""
     found: set[str] = set()
     for key, tree in trees:
@@ -134,10 +134,10 @@ def _files_of(trees: Iterable[tuple[str, MetaRange | Root]]) -> set[str]:
     return found
 
 
-async def _addresses(
+async def entries_of(
     shelf: LakeShelf, tree: tuple[str, MetaRange | Root], known: set[str]
 ) -> AsyncGenerator[pl.DataFrame, None]:
-    """Yield the addresses of a tree's entries; nodes, leaves and ranges in `known` are left out, and added to it."""
+    """Yield a tree's entries; nodes, leaves and ranges in `known` are left out, and added to it."""
     parts: MetaRange | Leaves
     if isinstance(tree[1], Root):
         nodes = tree[1].nodes
@@ -152,7 +152,7 @@ async def _addresses(
     at_once = LEAVES_AT_ONCE if isinstance(wanted, Leaves) else RANGES_AT_ONCE
     for first in range(0, len(wanted), at_once):
         found = await shelf.trees.files.fetch_parts(wanted.of(slice(first, first + at_once)))
-        yield (await shelf.trees.files.in_thread(found.entries)).select("address")
+        yield await shelf.trees.files.in_thread(found.entries)
 
 
 def _keys(keys: list[str]) -> pl.DataFrame:
