@@ -110,6 +110,47 @@ async def test_superseded_appends_are_lost_unless_only_that_broker_can_answer_th
         stream.close()
 
 
+async def test_an_append_in_line_for_room_is_not_called_unwritten_when_its_time_is_over() -> None:
+    held: list[ServerStream] = []
+    late = asyncio.Event()
+
+    class Full(Nothing):
+        """A broker that has no room for more."""
+
+        def __call__(self, stream: ServerStream) -> "Full":
+            stream.hold_credit()
+            held.append(stream)
+            return self
+
+        def on_messages(self, messages: list[WireMessage]) -> None:
+            if any(bytes(message.bulk[:4]) == b"late" for message in messages):
+                late.set()
+
+    service, full = Service(), Full()
+    service.pipelined(APPEND)(full)
+    server = await Server.start(service, limits=BROKER_LIMITS)
+    try:
+        async with Channel(server.address, limits=BROKER_LIMITS) as channel:
+            stream = await AppendStream.open(channel, JOURNAL, timeout_s=5)
+            wish = AppendWish(60_000)
+            while not stream._queue:  # fill the window
+                stream.send(stream.begin(), bytes(512 << 10), PartKind.COMMIT, wish)
+                await asyncio.sleep(0)
+            number, begun = stream.begin(), stream.begin()
+            stream.send(number, b"late", PartKind.COMMIT, wish)
+            stream.send(begun, b"half of it", PartKind.MORE, wish)
+            for each, was_sent in ((number, True), (begun, False)):
+                with pytest.raises(Lost) as lost:
+                    await stream.answered_within(each, 0)
+                assert lost.value.was_sent is was_sent, "what is in line will be sent"
+            held[0].release_credit()
+            async with asyncio.timeout(10):
+                await late.wait()
+            stream.close()
+    finally:
+        await server.close(drain_s=0.01)
+
+
 async def test_the_first_answer_counts() -> None:
     never = asyncio.Event()
 

@@ -3,7 +3,7 @@
 Parts of one turn of the loop are one message, or a few; an append which has the stream to itself leaves at once.
 Invariants: the parts of an append are in order, and appends begin in the order they were asked for; the queue is
 bounded, and a caller that sends more waits; every append ends in one answer, or in `Lost`, which says whether its last
-part was sent.
+part was sent, or will be.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Lost(Exception):
     def __init__(self, error: PenstockError | None, *, was_sent: bool) -> None:
         super().__init__(str(error) if error is not None else "the stream has ended")
         self.error = error
-        self.was_sent = was_sent  # all of it, commit included: it may have taken effect
+        self.was_sent = was_sent  # all of it, commit included, or it still will be: it may take effect
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -215,16 +215,24 @@ class AppendStream:
             if waiting.deadline_at > now:
                 left = min(left, waiting.deadline_at)
                 continue
-            if not waiting.was_sent:
-                self.send(number, b"", PartKind.ABORT)
+            if not waiting.was_sent and not self._abort(number):
+                waiting.was_sent = True  # as soon as the broker has room for it
             waiting.lose(None)
         return left
+
+    def _abort(self, number: int) -> bool:
+        """Take an unsent append back. Return False if its last part is in line: then it will be sent."""
+        in_line = any(number in commits for _, _, commits in self._queue)
+        if in_line or any(part.number == number and part.kind is COMMIT for part in self._parts):
+            return False
+        self.send(number, b"", PartKind.ABORT)
+        return True
 
     def forget(self, number: int) -> None:
         """Forget an append whose caller no longer waits; if it was not sent whole, it is aborted."""
         waiting = self._waiting.pop(number, None)
         if waiting is not None and not waiting.was_sent and not waiting.answer.done():
-            self.send(number, b"", PartKind.ABORT)
+            self._abort(number)
         if self._is_retiring and not self._waiting:
             self._loop.call_soon(self._end)
 
