@@ -158,7 +158,7 @@ async def list_uploads(call: Call) -> Response:
     found = await call.uploads.under_way(call.bucket, call.query("prefix"), limit)
     rows = [
         element(
-            "S3Upload",
+            "Upload",
             element("Key", one.key),
             element("UploadId", one.id),
             element("StorageClass", "STANDARD"),
