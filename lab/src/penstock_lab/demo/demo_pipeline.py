@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 
 from penstock.spark import Pipeline, journal, lake
 
-pipeline = Pipeline("demo")
+pipeline = Pipeline("demo", interval="500ms")
 
 ORDERS = journal(
     "shop/orders",
