@@ -3,6 +3,7 @@
 What always holds: an exception that a program logs as its own defect fails the world (W8).
 """
 
+from asyncio import events
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from traceback import format_exc
@@ -23,12 +24,10 @@ def telling(world: "World") -> Iterator[None]:
     was_configured = structlog.is_configured()
 
     def tell(_logger: Any, method: str, event: MutableMapping[str, Any]) -> Any:
-        if method == "exception":
+        life = getattr(events._get_running_loop(), "process", None)
+        if method == "exception" and (life is None or not life.is_dead):  # the dead end their turn
             world.fail(f"a defect was logged: {event.get('event')}\n{format_exc()}")
         if world.story_of is not None:
-            from asyncio import events
-
-            life = getattr(events._get_running_loop(), "process", None)
             text = " ".join(f"{key}={value}" for key, value in event.items() if key not in ("event", "exc_info"))
             world.tell(life.name if life is not None else "?", f"log      {method}: {event.get('event')} {text}")
         raise structlog.DropEvent

@@ -25,8 +25,8 @@ __all__ = ["JournalsWatch"]
 
 TICK_NS: Final = SECOND // 2
 SAMPLE: Final = 8  # acknowledged records that are looked for at each tick
-DESCRIPTORS: Final = 24  # of one process, and for each journal
-DESCRIPTORS_EACH: Final = 10
+DESCRIPTORS: Final = 100  # of one process, and for each journal
+DESCRIPTORS_EACH: Final = 20
 TASKS_MAX: Final = 300
 HELD_SLACK: Final = 8 << 20  # a stream may bring so much before it is ended
 LEASE_SLACK_NS: Final = 6 * SECOND  # of a process: its clock, its drain, its next turn
