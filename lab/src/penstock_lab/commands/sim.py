@@ -13,10 +13,10 @@ from penstock.server.output import make_table
 from penstock.server.session import Session
 from penstock_lab.commands.explore import EPILOGUE, explore
 from penstock_lab.commands.sweep import Sweep, parse_seeds, sweep
-from penstock_lab.commands.worlds import ABOUT_FAULTS, run_worlds, shrink_world
 from penstock_lab.sim.run import run_seed
 from penstock_lab.sim.trace import Trace
 from penstock_lab.sim.workloads import WORKLOADS, find, workload_class
+from penstock_lab.world.faults import ABOUT_FAULTS
 
 __all__ = ["app"]
 
@@ -84,6 +84,8 @@ def run(
         raise InvalidArgument(f"--jobs {jobs}: expected 1 to 1024")
     first, end = parse_seeds(seeds)
     if world:
+        from penstock_lab.commands.worlds import run_worlds  # with the shells of all rooms
+
         return run_worlds(
             session,
             workload,
@@ -133,6 +135,8 @@ def shrink(
     session: InSession,
 ) -> int:
     """Leave out faults and processes of a red seed of a world, while the same rule is broken."""
+    from penstock_lab.commands.worlds import shrink_world  # with the shells of all rooms
+
     return shrink_world(session, workload, seed, faults=faults, mutant=mutant)
 
 

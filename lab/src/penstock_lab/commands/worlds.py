@@ -13,11 +13,11 @@ import msgspec
 from penstock.kernel.errors import InvalidArgument
 from penstock.server.output import make_table
 from penstock.server.session import Session
-from penstock_lab.world.faults import FAULTS, check_faults
+from penstock_lab.world.faults import check_faults
 from penstock_lab.world.run import WorldOutcome, find_mutant, run_world
 from penstock_lab.world.shrink import shrink
 
-__all__ = ["ABOUT_FAULTS", "WorldSweep", "run_worlds", "shrink_world", "sweep_worlds"]
+__all__ = ["WorldSweep", "run_worlds", "shrink_world", "sweep_worlds"]
 
 SHOWN_MAX: Final = 5
 
@@ -172,6 +172,3 @@ def _as_text(found: WorldSweep) -> list[Any]:
         lines += [f"digest {next(iter(found.digests.values()))}"]
     lines += ["", make_table(["records", "number"], [[name, f"{n:,}"] for name, n in found.counts.items()])]
     return lines
-
-
-ABOUT_FAULTS: Final = "Faults of a world, with commas between: " + ", ".join(FAULTS) + "; none. Default: drawn."

@@ -15,7 +15,7 @@ from penstock_lab.world.ports.files import DiskTrouble
 from penstock_lab.world.process import FOLDER
 from penstock_lab.world.scene import SECOND, Scene
 
-__all__ = ["FAULTS", "WorldFault", "check_faults", "plan"]
+__all__ = ["ABOUT_FAULTS", "FAULTS", "WorldFault", "check_faults", "plan"]
 
 MS: Final = 1_000_000
 Do = Callable[[Scene, Random], None]
@@ -304,3 +304,5 @@ FAULTS: Final[dict[str, WorldFault]] = {
     "compaction": WorldFault("the KeySpace forgets its history", lambda scene, _: scene.keyspace.compact()),
     "session": WorldFault("a server's lease ends although it believes in it", _session),
 }
+
+ABOUT_FAULTS: Final = "Faults of a world, with commas between: " + ", ".join(FAULTS) + "; none. Default: drawn."
