@@ -50,7 +50,7 @@ class LifeAnswers:
 
     def __init__(self, lease: Callable[[], LeaseId | None]) -> None:
         self.lease = lease
-        self.streams: set[AnswerStream] = set()
+        self.streams: dict[AnswerStream, None] = {}  # in the order in which they were opened
         self._is_closed = False
 
     def offer(self, service: Service) -> None:
@@ -74,10 +74,10 @@ class AnswerStream:
     def __init__(self, stream: ServerStream, answers: LifeAnswers) -> None:
         self._stream = stream
         self._answers = answers
-        answers.streams.add(self)
+        answers.streams[self] = None
 
     def end(self) -> None:
-        self._answers.streams.discard(self)
+        self._answers.streams.pop(self, None)
         self._stream.end()
 
     def on_messages(self, messages: list[WireMessage]) -> None:
@@ -93,7 +93,7 @@ class AnswerStream:
         pass
 
     def on_closed(self, error: PenstockError | None) -> None:
-        self._answers.streams.discard(self)
+        self._answers.streams.pop(self, None)
 
 
 def watched(names: Iterable[str], me: str, suspected: Iterable[str]) -> list[str]:
@@ -254,7 +254,7 @@ class Neighbourhood:
         prefix = self._layout.suspects
         doubtful = {_member_of(entry.key[len(prefix) :]) for entry in self._mirror.range(prefix)}
         chosen = watched(members, self._me, doubtful)
-        for name in self._asked.keys() - set(chosen):
+        for name in [name for name in self._asked if name not in chosen]:
             self._forget(name)
         for name in chosen:
             entry, asked = members[name], self._asked.get(name)
