@@ -132,11 +132,11 @@ def _collector_takes_this_epoch(patch: Patch) -> None:
 def _collector_marks_no_contents(patch: Patch) -> None:
     """Trees are marked, and the objects that their entries name are not."""
 
-    async def addresses(shelf: Any, tree: Any, known: Any) -> Any:
+    async def entries(shelf: Any, tree: Any, known: Any) -> Any:
         return
         yield
 
-    patch.set(garbage_marks, "_addresses", addresses)
+    patch.set(garbage_marks, "entries_of", entries)
 
 
 def _commit_told_early(patch: Patch) -> None:
