@@ -1,5 +1,6 @@
 """Mutants of the Spool's disk: each breaks a rule, so that acknowledged bytes are lost again, and a drill sees it."""
 
+import asyncio
 import shutil
 from pathlib import Path
 
@@ -47,4 +48,5 @@ async def test_a_failed_recovery_that_removes_files_is_seen(tmp_path: Path, monk
     monkeypatch.setattr(SpoolFiles, "_set_apart", remove)
     monkeypatch.setattr(test_damaged_spool, "WAIT_S", 3.0)
     with pytest.raises(SEEN):
-        await test_damaged_spool.test_a_flipped_bit_leaves_the_finished_fragments(tmp_path, "content")
+        async with asyncio.timeout(6):  # it waits for fragments that are gone
+            await test_damaged_spool.test_a_flipped_bit_leaves_the_finished_fragments(tmp_path, "content")
