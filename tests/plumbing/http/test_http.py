@@ -1,6 +1,7 @@
 """The small HTTP client against a small server: bodies of every form, connections used again, and broken ones."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -113,3 +114,23 @@ async def test_nobody_there_and_nonsense_to_send() -> None:
             await ask(http, "/\r\nx: y")
     with pytest.raises(InvalidArgument):
         HttpClient("ftp://here")
+
+
+async def test_a_server_that_lost_its_power_is_given_up(served: tuple[Server, HttpClient]) -> None:
+    """The kernel asks a silent peer, so a request to a machine that is gone ends. It waited for ever."""
+    _, http = served
+    assert await ask(http, "/length") == b"hello"
+    (own,) = (connection.writer.get_extra_info("socket") for connection in http._idle)
+    kept = {
+        name: own.getsockopt(level, getattr(socket, name))
+        for level, name in (
+            (socket.SOL_SOCKET, "SO_KEEPALIVE"),
+            (socket.IPPROTO_TCP, "TCP_KEEPIDLE"),
+            (socket.IPPROTO_TCP, "TCP_KEEPINTVL"),
+            (socket.IPPROTO_TCP, "TCP_KEEPCNT"),
+            (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT"),
+        )
+    }
+    assert kept == {
+        "SO_KEEPALIVE": 1, "TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 25_000,
+    }  # fmt: skip

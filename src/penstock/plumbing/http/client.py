@@ -9,6 +9,7 @@ reached the server and was not answered raises `ConnectionLost`, and only reads 
 """
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -28,6 +29,15 @@ IDLE_S_MAX: Final = 3.0  # a server closes connections that are idle for longer,
 HEAD_BYTES_MAX: Final = 64 << 10
 CHUNK_BYTES: Final = 256 << 10
 READS: Final = ("GET", "HEAD")
+# A machine that lost its power says nothing: its peer is asked after 10 s of silence, and given up after 25 s. A server
+# that works on an answer for minutes is not: its kernel answers.
+_SILENCE: Final = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 25_000),  # of bytes on their way
+)
 _BROKEN: Final = (OSError, EOFError, asyncio.LimitOverrunError, ValueError)
 
 
@@ -188,6 +198,10 @@ class HttpClient:
             raise ConnectFailed(
                 f"no server answers on {self.url}: {error}", next_step="run penstock up, or say where the server is"
             ) from None
+        own: socket.socket | None = writer.get_extra_info("socket")
+        if own is not None:  # a world has none
+            for level, option, value in _SILENCE:
+                own.setsockopt(level, option, value)
         return _Connection(reader, writer), False
 
     def _keep(self, connection: _Connection) -> None:
