@@ -141,7 +141,7 @@ def damage(shop: Shop, name: str, how: str) -> None:
         case "flip":
             at = content - 3 if name.endswith(("state", "node")) else content // 2
             at = data.index(b"shop/raw") if name == "keyspace/store.sqlite" else at
-            at = end_of_rows(path) - 2 if "/pack-" in name else at  # not what a footer says beside its rows
+            at = end_of_rows(path) - 2 if "/pack-" in name else at  # a flip in the footer may be harmless
             path.write_bytes(data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
         case "cut":
             path.write_bytes(data[: content // 2])
