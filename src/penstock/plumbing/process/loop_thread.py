@@ -8,8 +8,7 @@ import asyncio
 import selectors
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from concurrent.futures import Future
-from contextlib import suppress
+from concurrent.futures import CancelledError
 from typing import Any, Final, Generic, TypeVar
 
 from penstock.kernel.errors import AlreadyClosed
@@ -43,13 +42,15 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             work.close()
             raise AlreadyClosed("a blocking call from inside the event loop would wait for itself: use await there")
-        future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        call = _Call(work)
         try:
-            return _result_of(future)
+            self._loop.call_soon_threadsafe(call.begin)
+            call.wait()
         except BaseException:
-            future.cancel()  # Ctrl-C: the caller no longer waits
+            self._loop.call_soon_threadsafe(call.cancel)  # Ctrl-C: the caller no longer waits
             self._settle()
             raise
+        return call.result()
 
     def _check_alive(self, work: Coroutine[Any, Any, Any]) -> None:
         if _shared.peek() is not self:
@@ -58,9 +59,9 @@ class LoopThread:
 
     def _settle(self) -> None:
         """Wait until the cancelled call has ended. A process that exits before prints a warning about it."""
-        turns: Future[None] = asyncio.run_coroutine_threadsafe(_turns(), self._loop)
-        with suppress(TimeoutError):
-            turns.result(SETTLE_S)
+        turns = _Call(_turns())
+        self._loop.call_soon_threadsafe(turns.begin)
+        turns.ended.acquire(timeout=SETTLE_S)
 
     def call(self, callback: Callable[[], None]) -> None:
         """Call a function over there, and do not wait."""
@@ -88,6 +89,48 @@ class LoopThread:
         finally:
             if _shared.peek() is self:
                 self.run(pump.close())
+
+
+class _Call(Generic[T]):
+    """A coroutine that runs on the loop while another thread waits.
+
+    Ctrl-C may raise between any two steps of the main thread. Inside a `Future` that leaves a lock taken for ever, or
+    given back twice. So the waiting thread only waits for a lock, which is one step.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self.ended = threading.Lock()
+        self.ended.acquire()
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+
+    def begin(self) -> None:
+        """Start it. On the loop, as all that follows but `wait` and `result`."""
+        self._task = asyncio.ensure_future(self._work)
+        self._task.add_done_callback(lambda _: self.ended.release())
+
+    def cancel(self) -> None:
+        if self._task is None:
+            self._work.close()
+        else:
+            self._task.cancel()
+
+    def wait(self) -> None:
+        """Wait for its end. In the main thread, look for signals on the way.
+
+        A lock that the main thread waits for is not given up for a signal whose handler was installed with SA_RESTART.
+        Polars installs such a handler, and Python's own runs only after the wait.
+        """
+        timeout_s = LOOK_S if threading.current_thread() is threading.main_thread() else -1
+        while not self.ended.acquire(timeout=timeout_s):
+            pass
+
+    def result(self) -> T:
+        """Return the result of a call that has ended, or raise its error."""
+        assert self._task is not None
+        if self._task.cancelled():
+            raise CancelledError
+        return self._task.result()
 
 
 class _Pump(Generic[T]):
@@ -137,22 +180,6 @@ async def _turns() -> None:
     """Wait three turns of the loop: a cancelled task ends in the second one."""
     for _ in range(3):
         await asyncio.sleep(0)
-
-
-def _result_of(future: "Future[T]") -> T:
-    """Wait for a result. In the main thread, look for signals on the way.
-
-    A lock that the main thread waits for is not given up for a signal whose handler was installed with SA_RESTART.
-    Polars installs such a handler, and Python's own runs only after the wait.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return future.result()
-    while True:
-        try:
-            return future.result(LOOK_S)
-        except TimeoutError:
-            if future.done():
-                return future.result()
 
 
 _shared: Final = PerProcess(LoopThread, leave=LoopThread.leave)
