@@ -1,7 +1,8 @@
 """End a flow at the present end of its journals, on a Spark that cannot do it alone. Design: spark-2.md V1.
 
-Before Spark 4.2 a source limits its batches by itself, and Spark ends a query of such a source after one batch. So the
-option `untilOffsets` says where the source ends, the query runs as any other, and a thread stops it at that end.
+Before Spark 4.2 a source limits its batches by itself, and Spark ends a query of such a source after one batch: also
+after one that it repeats, because the driver died between the sink's commit and its own. So the option `untilOffsets`
+says where the source ends, the query runs as any other, and a thread stops it at that end.
 """
 
 import contextlib
@@ -18,15 +19,12 @@ from penstock.spark.versions import HAS_READ_LIMITS
 
 __all__ = ["present_ends", "stop_when_read"]
 
-LIMIT = "maxbytespertrigger"
-
 
 def present_ends(flow: Flow) -> dict[str, str]:
     """Return for each source of journals where it ends now, as an option; nothing if Spark ends the flow itself."""
-    journals = {name: each for name, each in flow.streams.items() if isinstance(each, JournalEnd)}
-    is_limited = any(option.lower() == LIMIT for each in journals.values() for option in each.options)
-    if HAS_READ_LIMITS or not is_limited:
+    if HAS_READ_LIMITS:
         return {}
+    journals = {name: each for name, each in flow.streams.items() if isinstance(each, JournalEnd)}
     return {name: msgspec.json.encode(heads_of(each)).decode() for name, each in journals.items()}
 
 
