@@ -3,6 +3,7 @@
 import fcntl
 import os
 import pty
+import signal
 import subprocess
 import sys
 import termios
@@ -14,6 +15,12 @@ CTRL_C: Final = b"\x03"
 WAIT_S: Final = 60.0
 
 
+def _take_terminal() -> None:
+    """In the child: make the terminal its own. A shell lets what runs in its background ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 class AtTerminal:
     """A Python process whose stdin, stdout and controlling terminal are a pseudo-terminal."""
 
@@ -22,7 +29,7 @@ class AtTerminal:
         self._process = subprocess.Popen(
             [sys.executable, *arguments],
             stdin=self._slave, stdout=self._slave, stderr=subprocess.PIPE, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_take_terminal,
         )  # fmt: skip
 
     def __enter__(self) -> Self:
