@@ -12,6 +12,7 @@ from tests.integration.journal_faults import (
     drop_all_leases,
     drop_the_lease_of_the_primary,
     freeze_the_primary,
+    kill_the_primary_while_fates_are_open,
     restart_every_broker,
 )
 
@@ -19,8 +20,7 @@ from penstock.server.cluster.local import LocalCluster
 
 pytestmark = pytest.mark.timeout(300)
 FAULTS: dict[str, tuple[Fault, ...]] = {
-    # without `kill_the_primary_while_fates_are_open`: a frozen replica is passed over before an append waits for it
-    "embedded": (drop_the_lease_of_the_primary, restart_every_broker),
+    "embedded": (kill_the_primary_while_fates_are_open, drop_the_lease_of_the_primary, restart_every_broker),
     "etcd": (freeze_the_primary, drop_all_leases),
 }
 
@@ -40,3 +40,5 @@ async def test_acknowledged_appends_survive_faults_once_and_everywhere(cluster: 
     drill = await drill_on(cluster, "shop/orders", FAULTS[kind])
     content = await drill.audit_stopped()
     assert len(content) >= sum(map(len, drill.committed))
+    if kind == "embedded":
+        assert drill.resolved, "no fate was open: `resolve` was not asked"
